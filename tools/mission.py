@@ -1,0 +1,142 @@
+"""`./dev mission`: every row of docs/reference/mission.md with its tests and what became of them on each store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from tools import environment, tests
+
+STORES = ("sqlite", "postgres", "redis")
+TABLE = environment.ROOT / "docs" / "reference" / "mission.md"
+SEVERITY = ("passed", "missing", "xfailed", "skipped", "failed")  # the worst result of a row's tests wins
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One promise: where it must be shown (`needs`) and where a missing proof is a failure already (`owed`)."""
+
+    id: str
+    text: str
+    needs: tuple[str, ...]
+    owed: tuple[str, ...]
+
+
+class Tested(TypedDict):
+    """What a run noted about one test."""
+
+    id: str
+    rows: list[str]
+    store: str
+    outcome: str
+
+
+class Record(TypedDict):
+    """What a run leaves behind."""
+
+    commit: str | None
+    tests: list[Tested]
+
+
+def command(args: list[str]) -> int:
+    """Print the table; fail when an owed row is not shown to work."""
+    if unknown := set(args) - {"--run", "--json"}:
+        raise environment.Failed(f"mission takes --run and --json, not {' '.join(sorted(unknown))}")
+    if "--run" in args:
+        output = _stdout_to_stderr if "--json" in args else _plain
+        output(["-m", "row"])
+    record = load(tests.RESULTS)
+    rows = parse(TABLE.read_text())
+    found = {row.id: judge(row, record["tests"]) for row in rows}
+    if "--json" in args:
+        print(json.dumps({"commit": record["commit"], "rows": found}, indent=1))
+    else:
+        _show(rows, found, record)
+    lacking = [f"{row.id} on {store}" for row in rows for store in row.owed if found[row.id][store] != "passed"]
+    if lacking:
+        print(f"owed and not shown to work: {', '.join(lacking)}", file=sys.stderr)
+    return 1 if lacking else 0
+
+
+def parse(text: str) -> list[Row]:
+    """The rows of the Markdown table `| ID | works when | needs | owed |`."""
+    rows = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if not line.startswith("| ") or len(cells) != 4 or cells[0] == "ID":
+            continue
+        needs = {"each": STORES, "one": ("any",)}[cells[2]]
+        owed = tuple(cells[3].strip("-").replace(",", " ").split())
+        if wrong := set(owed) - set(needs):
+            raise environment.Failed(f"row {cells[0]} owes {sorted(wrong)} but needs {needs}")
+        rows.append(Row(cells[0], cells[1], needs, owed))
+    return rows
+
+
+def judge(row: Row, tested: list[Tested]) -> dict[str, str]:
+    """The row's result for each store it needs.
+
+    A row that needs one run takes every test as that run. For the others a test without a store proves nothing, but
+    its failure is everybody's.
+    """
+    mine = [test for test in tested if row.id in test["rows"]]
+    found = {}
+    for store in row.needs:
+        outcomes = [test["outcome"] for test in mine if store in ("any", test["store"])]
+        outcomes += [test["outcome"] for test in mine if test["store"] == "any" and test["outcome"] != "passed"]
+        found[store] = max(outcomes, key=SEVERITY.index, default="missing")
+    return found
+
+
+def load(path: Path) -> Record:
+    """The last full run's record."""
+    try:
+        record: Record = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise environment.Failed("no test run is recorded yet: ./dev test, or ./dev mission --run") from None
+    return record
+
+
+def commit() -> str | None:
+    """The commit that is checked out, marked `+` when files differ from it; None outside a repository."""
+    try:
+        told = [
+            subprocess.run(
+                ["git", *args], cwd=environment.ROOT, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for args in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told[0] + ("+" if told[1] else "")
+
+
+def _plain(args: list[str]) -> int:
+    return tests.pytest(args, record=True)
+
+
+def _stdout_to_stderr(args: list[str]) -> int:
+    """Keep our own output clean for whoever reads the JSON."""
+    import os
+
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        return _plain(args)
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _show(rows: list[Row], found: dict[str, dict[str, str]], record: Record) -> None:
+    print(f"commit of the run: {record['commit']}\n")
+    for row in rows:
+        results = "  ".join(f"{store} {result}" for store, result in found[row.id].items())
+        owed = f"  (owed: {', '.join(row.owed)})" if row.owed else ""
+        print(f"{row.id:4} {row.text}\n     {results}{owed}")
+        for name in sorted({test["id"] for test in record["tests"] if row.id in test["rows"]}):
+            print(f"       {name}")

@@ -1,0 +1,91 @@
+"""Write the reference pages that come from code: options, states, errors. `--check` only says what is stale."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+from mainspring import errors, options, states
+from mainspring.duration import format_duration
+from mainspring.options import Option, Scope
+
+PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
+HEAD = "<!-- Written by `python -m tools.reference` from the code. Do not edit. -->\n\n"
+
+SCOPES: tuple[tuple[Scope, str, str], ...] = (
+    ("task", "Task options", "`@app.task(...)`"),
+    ("job", "Job options", "`task.options(...)` and `call.options(...)`; they go before the task's"),
+    ("worker", "Worker options", "`app.run(...)`, `app.worker(...)`, flags of `mainspring worker`, `Mainspring(...)`"),
+)
+
+
+def default_of(option: Option) -> str:
+    if option.shown_default:
+        return option.shown_default
+    if option.type.startswith("Duration") and isinstance(option.default, int):
+        return format_duration(option.default / 1_000_000)
+    return f"`{option.default!r}`"
+
+
+def options_page() -> str:
+    lines = ["# Options\n", "A duration is text such as `90s` or `1h30m`, a number of seconds, or a `timedelta`.\n"]
+    for scope, title, where in SCOPES:
+        lines += [f"## {title}\n", f"{where}.\n", "| option | type | default | meaning |", "|---|---|---|---|"]
+        for option in options.table(scope):
+            kind = option.type.replace("|", "\\|")
+            lines.append(f"| `{option.name}` | `{kind}` | {default_of(option)} | {option.doc} |")
+        later = sorted(name for name, scopes in options.NOT_BUILT.items() if scope in scopes)
+        lines.append(f"\nReserved and refused until built: {', '.join(f'`{name}`' for name in later)}.\n")
+    return "\n".join(lines)
+
+
+def states_page() -> str:
+    picture = (states.__doc__ or "").split("\n\n")[-1]
+    lines = ["# States of a job\n", "```text", picture.rstrip(), "```\n", "| action | from | to |", "|---|---|---|"]
+    for step in states.TRANSITIONS:
+        sources = ", ".join(sorted(step.sources)) or "(new)"
+        lines.append(f"| {step.action} | {sources} | {', '.join(sorted(step.targets)) or '(gone)'} |")
+    lines.append("\nAny ack or rescue of a running job that has a cancel order ends it as cancelled.\n")
+    lines += ["| final state | reasons |", "|---|---|"]
+    lines += [f"| {state} | {', '.join(sorted(reasons))} |" for state, reasons in states.REASONS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def errors_page() -> str:
+    lines = ["# Errors\n", "All errors are in `mainspring.errors`.\n"]
+    for name, kind in vars(errors).items():
+        if inspect.isclass(kind) and issubclass(kind, Exception) and kind.__module__ == errors.__name__:
+            bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if not base.__name__.startswith("_"))
+            doc = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+            lines += [f"## {name}\n", f"{doc} Is a {bases}.\n"]
+    return "\n".join(lines)
+
+
+def pages() -> dict[str, str]:
+    """File name to text."""
+    return {
+        "options.md": HEAD + options_page(),
+        "states.md": HEAD + states_page(),
+        "errors.md": HEAD + errors_page(),
+    }
+
+
+def main(argv: list[str]) -> int:
+    stale = [name for name, text in pages().items() if not _same(PAGES / name, text)]
+    if "--check" not in argv:
+        for name in stale:
+            (PAGES / name).write_text(pages()[name])
+            print(f"wrote docs/reference/{name}")
+        return 0
+    for name in stale:
+        print(f"docs/reference/{name} is not what the code says: run python -m tools.reference", file=sys.stderr)
+    return 1 if stale else 0
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text() == text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
