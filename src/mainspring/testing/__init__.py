@@ -1,0 +1,1 @@
+"""What users and our own suite test with: servers, clocks, the store contract."""

@@ -1,0 +1,113 @@
+"""A note on disk for every server that runs, so that none outlives its test run.
+
+One JSON file per server: its process, its directory, and its *owner*, the process whose end should be its end.
+A process is named by pid and start time, because pids are used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypedDict
+
+import psutil
+
+
+class Entry(TypedDict):
+    """What is known of one server; ``url`` only when it is shared."""
+
+    pid: int
+    born: float
+    owner: int
+    owner_born: float
+    home: str
+    url: str | None
+
+
+def directory() -> Path:
+    """Where the notes are: ``MAINSPRING_TEST_DIR``, else a directory of this user below the temporary one."""
+    given = os.environ.get("MAINSPRING_TEST_DIR")
+    path = Path(given) if given else Path(tempfile.gettempdir()) / f"mainspring-servers-{os.getuid()}"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to somebody else: set MAINSPRING_TEST_DIR to a directory of yours")
+    return path
+
+
+def owner() -> int:
+    """The process that servers live for: the one that runs the tests, not an xdist worker; else this one."""
+    return int(os.environ.get("MAINSPRING_TEST_OWNER", os.getpid()))
+
+
+def write(pid: int, home: Path, *, name: str | None = None, url: str | None = None) -> Path:
+    """Note a running server, under a name by which others of the run find it, if it is to be found."""
+    mine = owner()
+    entry = Entry(pid=pid, born=_born(pid), owner=mine, owner_born=_born(mine), home=str(home), url=url)
+    path = directory() / f"{mine}-{name or home.name}.json"
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(entry))
+    draft.replace(path)
+    return path
+
+
+def read(path: Path) -> Entry | None:
+    """The note, or nothing when it is gone or broken."""
+    try:
+        entry: Entry = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return entry
+
+
+def sweep() -> None:
+    """End the servers whose owner is gone: left by a crash or a kill of an earlier run."""
+    with locked():
+        for path in directory().glob("*.json"):
+            entry = read(path)
+            if entry is not None and not alive(entry["owner"], entry["owner_born"]):
+                _finish(path, entry)
+
+
+def end(owner: int) -> None:
+    """End every server of one owner."""
+    with locked():
+        for path in directory().glob(f"{owner}-*.json"):
+            entry = read(path)
+            if entry is not None:
+                _finish(path, entry)
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[None]:
+    """Hold the one lock of the directory; freed by the system when the holder dies."""
+    with (directory() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def alive(pid: int, born: float) -> bool:
+    """Whether this very process still runs."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - born) < 1 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _finish(path: Path, entry: Entry) -> None:
+    from mainspring.testing.servers._base import end_tree
+
+    if alive(entry["pid"], entry["born"]):
+        end_tree(psutil.Process(entry["pid"]))
+    shutil.rmtree(entry["home"], ignore_errors=True)
+    path.unlink(missing_ok=True)
+
+
+def _born(pid: int) -> float:
+    return float(psutil.Process(pid).create_time())
