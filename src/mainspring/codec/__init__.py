@@ -1,0 +1,27 @@
+"""What travels through the store, as JSON: arguments, results and errors.
+
+Types come from the task's signature, never from the payload; nothing is pickled and no
+class is looked up by a stored name. What would not come back equal is refused when it is
+stored, with the argument's path, not found broken when it is read.
+"""
+
+from mainspring.codec.failures import ErrorRecord, clean_text, describe_error
+from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
+from mainspring.codec.signature import PAYLOAD_LIMIT, Signature, dumps_call
+from mainspring.codec.wire import DEPTH_LIMIT, dumps, loads
+
+__all__ = [
+    "DEPTH_LIMIT",
+    "PAYLOAD_LIMIT",
+    "RESULT_LIMIT",
+    "EncodedResult",
+    "ErrorRecord",
+    "Signature",
+    "clean_text",
+    "decode_result",
+    "describe_error",
+    "dumps",
+    "dumps_call",
+    "encode_result",
+    "loads",
+]

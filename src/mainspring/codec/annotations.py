@@ -1,0 +1,182 @@
+"""From a function to the types of its parameters, and to one decoder for all of them."""
+
+from __future__ import annotations
+
+import collections.abc
+import sys
+from collections.abc import Callable
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from mainspring.codec import wire
+from mainspring.errors import BadSignature
+
+
+class Parameters:
+    """The parameters of one function, ready to bind, check and decode a call."""
+
+    __slots__ = (
+        "by_keyword", "decoder", "defaults", "item_types", "keys",
+        "named", "needed", "plain", "positional", "rest", "types",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.types: dict[str, Any] = {}  # by key: parameter names, "*", "**"
+        self.item_types: dict[str, Any] = {}  # of one item of "*" and "**"
+        self.positional: list[str] = []
+        self.by_keyword: list[str] = []
+        self.defaults: dict[str, Any] = {}
+        self.rest = "args"  # what the function calls its *args
+
+    def ready(self, task: str) -> None:
+        """Make the decoder: a struct with one field per parameter, under the parameter's name."""
+        self.keys = tuple(self.types)
+        self.named = frozenset(self.by_keyword)
+        self.needed = frozenset(self.keys) - self.defaults.keys()
+        self.plain = self.keys == tuple(self.positional)
+        fields: list[Any] = [(f"a{index}", self.types[key], *self._default(key)) for index, key in enumerate(self.keys)]
+        names = {f"a{index}": key for index, key in enumerate(self.keys)}
+        struct = msgspec.defstruct(f"{task} call", fields, rename=names, forbid_unknown_fields=True, kw_only=True)
+        self.decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(struct, dec_hook=wire.from_json)
+
+    def spread(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Decoded values as ``(args, kwargs)`` of the function."""
+        given = dict(zip(self.keys, values, strict=True))
+        extra, keyword = given.pop("*", ()), given.pop("**", {})
+        args = [given.pop(name) for name in self.positional]
+        return (*args, *extra), {**given, **keyword}
+
+    def _default(self, key: str) -> tuple[Any, ...]:
+        """The function's own default, the very object, as Python has it."""
+        if key not in self.defaults:
+            return ()
+        default = self.defaults[key]
+        if type(default) in (type(None), bool, int, float, str):
+            return (default,)
+        return (msgspec.field(default_factory=lambda: default),)
+
+
+def resolve_parameters(fn: Callable[..., Any], task: str, *, skip_first: bool) -> Parameters:
+    """Read the signature of ``fn``; ``BadSignature`` names the parameter that cannot be used."""
+    found = Parameters()
+    for parameter in _parameters_of(fn, task)[int(skip_first) :]:
+        _add(found, parameter, _resolve(fn, task, parameter.name, parameter.annotation))
+    for key, declared in found.types.items():
+        _check_type(task, found.rest if key == "*" else key, declared)
+    found.ready(task)
+    return found
+
+
+def resolve_return(fn: Callable[..., Any], task: str) -> Any:
+    """The declared return type of ``fn``, ``Any`` without one."""
+    declared = _resolve(fn, task, "return", _signature_of(fn, task).return_annotation)
+    _check_type(task, "return", declared)
+    return declared
+
+
+def _signature_of(fn: Callable[..., Any], task: str) -> Any:
+    import inspect
+
+    try:
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format
+
+            return inspect.signature(fn, annotation_format=Format.FORWARDREF)
+        return inspect.signature(fn)
+    except (ValueError, TypeError) as error:
+        raise BadSignature(task, "*", f"cannot be read: {error}", hint="Wrap it in a function of your own.") from None
+
+
+def _parameters_of(fn: Callable[..., Any], task: str) -> list[Any]:
+    return list(_signature_of(fn, task).parameters.values())
+
+
+def _add(found: Parameters, parameter: Any, declared: Any) -> None:
+    name, kind = parameter.name, parameter.kind
+    if kind is parameter.VAR_POSITIONAL:
+        found.rest = name
+        found.item_types["*"], found.types["*"], found.defaults["*"] = declared, list[declared], []
+        return
+    if kind is parameter.VAR_KEYWORD:
+        found.item_types["**"], found.types["**"], found.defaults["**"] = declared, dict[str, declared], {}
+        return
+    found.types[name] = declared
+    if kind is not parameter.KEYWORD_ONLY:
+        found.positional.append(name)
+    if kind is not parameter.POSITIONAL_ONLY:
+        found.by_keyword.append(name)
+    if parameter.default is not parameter.empty:
+        found.defaults[name] = parameter.default
+
+
+class _Annotated:
+    """Something with one annotation, for ``get_type_hints``."""
+
+    def __init__(self, name: str, annotation: Any) -> None:
+        self.__annotations__ = {name: annotation}
+
+
+def _resolve(fn: Callable[..., Any], task: str, name: str, annotation: Any) -> Any:
+    """One annotation as a type. One at a time, so that only what is needed has to be importable."""
+    import inspect
+
+    if annotation is inspect.Parameter.empty:
+        return Any
+    bare = inspect.unwrap(getattr(fn, "__func__", fn))
+    try:
+        hints = get_type_hints(_Annotated(name, annotation), _globals(bare), _closure(bare), include_extras=True)
+    except Exception as error:
+        raise BadSignature(
+            task,
+            name,
+            f"has an annotation that cannot be resolved: {annotation!r} ({error})",
+            hint="Define or import the name at the top level of the task's module, also at run time "
+            "(not only under TYPE_CHECKING).",
+        ) from error
+    return _widened(hints[name])
+
+
+def _globals(fn: Any) -> dict[str, Any]:
+    if (found := getattr(fn, "__globals__", None)) is None:
+        found = getattr(type(fn).__call__, "__globals__", {})  # a callable object
+    return dict(found)
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    """Names that an inner function holds on to: local classes used in its body resolve too."""
+    code, cells = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
+    if code is None or not cells:
+        return {}
+    found = {}
+    for name, cell in zip(code.co_freevars, cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def _widened(declared: Any) -> Any:
+    if declared is object:
+        return Any
+    if get_origin(declared) is collections.abc.Iterable:
+        return collections.abc.Sequence[get_args(declared)[0]]  # type: ignore[misc]  # a type made at run time
+    return declared
+
+
+def _check_type(task: str, argument: str, declared: Any) -> None:
+    try:
+        wire.decoder_for(declared)
+    except Exception as error:
+        text = str(error).replace("`", "").partition(" - type ")[0]
+        raise BadSignature(
+            task,
+            argument,
+            f"is declared as {_shown_type(declared)}, which JSON cannot carry: {text}",
+            hint="Choose one type, or a dataclass or tagged msgspec.Struct per alternative.",
+        ) from error
+
+
+def _shown_type(declared: Any) -> str:
+    return declared.__name__ if isinstance(declared, type) and not get_args(declared) else str(declared)

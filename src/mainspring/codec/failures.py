@@ -1,0 +1,114 @@
+"""Errors as records: text that can always be stored, never an exception again.
+
+An exception that came out of the store is read by people and machines; it is not rebuilt,
+because rebuilding runs code that the store names.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+_TYPE_LIMIT = 200
+_MESSAGE_LIMIT = 4_000
+_CAUSES = 10
+_NOTES = 10
+_FRAMES = 60
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of an exception."""
+
+    type: str
+    """Qualified name of its class, ``builtins`` left out."""
+    message: str = ""
+    traceback: str = ""
+    causes: tuple[str, ...] = ()
+    """``type: message`` of what caused it, nearest first."""
+    notes: tuple[str, ...] = ()
+
+
+def clean_text(text: str, limit: int, *, keep: Literal["start", "ends"] = "start") -> str:
+    """Text that every store can hold: no NUL, no lone surrogate, at most ``limit`` characters.
+
+    What is cut is said in a marker; ``keep="ends"`` cuts in the middle.
+
+    >>> clean_text("a\\0b", 100)
+    'a\\\\x00b'
+    """
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= limit else _cut(text, limit, keep)
+
+
+def _cut(text: str, limit: int, keep: str) -> str:
+    marker = f" ... [{len(text) - limit:,} more characters were cut] "
+    room = limit - len(marker)
+    if room <= 0:
+        return text[: max(limit, 0)]
+    if keep == "start":
+        return text[:room] + marker.rstrip()
+    head = room // 4
+    return text[:head] + marker + text[len(text) - (room - head) :]
+
+
+def describe_error(error: BaseException, *, limit: int = 32_000) -> ErrorRecord:
+    """The record of an exception; never raises. ``limit`` is for the traceback, in characters."""
+    return ErrorRecord(
+        type=_type_name(error),
+        message=_message(error),
+        traceback=clean_text(_traceback(error), limit, keep="ends"),
+        causes=tuple(f"{_type_name(cause)}: {clean_text(_message(cause), 500)}" for cause in _causes(error)),
+        notes=_notes(error),
+    )
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    module = str(kind.__module__)
+    name = kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    return clean_text(name, _TYPE_LIMIT)
+
+
+def text_of(value: object) -> str:
+    """``str(value)``, or a word about why there is none."""
+    try:
+        return str(value)
+    except Exception as failure:  # noqa: BLE001 - __str__ is user code
+        return f"<str() of {type(value).__name__} raised {type(failure).__name__}>"
+
+
+def _message(error: BaseException) -> str:
+    return clean_text(text_of(error), _MESSAGE_LIMIT)
+
+
+def _traceback(error: BaseException) -> str:
+    from traceback import format_exception
+
+    try:
+        return "".join(format_exception(type(error), error, error.__traceback__, limit=-_FRAMES))
+    except Exception as failure:  # noqa: BLE001 - formatting runs user code: __str__, __repr__, source loaders
+        return f"{_type_name(error)}: {_message(error)}\n<the traceback could not be written: {type(failure).__name__}>"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    seen = {id(error)}
+    following: BaseException | None = error
+    while following is not None and len(found) < _CAUSES:
+        following = following.__cause__ or (None if following.__suppress_context__ else following.__context__)
+        if following is None or id(following) in seen:
+            break
+        seen.add(id(following))
+        found.append(following)
+    return found
+
+
+def _notes(error: BaseException) -> tuple[str, ...]:
+    notes = getattr(error, "__notes__", ())
+    if not isinstance(notes, (list, tuple)):
+        return ()
+    return tuple(clean_text(text_of(note), _MESSAGE_LIMIT) for note in notes[:_NOTES])

@@ -1,0 +1,85 @@
+"""Results: encoding one never raises, because the work is already done."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mainspring.codec import wire
+from mainspring.codec.failures import text_of
+from mainspring.errors import MainspringError, ResultNotSerializable, ResultTooLarge, Undecodable, shown
+
+RESULT_LIMIT = 1_000_000
+
+
+class EncodedResult(NamedTuple):
+    """The bytes to store, or the reason why there are none."""
+
+    data: bytes | None
+    note: MainspringError | None = None
+
+
+_NOTHING = EncodedResult(b"null")
+
+
+def encode_result(value: Any, annotation: Any = Any, limit: int = RESULT_LIMIT) -> EncodedResult:
+    """The result as bytes, checked against its declared type. Never raises.
+
+    Without a declared type the value must be plain JSON; a tuple may come back as a list.
+    """
+    if value is None and annotation in (Any, None, type(None)):
+        return _NOTHING
+    try:
+        return _encode(value, annotation, limit)
+    except Exception as error:  # noqa: BLE001 - user code runs in encoders; the job's work is done whatever they do
+        return EncodedResult(None, _not_serializable(value, error))
+
+
+def decode_result(data: bytes | memoryview, annotation: Any = Any) -> Any:
+    """The result as its declared type."""
+    try:
+        return wire.decode(data, annotation)
+    except Exception as error:
+        raise Undecodable(
+            "result", text_of(error), hint="Was the task's return type changed since the job ran?"
+        ) from error
+
+
+def _encode(value: Any, annotation: Any, limit: int) -> EncodedResult:
+    data = wire.encode(value)
+    if len(data) > limit:
+        return EncodedResult(None, ResultTooLarge(len(data), limit))
+    if wire.too_deep(data, wire.DEPTH_LIMIT):
+        return EncodedResult(None, ResultNotSerializable(f"the result is nested deeper than {wire.DEPTH_LIMIT} levels"))
+    back = wire.decode(data, annotation)
+    if wire.difference(value, back, "result") is not None:
+        found = wire.difference(wire.convert(value, annotation), back, "result", tuples_as_lists=True)
+        if found is not None:
+            return EncodedResult(None, _would_change(*found))
+    if b"\\u0000" in data and (path := wire.find(value, "result", wire.has_nul)) is not None:
+        return EncodedResult(None, ResultNotSerializable(f"{path} holds a NUL character, which cannot be stored"))
+    return EncodedResult(data)
+
+
+def _would_change(path: str, sent: Any, back: Any) -> ResultNotSerializable:
+    return ResultNotSerializable(
+        f"{path} is {shown(sent)} and would come back as {shown(back)}",
+        hint="Declare the task's return type, or return plain JSON values.",
+    )
+
+
+def _not_serializable(value: Any, error: Exception) -> ResultNotSerializable:
+    if isinstance(error, msgspec.ValidationError):
+        return ResultNotSerializable(
+            f"the result is not what the task declares: {text_of(error).replace('`', '')}",
+            hint="Return what the annotation says, or correct the annotation.",
+        )
+    try:
+        path, part, _ = wire.unwritable(value, "result") or ("result", value, error)
+    except Exception:  # noqa: BLE001 - looking for the culprit runs user code too
+        path, part = "result", value
+    return ResultNotSerializable(
+        f"{path} is a {type(part).__name__}, which cannot be stored ({type(error).__name__}: {shown(text_of(error))})",
+        hint='Return plain values, a dataclass, attrs, msgspec or pydantic type; or set result="ignore".',
+    )

@@ -1,0 +1,327 @@
+"""A task's signature: binds a call as Python would, checks it, and carries it through JSON.
+
+The payload is a JSON object with the arguments by name; ``*args`` travel under ``"*"``, ``**kwargs``
+under ``"**"``. A producer that knows only the task's name writes positional arguments under ``"@"``; they
+are bound when they are read. Arguments left to their default are not stored: the code that runs the job decides.
+
+How a call is checked: it is written, read back by the task's own decoder and compared. What a worker
+would see is therefore exactly what was checked, for every type that the decoder knows, and what would
+be lost or changed on the way (a set under ``Any``, a NaN, a subclass with more fields) is refused
+at enqueue. Only when this fast way says no, each argument is looked at alone to name the culprit.
+
+Where a declared type can hold a value of another kind without loss, that is accepted: a tuple for
+``Sequence``, a list for ``set``, a dict for a dataclass, the value of an ``Enum``. Text for a
+``datetime`` or a ``UUID`` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import astuple
+
+from mainspring.codec import wire
+from mainspring.codec.annotations import Parameters, resolve_parameters, resolve_return
+from mainspring.codec.failures import text_of
+from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
+from mainspring.errors import (
+    ArgumentNotSerializable,
+    BadSignature,
+    EnqueueError,
+    MissingArgument,
+    PayloadTooDeep,
+    PayloadTooLarge,
+    Undecodable,
+    UnknownArgument,
+    WrongArgument,
+    shown,
+)
+
+PAYLOAD_LIMIT = 1_000_000
+
+
+class Signature:
+    """The parameters of a function with their declared types, resolved at first use.
+
+    >>> def add(a: int, b: int = 1) -> int: ...
+    >>> signature = Signature.of(add)
+    >>> signature.encode_call((2,), {"b": 3})
+    b'{"a":2,"b":3}'
+    >>> signature.decode_call(b'{"a":2}')
+    ((2, 1), {})
+    """
+
+    __slots__ = ("_decode", "_parameters", "_plain", "_returns", "_size", "fn", "skip_context", "task")
+
+    def __init__(self, fn: Callable[..., Any], *, skip_context: bool = False, task: str | None = None) -> None:
+        self.fn = fn
+        self.skip_context = skip_context
+        self.task = task or str(getattr(fn, "__name__", type(fn).__name__))
+        self._parameters: Parameters | None = None
+        self._returns: Any = UNSET
+
+    @classmethod
+    def of(cls, fn: Callable[..., Any], *, skip_context: bool = False, task: str | None = None) -> Signature:
+        """The signature of ``fn``, without its first parameter if that is the context."""
+        return cls(fn, skip_context=skip_context, task=task)
+
+    # ---- calls -------------------------------------------------------------------------------------
+
+    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_LIMIT) -> bytes:
+        """The call as bytes, bound and checked; an ``ArgumentError`` names what is wrong."""
+        parameters = self._parameters or self._resolve()
+        if self._plain and not kwargs and len(args) == self._size:
+            bound, sent = dict(zip(parameters.keys, args, strict=True)), args
+        else:
+            bound = self._bind(parameters, args, kwargs)
+            sent = tuple([bound[key] if key in bound else parameters.defaults[key] for key in parameters.keys])
+        try:
+            data = wire.encode(bound)
+            if len(data) > limit:
+                raise PayloadTooLarge(self.task, len(data), limit)
+            if astuple(self._decode(data)) == sent and self._simple(data):
+                return data
+        except PayloadTooLarge:
+            raise
+        except Exception:  # noqa: BLE001, S110 - whatever it was, the slow way finds out and says it well
+            pass
+        return self._check(parameters, bound)
+
+    def decode_call(self, data: bytes | memoryview | msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a stored call as their declared types; ``Undecodable`` when they do not fit."""
+        try:
+            parameters = self._parameters or self._resolve()
+            values = astuple(self._decode(data))
+        except Exception as error:
+            if (call := self._decode_by_name(data)) is not None:
+                return call
+            raise Undecodable(f"task {self.task!r}", text_of(error).replace("`", "'")) from error
+        return (values, {}) if self._plain else parameters.spread(values)
+
+    # ---- results -----------------------------------------------------------------------------------
+
+    def encode_result(self, value: Any, limit: int = RESULT_LIMIT) -> EncodedResult:
+        """The result as bytes, by the declared return type. Never raises."""
+        try:
+            declared = self.returns
+        except BadSignature:
+            declared = Any  # said at enqueue; the work is done, its result is kept if it is plain
+        return encode_result(value, declared, limit)
+
+    def decode_result(self, data: bytes | memoryview) -> Any:
+        """A stored result as the declared return type."""
+        return decode_result(data, self.returns)
+
+    # ---- inspect -----------------------------------------------------------------------------------
+
+    @property
+    def returns(self) -> Any:
+        """The declared return type, ``Any`` if there is none."""
+        if self._returns is UNSET:
+            self._returns = resolve_return(self.fn, self.task)
+        return self._returns
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Declared types by parameter name, in order; ``*`` and ``**`` for the rest."""
+        return dict((self._parameters or self._resolve()).types)
+
+    def check(self) -> None:
+        """Resolve everything now; ``BadSignature`` names what cannot be."""
+        self._resolve()
+        _ = self.returns
+
+    def __repr__(self) -> str:
+        return f"<Signature of {self.task}>"
+
+    # ---- private -----------------------------------------------------------------------------------
+
+    def _resolve(self) -> Parameters:
+        parameters = resolve_parameters(self.fn, self.task, skip_first=self.skip_context)
+        self._decode = parameters.decoder.decode
+        self._plain = parameters.plain
+        self._size = len(parameters.keys)
+        self._parameters = parameters  # last: other threads take its presence as "ready"
+        return parameters
+
+    def _bind(self, parameters: Parameters, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        bound: dict[str, Any] = dict(zip(parameters.positional, args, strict=False))
+        if kwargs:
+            if not parameters.named.issuperset(kwargs):
+                kwargs, bound["**"] = self._take_rest(parameters, kwargs)
+            if not bound.keys().isdisjoint(kwargs):
+                twice = next(name for name in kwargs if name in bound)
+                raise WrongArgument(self.task, twice, f"argument {twice!r} is given twice")
+            bound.update(kwargs)
+        if not parameters.needed <= bound.keys():
+            missing = parameters.needed - bound.keys()
+            raise MissingArgument(self.task, [name for name in parameters.keys if name in missing])
+        if len(args) > len(parameters.positional):
+            if "*" not in parameters.types:
+                raise self._too_many(parameters, len(args))
+            bound["*"] = list(args[len(parameters.positional) :])
+        return bound
+
+    def _take_rest(self, parameters: Parameters, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Keywords that name a parameter, and those that go into ``**kwargs``."""
+        rest = {name: value for name, value in kwargs.items() if name not in parameters.named}
+        if "**" not in parameters.types:
+            raise self._unknown(parameters, next(iter(rest)))
+        return {name: value for name, value in kwargs.items() if name in parameters.named}, rest
+
+    def _unknown(self, parameters: Parameters, name: str) -> UnknownArgument:
+        why = f"argument {name!r} can only be given by position" if name in parameters.types else ""
+        return UnknownArgument(self.task, name, parameters.by_keyword, why=why)
+
+    def _too_many(self, parameters: Parameters, given: int) -> UnknownArgument:
+        takes = len(parameters.positional)
+        why = f"takes {takes} positional argument{'' if takes == 1 else 's'}, {given} were given"
+        return UnknownArgument(self.task, "", parameters.positional, why=why)
+
+    def _decode_by_name(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """A call written by ``dumps_call``, whose producer did not know the signature."""
+        try:
+            parameters = self._parameters or self._resolve()
+            given = wire.decode(data, dict[str, Any])
+            if "@" not in given and ("**" not in parameters.types or "**" in given or "*" in given):
+                return None
+            bound = self._bind(parameters, tuple(given.pop("@", ())), given)
+            values = astuple(self._decode(wire.encode(bound)))
+        except Exception:  # noqa: BLE001 - the first reason is the better one to tell
+            return None
+        return parameters.spread(values)
+
+    def _simple(self, data: bytes) -> bool:
+        return b"\\u0000" not in data and not wire.too_deep(data, wire.DEPTH_LIMIT + 1)
+
+    def _check(self, parameters: Parameters, bound: dict[str, Any]) -> bytes:
+        """The slow way: each argument alone, to find the one at fault and say what is wrong with it."""
+        for key, value in bound.items():
+            if key == "*":
+                for index, item in enumerate(value):
+                    self._check_one(f"{parameters.rest}[{index}]", item, parameters.item_types["*"])
+            elif key == "**":
+                for name, item in value.items():
+                    self._check_one(name, item, parameters.item_types["**"])
+            else:
+                self._check_one(key, value, parameters.types[key])
+        data = wire.encode(bound)
+        self._decode(data)
+        return data
+
+    def _check_one(self, name: str, value: Any, declared: Any) -> None:
+        try:
+            data = wire.encode(value)
+        except RecursionError:
+            raise PayloadTooDeep(self.task, name, wire.DEPTH_LIMIT) from None
+        except Exception:  # noqa: BLE001 - encoders run user code; the culprit is looked for
+            raise self._unwritable(name, value, declared) from None
+        if wire.too_deep(data, wire.DEPTH_LIMIT):
+            raise PayloadTooDeep(self.task, name, wire.DEPTH_LIMIT)
+        if b"\\u0000" in data and (path := wire.find(value, name, wire.has_nul)) is not None:
+            raise ArgumentNotSerializable(
+                self.task,
+                name,
+                f"argument {path!r} holds a NUL character, which not every store can keep",
+                path=path,
+                hint='Remove it (text.replace("\\0", "")), or declare the parameter as bytes.',
+            )
+        if b"null" in data and (path := wire.find(value, name, wire.is_not_finite)) is not None:
+            raise ArgumentNotSerializable(
+                self.task,
+                name,
+                f"argument {path!r} is not a finite number; JSON has no NaN and no infinity",
+                path=path,
+                hint="Pass None, or the number as text.",
+            )
+        try:
+            back = wire.decode(data, declared)
+        except Exception as error:  # noqa: BLE001 - decoders run user code; it is translated
+            raise self._wrong(name, value, declared, error) from None
+        if wire.difference(value, back, name) is not None:
+            self._check_change(name, value, declared, back)
+
+    def _check_change(self, name: str, value: Any, declared: Any, back: Any) -> None:
+        try:
+            held = wire.convert(value, declared)
+        except Exception as error:  # noqa: BLE001 - as above
+            if not (isinstance(declared, type) and isinstance(value, declared)):
+                raise self._wrong(name, value, declared, error) from None
+            held = value  # of a subclass: what would be lost is said below
+        found = wire.difference(held, back, name)
+        if found is None:
+            return
+        path, part, came = found
+        raise ArgumentNotSerializable(
+            self.task,
+            name,
+            f"argument {path!r} is {_kind(part)} and would come back as {_kind(came)}: {shown(came, 40)}",
+            path=path,
+            hint=_advice(name, part, declared),
+        )
+
+    def _wrong(self, name: str, value: Any, declared: Any, error: Exception) -> EnqueueError:
+        try:
+            wire.convert(value, declared)
+        except Exception as natural:  # noqa: BLE001 - this one speaks of the value, not of its JSON
+            error = natural
+        text, _, place = text_of(error).replace("`", "").replace("got null", "got None").partition(" - at ")
+        if not place and isinstance(declared, type):
+            text = text.replace("Expected object,", f"Expected {declared.__name__},")
+        path = place.replace("$", name) if place else name
+        said = text[:1].lower() + text[1:] if text.startswith("Expected") else ": " + text
+        return WrongArgument(self.task, name, f"argument {path!r} {said}".replace(" : ", ": "), path=path)
+
+    def _unwritable(self, name: str, value: Any, declared: Any) -> EnqueueError:
+        path, part, error = wire.unwritable(value, name) or (name, value, None)
+        if isinstance(error, UnicodeEncodeError):
+            return ArgumentNotSerializable(
+                self.task,
+                name,
+                f"argument {path!r} holds a lone surrogate, which is not valid text",
+                path=path,
+                hint='Decode the original bytes with errors="replace", or declare the parameter as bytes.',
+            )
+        try:
+            wire.convert(value, declared)
+        except msgspec.ValidationError as wrong:
+            return self._wrong(name, value, declared, wrong)
+        except Exception:  # noqa: BLE001, S110 - the type has no opinion: say that the value cannot be stored
+            pass
+        return ArgumentNotSerializable(
+            self.task,
+            name,
+            f"argument {path!r} is {_kind(part)}, which cannot be stored",
+            path=path,
+            hint=f"Pass {path}.id and load it inside the task."
+            if hasattr(type(part), "id") or "id" in getattr(part, "__dict__", {})
+            else "Pass plain values, or declare it as a dataclass, attrs, msgspec or pydantic type.",
+        )
+
+
+def dumps_call(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_LIMIT) -> bytes:
+    """The call of a task that is known only by name: plain JSON values, bound when the job runs."""
+    _by_name(task).encode_call(args, kwargs, limit=limit)
+    return wire.encode({"@": args, **kwargs} if args else kwargs)
+
+
+@lru_cache(maxsize=256)
+def _by_name(task: str) -> Signature:
+    return Signature(lambda *args, **kwargs: None, task=task)  # noqa: ARG005 - only its shape is used
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    if value is None:
+        return "None"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _advice(name: str, part: Any, declared: Any) -> str:
+    if declared is Any:
+        return f"Declare its type in the task's signature, for example {name.partition('[')[0]}: {type(part).__name__}."
+    return "Declare the exact type of this part in the task's signature."

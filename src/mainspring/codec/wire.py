@@ -1,0 +1,184 @@
+"""The seam to msgspec: everything the codec needs of it is in this file.
+
+JSON is written by one encoder and read by one decoder per declared type. Two hooks add what
+msgspec does not know: pydantic models (by their methods, pydantic is never imported), paths,
+and subclasses of ``str``, ``int`` and ``float``, which travel as their base.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+DEPTH_LIMIT = 64
+
+_NATIVE = (bytes, bytearray, datetime, date, time, timedelta, UUID, Decimal)
+
+
+def to_json(value: Any) -> Any:
+    """Encoder hook: a simpler value for one that msgspec cannot write."""
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, Enum):
+        return int(value)
+    if isinstance(value, float) and not isinstance(value, Enum):
+        return float(value)
+    if not isinstance(value, type):
+        if hasattr(value, "model_dump") and hasattr(value, "model_validate_json"):
+            return value.model_dump(mode="json", by_alias=True, round_trip=True)
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+    raise NotImplementedError
+
+
+def from_json(declared: Any, value: Any) -> Any:
+    """Decoder hook: a value of a declared type that msgspec cannot build."""
+    if isinstance(declared, type):
+        if isinstance(value, declared):  # from convert(), which asks for instances too
+            return value
+        if hasattr(declared, "model_validate_json"):
+            return declared.model_validate_json(encode(value))
+        if hasattr(declared, "__fspath__") and isinstance(value, str):
+            return declared(value)
+    raise NotImplementedError
+
+
+_encoder = msgspec.json.Encoder(enc_hook=to_json)
+encode = _encoder.encode
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder_for(declared: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of a declared type, made once; ``TypeError`` when JSON cannot carry the type."""
+    try:
+        found = _decoders.get(declared)
+    except TypeError:  # not hashable: Annotated with a list, say
+        return msgspec.json.Decoder(declared, dec_hook=from_json)
+    if found is None:
+        found = _decoders[declared] = msgspec.json.Decoder(declared, dec_hook=from_json)
+    return found
+
+
+def decode(data: Any, declared: Any) -> Any:
+    """The value of ``data`` as its declared type."""
+    return decoder_for(declared).decode(data)
+
+
+def convert(value: Any, declared: Any) -> Any:
+    """The value as the declared type would hold it; ``ValidationError`` when it does not fit."""
+    return msgspec.convert(value, declared, builtin_types=_NATIVE, dec_hook=from_json)
+
+
+def dumps(value: Any) -> bytes:
+    """JSON of our own records."""
+    return encode(value)
+
+
+def loads(data: bytes | memoryview | msgspec.Raw, declared: Any = Any) -> Any:
+    """Our own records from JSON."""
+    return decode(data, declared)
+
+
+def too_deep(data: bytes, limit: int) -> bool:
+    """Whether the JSON is nested deeper than ``limit``."""
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return False
+    bare = re.sub(rb'"(?:[^"\\]|\\.)*+"', b"", data)
+    open_close = bare.translate(_BRACKETS, _NOT_BRACKETS)
+    for _ in range(limit):  # each pass takes away the innermost level
+        if not open_close:
+            return False
+        open_close = open_close.replace(b"[]", b"")
+    return bool(open_close)
+
+
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def fields_of(value: Any) -> list[str]:
+    """Names of the fields of a struct, dataclass, attrs class or pydantic model."""
+    kind = type(value)
+    if (names := getattr(kind, "__struct_fields__", None)) is not None:
+        return list(names)
+    if (names := getattr(kind, "__dataclass_fields__", None)) is not None:
+        return list(names)
+    if (names := getattr(kind, "__attrs_attrs__", None)) is not None:
+        return [attribute.name for attribute in names]
+    if (names := getattr(kind, "model_fields", None)) is not None:
+        return list(names)
+    return []
+
+
+def children(value: Any) -> list[tuple[str, Any]]:
+    """The parts of a value with the path that leads to each."""
+    if isinstance(value, dict):
+        parts = [(f"[{key!r}]", item) for key, item in value.items()]
+        return [(f" key {key!r}", key) for key in value if not isinstance(key, int)] + parts
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(f"[{index}]", item) for index, item in enumerate(value)]
+    return [(f".{name}", getattr(value, name, None)) for name in fields_of(value)]
+
+
+def unwritable(value: Any, path: str, depth: int = DEPTH_LIMIT) -> tuple[str, Any, Exception] | None:
+    """The innermost part that cannot be written, its path and the reason."""
+    try:
+        encode(value)
+    except Exception as error:  # noqa: BLE001 - an encoder runs user code; any failure means "cannot be written"
+        if depth and not isinstance(error, RecursionError):
+            for step, part in children(value):
+                if (found := unwritable(part, path + step, depth - 1)) is not None:
+                    return found
+        return path, value, error
+    return None
+
+
+def find(value: Any, path: str, wanted: Callable[[Any], bool], depth: int = DEPTH_LIMIT) -> str | None:
+    """The path of the first part that is wanted."""
+    if wanted(value):
+        return path
+    if depth:
+        for step, part in children(value):
+            if (found := find(part, path + step, wanted, depth - 1)) is not None:
+                return found
+    return None
+
+
+def has_nul(value: Any) -> bool:
+    """Text that PostgreSQL cannot hold."""
+    return isinstance(value, str) and "\0" in value
+
+
+def is_not_finite(value: Any) -> bool:
+    """A float that JSON cannot hold."""
+    return isinstance(value, float) and not isfinite(value)
+
+
+def difference(sent: Any, back: Any, path: str, *, tuples_as_lists: bool = False) -> tuple[str, Any, Any] | None:
+    """Where what came back is not what was sent, or None. Classes without ``==`` are compared by their fields."""
+    try:
+        if bool(sent == back):
+            return None
+    except Exception:  # noqa: BLE001 - __eq__ is user code
+        return path, sent, back
+    alike = type(sent) is type(back) or (isinstance(sent, dict) and isinstance(back, dict))
+    if not alike and not (tuples_as_lists and isinstance(sent, tuple) and isinstance(back, list)):
+        return path, sent, back
+    ours, theirs = dict(children(sent)), dict(children(back))
+    if isinstance(sent, (set, frozenset)) or not ours or list(ours) != list(theirs):
+        return path, sent, back
+    for step, part in ours.items():
+        found = difference(part, theirs[step], path + step, tuples_as_lists=tuples_as_lists)
+        if found is not None:
+            return found
+    return None

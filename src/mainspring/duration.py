@@ -1,0 +1,193 @@
+"""Durations and sizes as people write them: ``"90s"``, ``"1h30m"``, ``"256MB"``.
+
+A duration is text, a number of seconds or a ``timedelta``; inside it is whole microseconds.
+Text is one or more number-and-unit pairs, largest unit first or not, spaces allowed:
+``w d h m s ms us`` and their English words. A bare number in text means seconds.
+
+A size is a number of bytes or text. ``kB MB GB TB`` count in thousands, as disks and networks do;
+``KiB MiB GiB TiB`` count in 1024s, as memory does. A lone ``M`` is refused: it is read both ways.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from math import isfinite
+
+from mainspring.errors import InvalidOption
+
+Duration = str | float | int | timedelta
+Size = str | int
+
+LONGEST_US = 36_525 * 86_400_000_000  # a century: whatever is longer is a mistake
+
+_UNITS_US = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+_WORDS = {
+    **{name: name for name in _UNITS_US},
+    **dict.fromkeys(("µs", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("week", "weeks"), "w"),
+}
+_DURATION_HINT = 'Write "90s", "1h30m" or "500ms", a number of seconds, or a timedelta.'
+
+_SIZES = {"b": 1} | {
+    f"{prefix}{suffix}": base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("b", 1000), ("ib", 1024))
+}
+_SIZE_HINT = 'Write "256MB" (thousands) or "256MiB" (1024s), or a number of bytes.'
+
+
+def to_us(value: Duration, *, what: str = "duration", allow_negative: bool = False) -> int:
+    """The duration in whole microseconds; ``what`` names it in the error.
+
+    >>> to_us("1h30m")
+    5400000000
+    """
+    us = _read_duration(value, what)
+    if us < 0 and not allow_negative:
+        raise InvalidOption(what, value, "a duration cannot be negative")
+    if abs(us) > LONGEST_US:
+        raise InvalidOption(what, value, "longer than a century", hint=_DURATION_HINT)
+    return us
+
+
+def to_seconds(value: Duration, *, what: str = "duration", allow_negative: bool = False) -> float:
+    """The duration in seconds."""
+    return to_us(value, what=what, allow_negative=allow_negative) / 1_000_000
+
+
+def to_timedelta(value: Duration, *, what: str = "duration", allow_negative: bool = False) -> timedelta:
+    """The duration as a ``timedelta``."""
+    return timedelta(microseconds=to_us(value, what=what, allow_negative=allow_negative))
+
+
+def format_duration(value: Duration) -> str:
+    """The shortest text that means the same duration.
+
+    >>> format_duration(5400), format_duration(0.5), format_duration("61.25s")
+    ('1h30m', '500ms', '1m1.25s')
+    """
+    us = to_us(value, allow_negative=True)
+    sign, us = ("-", -us) if us < 0 else ("", us)
+    if us == 0:
+        return "0s"
+    if us < 1_000_000:
+        return sign + (f"{us}us" if us < 1_000 else _decimal(us, 1_000) + "ms")
+    parts = []
+    for unit in "dhm":
+        count, us = divmod(us, _UNITS_US[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    if us:
+        parts.append(_decimal(us, 1_000_000) + "s")
+    return sign + "".join(parts)
+
+
+def to_bytes(value: Size, *, what: str = "size") -> int:
+    """The size in bytes.
+
+    >>> to_bytes("256MB"), to_bytes("1.5 KiB"), to_bytes(512)
+    (256000000, 1536, 512)
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise InvalidOption(
+            what, value, f"a size is text or a whole number, not {type(value).__name__}", hint=_SIZE_HINT
+        )
+    if isinstance(value, int):
+        if value < 0:
+            raise InvalidOption(what, value, "a size cannot be negative")
+        return value
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
+    if match is None:
+        raise InvalidOption(what, value, "cannot be read as a size", hint=_SIZE_HINT)
+    number, unit = match.groups()
+    factor = _SIZES.get(unit.lower() or "b")
+    if factor is None:
+        raise InvalidOption(what, value, f"unknown unit {unit!r}", hint=_SIZE_HINT)
+    return _scaled(number, factor)
+
+
+def format_size(size: Size) -> str:
+    """A short text for a size; exact when a unit fits, else three digits.
+
+    >>> format_size(1_000_000), format_size(268_435_456), format_size(1_234_567)
+    ('1MB', '256MiB', '1.23MB')
+    """
+    count = to_bytes(size)
+    for name, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if count >= factor and count % factor == 0:
+            return f"{count // factor}{name}"
+    for name, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= factor and count % factor == 0:
+            return f"{count // factor}{name}"
+    for name, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if count >= factor:
+            return f"{count / factor:.3g}{name}" if count < 999.5 * factor else f"{count / factor:.0f}{name}"
+    return f"{count}B"
+
+
+def _read_duration(value: Duration, what: str) -> int:
+    if isinstance(value, str):
+        return _read_text(value, what)
+    if isinstance(value, timedelta):
+        return (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidOption(what, value, f"a duration cannot be {type(value).__name__}", hint=_DURATION_HINT)
+    if isinstance(value, int):
+        return value * 1_000_000
+    if not isfinite(value):
+        raise InvalidOption(what, value, "a duration must be finite", hint=_DURATION_HINT)
+    return round(value * 1_000_000) if abs(value) < 1e12 else int(value) * 1_000_000
+
+
+def _read_text(text: str, what: str) -> int:
+    body = text.strip()
+    negative = body.startswith("-")
+    body = body.removeprefix("-").strip()
+    if re.fullmatch(r"\d{1,18}(\.\d{1,18})?", body, re.ASCII):
+        total = _scaled(body, 1_000_000)
+    else:
+        total = _read_pairs(text, body, what)
+    return -total if negative else total
+
+
+def _read_pairs(text: str, body: str, what: str) -> int:
+    if not re.fullmatch(r"([0-9]{1,18}(\.[0-9]{1,18})?\s*[A-Za-zµ]+\s*)+", body):
+        why = "is empty" if not body else "cannot be read as a duration"
+        raise InvalidOption(what, text, why, hint=_DURATION_HINT)
+    total, seen = 0, set()
+    for number, word in re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)", body):
+        unit = _WORDS.get(word)
+        if unit is None:
+            raise InvalidOption(what, text, f"unknown unit {word!r}", hint=_DURATION_HINT)
+        if unit in seen:
+            raise InvalidOption(what, text, f"unit {word!r} is given twice", hint=_DURATION_HINT)
+        seen.add(unit)
+        total += _scaled(number, _UNITS_US[unit])
+    return total
+
+
+def _scaled(number: str, factor: int) -> int:
+    """``number * factor``, rounded to a whole, without going through binary fractions."""
+    whole, _, fraction = number.partition(".")
+    scale: int = 10 ** len(fraction)
+    return (int(whole + fraction) * factor * 2 + scale) // (2 * scale)
+
+
+def _decimal(count: int, unit: int) -> str:
+    whole, rest = divmod(count, unit)
+    digits = len(str(unit)) - 1
+    return f"{whole}.{rest:0{digits}d}".rstrip("0").rstrip(".")

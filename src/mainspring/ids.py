@@ -1,0 +1,99 @@
+"""Ids made by the client: UUID version 7, ordered by time within a process.
+
+Layout: 48 bits of milliseconds, then a 74-bit tail. The tail is drawn at random once in a
+millisecond and counted up within it, so ids of one process are strictly ordered and two
+processes would have to draw neighbouring numbers out of 2**73 to collide. Order between
+processes is only as good as their clocks: the store gives jobs their order, not the id.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from time import time_ns
+from uuid import UUID, SafeUUID
+
+from mainspring.errors import InvalidOption
+
+_LOW = (1 << 62) - 1
+_MARKS = (7 << 76) | (2 << 62)  # version and variant
+_new = UUID.__new__
+_set = object.__setattr__  # UUID forbids setattr; its constructor costs twice the rest of new_id
+_UNKNOWN = SafeUUID.unknown
+
+_lock = allocate_lock()
+_last_ms = 0
+_tail = 0
+
+
+def _after_fork() -> None:
+    """A child must not go on with its parent's tail, nor wait for a lock held by a thread it does not have."""
+    global _lock, _last_ms  # noqa: PLW0603 - one sequence per process is the point
+    _lock = allocate_lock()
+    _last_ms = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _reserve(count: int) -> tuple[int, int]:
+    """The millisecond and the first tail of ``count`` ids in a row."""
+    global _last_ms, _tail  # noqa: PLW0603 - as above
+    ms = time_ns() // 1_000_000
+    with _lock:
+        if ms > _last_ms:
+            _last_ms = ms
+            _tail = int.from_bytes(os.urandom(10)) >> 7  # 73 bits: room to count up
+        first = _tail + 1
+        _tail += count
+        return _last_ms, first
+
+
+def _make(ms: int, tail: int) -> UUID:
+    made = _new(UUID)
+    _set(made, "int", ms << 80 | _MARKS | tail >> 62 << 64 | tail & _LOW)
+    _set(made, "is_safe", _UNKNOWN)
+    return made
+
+
+def new_id() -> UUID:
+    """A new id, greater than every one made before in this process."""
+    ms, tail = _reserve(1)
+    return _make(ms, tail)
+
+
+def new_ids(count: int) -> list[UUID]:
+    """Many new ids, in order."""
+    if count < 0:
+        raise InvalidOption("count", count, "cannot be negative")
+    ms, first = _reserve(count)
+    return [_make(ms, tail) for tail in range(first, first + count)]
+
+
+def parse_id(value: str | UUID | bytes) -> UUID:
+    """The id from its text, its 16 bytes, or itself."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        if isinstance(value, str):
+            return UUID(value.strip())
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            raw = bytes(value)
+            return UUID(bytes=raw) if len(raw) == 16 else UUID(raw.decode("ascii").strip())
+    except ValueError:
+        pass
+    raise InvalidOption(
+        "id",
+        value,
+        "is not the id of a job",
+        hint="Pass job.id, its 16 bytes or its text, such as 01890a5d-ac96-774b-bcce-b302099a8057.",
+    )
+
+
+def worker_id() -> str:
+    """A fresh random name for a worker, 16 hex digits.
+
+    New on each call: a worker takes one when it starts, and another when it was given up for lost.
+    """
+    return os.urandom(8).hex()

@@ -1,0 +1,272 @@
+"""The records that travel between the core and a store.
+
+Ids are the 16 bytes of a UUID, times are microseconds since 1970 by the store's clock,
+durations are microseconds. ``record`` is opaque to every store: it travels whole, so old
+and new workers can run side by side.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.outcomes import Outcome
+from mainspring.states import Reason, State
+
+RECORD_VERSION = 1
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The opaque part of a job: what the producer wrote and only a worker reads."""
+
+    v: int = RECORD_VERSION
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    retries: int | None = None
+    timeout: int | None = None
+    """Microseconds; 0 switches the time limit off; None leaves it to the task."""
+    code: str | None = None
+    """Version of the code that enqueued the job."""
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """A concurrency limit: at most ``size`` running jobs name it at any instant."""
+
+    name: str
+    size: int
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """The job waits for ``parent``. What happens when the parent ends badly is ``policy``."""
+
+    parent: bytes
+    policy: str = "fail"
+    """``fail``: the child is cancelled (parent) unless the parent succeeded. ``ignore``: any end will do."""
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to be enqueued."""
+
+    id: bytes
+    task: str
+    queue: str
+    kind: str = "any"
+    priority: int = 0
+    delay: int = 0
+    run_at: int | None = None
+    expires_in: int | None = None
+    crashes: int = 3
+    early: bool = False
+    record: bytes = b"{}"
+    after: tuple[Edge, ...] = ()
+    buckets: tuple[Bucket, ...] = ()
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What became of one job of an enqueue: made now, or found to be there already."""
+
+    id: bytes
+    created: bool
+
+
+class Want(msgspec.Struct, frozen=True):
+    """Up to ``n`` jobs from these base lanes and the lanes beside them.
+
+    In order of (priority descending, seq), but the first ``oldest`` of them by seq alone:
+    so the lowest priority never starves.
+    """
+
+    lanes: tuple[str, ...]
+    n: int
+    oldest: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A job handed to a worker."""
+
+    id: bytes
+    token: int
+    task: str
+    queue: str
+    lane: str
+    priority: int
+    attempt: int
+    """1 for the first attempt of an epoch; attempts that were given back do not count."""
+    epoch: int
+    crashes: int
+    early: bool
+    enqueued: int
+    expires: int | None
+    record: bytes
+    turn: int
+    """The turn that claimed it; a repeated turn shows the same number."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Something that the owner of a running job must do now; so far, only to cancel it."""
+
+    id: bytes
+    token: int
+    reason: str = ""
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """The reply to a turn."""
+
+    now: int
+    lost: bool = False
+    claims: tuple[Claim, ...] = ()
+    already: tuple[tuple[bytes, int], ...] = ()
+    stale: tuple[tuple[bytes, int], ...] = ()
+    unstorable: tuple[tuple[bytes, int], ...] = ()
+    orders: tuple[Order, ...] = ()
+    gone: tuple[tuple[bytes, int], ...] = ()
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself when it first beats."""
+
+    queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    lease: int = 15_000_000
+    info: bytes = b"{}"
+    """Opaque JSON: host, pid, version, ... for people to read."""
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """A sign of life of one worker; ``register`` makes its row if there is none."""
+
+    worker: str
+    register: Registration | None = None
+
+
+class Beaten(msgspec.Struct, frozen=True):
+    worker: str
+    alive: bool
+    number: int = 0
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the fleet."""
+
+    id: str
+    number: int
+    turn: int
+    lost: bool
+    started: int
+    seen: int
+    running: int
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    lease: int
+    info: bytes
+
+
+class Rescued(msgspec.Struct, frozen=True):
+    """What a rescue or a retirement moved. ``taken`` is False when the compare failed."""
+
+    taken: bool
+    ready: tuple[bytes, ...] = ()
+    retrying: tuple[bytes, ...] = ()
+    dead: tuple[bytes, ...] = ()
+    cancelled: tuple[bytes, ...] = ()
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    now: int
+    promoted: int = 0
+    expired: int = 0
+    queues: tuple[str, ...] = ()
+    next_due: int | None = None
+    """When the next promotion or expiry is due, as far as the store knows now."""
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    at: int
+    level: str
+    text: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """News of a running attempt; refused as stale unless the lease is still good."""
+
+    id: bytes
+    token: int
+    progress: bytes | None = None
+    logs: tuple[LogLine, ...] = ()
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a store knows of a job, live or finished."""
+
+    id: bytes
+    state: State
+    reason: Reason | None = None
+    task: str
+    queue: str
+    lane: str
+    priority: int
+    attempt: int
+    epoch: int
+    crashes: int
+    crash_limit: int
+    early: bool
+    token: int
+    worker: str | None
+    seq: int
+    enqueued: int
+    due: int | None = None
+    expires: int | None = None
+    started: int | None = None
+    finished: int | None = None
+    deps: int = 0
+    ordered: bool = False
+    """A cancel order is waiting for the owner."""
+    progress: bytes | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    record: bytes
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One ended attempt, kept under (job, token)."""
+
+    token: int
+    epoch: int
+    attempt: int
+    worker: str
+    started: int
+    ended: int
+    outcome: Outcome
+    error: bytes | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    jobs: tuple[JobRow, ...]
+    cursor: str | None = None
+    """Hand it to the next call to go on; None when there is no more."""
+
+
+class Acted(msgspec.Struct, frozen=True):
+    """``done`` changed; ``refused`` were found in a state (named) in which the action does nothing."""
+
+    done: tuple[bytes, ...] = ()
+    refused: tuple[tuple[bytes, State], ...] = ()
+    more: bool = False
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long ended jobs are kept. Durations in microseconds."""
+
+    keep: int = 7 * 86_400_000_000
+    keep_count: int = 100_000
+    keep_at_least: int = 3_600_000_000
+    keep_dead: int = 30 * 86_400_000_000
+    keep_workers: int = 3_600_000_000
+
+
+class Doc(msgspec.Struct, frozen=True):
+    """A small versioned document; ``put`` never lets an older version overwrite a newer one."""
+
+    kind: str
+    name: str
+    version: int
+    data: bytes

@@ -1,0 +1,33 @@
+"""What a worker must know of a task: the function and its policy, resolved and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from mainspring.backoff import Backoff
+    from mainspring.codec import Signature
+
+
+class TaskSpec(NamedTuple):
+    """One task as the worker sees it. Durations in microseconds; a timeout of 0 means none."""
+
+    name: str
+    fn: Callable[..., Any]
+    kind: Literal["async", "thread"]
+    signature: Signature
+    takes_context: bool
+    retries: int
+    timeout: int
+    soft_timeout: int
+    backoff: Backoff
+    retry_on: tuple[type[BaseException], ...]
+    """Empty: every error may be retried."""
+    never_retry_on: tuple[type[BaseException], ...]
+    retry_if: Callable[[BaseException], bool] | None
+    crashes: int
+    early: bool
+    strict: bool
+    """``fence="strict"``: the body ends before the lease does."""
+    keep_result: bool

@@ -1,0 +1,69 @@
+"""Time is whole microseconds, UTC; a test's clock moves only when told."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.clock import Clock, MovableClock, SystemClock, boottime, from_datetime, to_datetime
+from mainspring.errors import InvalidOption
+
+MOMENT = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+def test_the_system_clock_tells_the_wall_time() -> None:
+    clock: Clock = SystemClock()
+    assert abs(clock.now_us() - time.time() * 1e6) < 5e6
+
+
+def test_a_movable_clock_stands_still_until_it_is_moved() -> None:
+    clock = MovableClock(MOMENT)
+    start = clock.now_us()
+    assert clock.now_us() == start
+    assert clock.advance("1h30m") == start + 5_400_000_000
+    assert clock.set(MOMENT) == start
+    assert "2030-01-02" in repr(clock)
+
+
+def test_a_movable_clock_starts_now_unless_told() -> None:
+    clock: Clock = MovableClock()
+    assert abs(clock.now_us() - time.time() * 1e6) < 5e6
+
+
+def test_a_movable_clock_does_not_advance_backwards() -> None:
+    with pytest.raises(InvalidOption, match="negative"):
+        MovableClock().advance(-1)
+
+
+def test_boottime_only_grows() -> None:
+    readings = [boottime() for _ in range(100)]
+    assert readings == sorted(readings)
+
+
+@given(
+    st.datetimes(
+        timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=9))])
+    )
+)
+def test_a_datetime_comes_back_as_the_same_moment(moment: datetime) -> None:
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        return
+    assert to_datetime(from_datetime(moment)) == moment
+    assert to_datetime(from_datetime(moment)).tzinfo is UTC
+
+
+def test_a_naive_datetime_is_refused_with_the_fix() -> None:
+    with pytest.raises(InvalidOption, match=r"run_at=.*no time zone") as caught:
+        from_datetime(datetime(2030, 1, 1), what="run_at")  # noqa: DTZ001 - the mistake under test
+    assert "tzinfo" in caught.value.hint
+
+
+def test_what_is_no_datetime_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="not str"):
+        from_datetime("tomorrow")  # type: ignore[arg-type]  # the mistake under test

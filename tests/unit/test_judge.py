@@ -1,0 +1,151 @@
+"""Fence and judge: when a worker must end, and who is to blame."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from mainspring.outcomes import Outcome
+from mainspring.states import Reason, State
+from mainspring.worker import blame, fence
+from mainspring.worker.board import EARLY, STRICT, STUCK, BoardJob, Phase
+from mainspring.worker.judge import Cause, Look, Sentence, judge
+from mainspring.worker.signals import Exit
+
+NOW = 1000.0
+
+
+def job(token: int = 1, *, deadline: float = 0.0, flags: int = 0, retry_in: int = 5_000_000) -> BoardJob:
+    return BoardJob(token, bytes(16), token, deadline, retry_in, flags, 900.0)
+
+
+def look(*jobs: BoardJob, **changed: Any) -> Look:
+    """A worker in good health, 500 s old: lease 15, grace 5, drain 25."""
+    healthy = Look(
+        now=NOW, stopped=False, looking_since=500.0, moving_since=500.0, ticking_since=500.0, beating_since=500.0,
+        phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, turned=NOW - 0.8, lease_end=NOW + 12,
+        jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
+    )  # fmt: skip
+    return healthy._replace(**changed)
+
+
+class TestFence:
+    def test_a_lease_runs_low_a_fifth_before_its_end(self) -> None:
+        assert not fence.is_low(100.0, 103.1, 15.0)
+        assert fence.is_low(100.0, 103.0, 15.0)
+
+    def test_before_the_first_beat_nothing_is_low_or_over(self) -> None:
+        assert not fence.is_low(100.0, 0.0, 15.0)
+        assert not fence.is_over(100.0, 0.0)
+
+    def test_only_early_and_strict_bodies_must_end_with_the_lease(self) -> None:
+        assert not fence.must_kill(100.0, 99.0, [job()])
+        assert fence.must_kill(100.0, 99.0, [job(), job(2, flags=STRICT)])
+        assert fence.must_kill(100.0, 99.0, [job(flags=EARLY)])
+        assert not fence.must_kill(100.0, 101.0, [job(flags=EARLY)])
+
+
+class TestJudge:
+    def test_a_healthy_worker_lives(self) -> None:
+        assert judge(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
+
+    def test_a_job_past_its_hard_limit_and_grace_ends_the_worker(self) -> None:
+        assert judge(look(job(deadline=NOW - 4.9))) is None
+        late = job(deadline=NOW - 5.1)
+        assert judge(look(late, job(2, deadline=NOW + 9))) == Sentence(Cause.OVERDUE, (late,))
+
+    def test_a_stuck_body_waits_for_its_neighbours_to_drain(self) -> None:
+        stuck = job(deadline=NOW - 20, flags=STUCK)
+        assert judge(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 29)) is None
+        sentence = judge(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 31))
+        assert sentence == Sentence(Cause.REPLACED, (stuck,))
+
+    def test_a_worker_that_is_done_but_for_its_stuck_body_ends_at_once(self) -> None:
+        stuck = job(deadline=NOW - 1, flags=STUCK)
+        sentence = judge(look(stuck, phase=Phase.DONE, phase_since=NOW))
+        assert sentence == Sentence(Cause.REPLACED, (stuck,))
+
+    def test_an_empty_worker_whose_loop_stands_still_is_wedged(self) -> None:
+        assert judge(look(ticked=NOW - 29)) is None
+        sentence = judge(look(ticked=NOW - 31, ticking_since=NOW))
+        assert sentence is not None
+        assert sentence.cause is Cause.WEDGED_LOOP
+
+    def test_a_job_may_block_the_loop_as_long_as_its_limit_allows(self) -> None:
+        blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, turned=NOW - 60, ticking_since=NOW)
+        assert judge(blocked) is None
+
+    def test_after_a_blocked_loop_the_worker_gets_time_to_turn(self) -> None:
+        assert judge(look(ticked=NOW, turned=NOW - 60, ticking_since=NOW - 0.5)) is None
+
+    def test_a_worker_that_never_turns_while_loop_and_store_are_well_is_wedged(self) -> None:
+        sentence = judge(look(job(), turned=NOW - 46))
+        assert sentence is not None
+        assert sentence.cause is Cause.WEDGED_TURNS
+        assert sentence.guilty == ()
+
+    @pytest.mark.parametrize("since", [math.inf, NOW - 40])
+    def test_no_turn_while_the_store_is_away_is_no_fault(self, since: float) -> None:
+        assert judge(look(job(), turned=NOW - 400, beating_since=since)) is None
+
+    def test_a_stopped_worker_is_not_judged_by_the_clock(self) -> None:
+        stopped = look(job(deadline=NOW - 100), ticked=NOW - 100, stopped=True, moving_since=NOW)
+        assert judge(stopped) is None
+
+    def test_a_resumed_worker_gets_its_time_again(self) -> None:
+        resumed = look(job(deadline=NOW - 100), ticked=NOW - 100, ticking_since=NOW, moving_since=NOW - 1)
+        assert judge(resumed) is None
+
+    def test_a_guarded_body_is_killed_with_its_lease_even_when_stopped(self) -> None:
+        sentence = judge(look(job(flags=STRICT), lease_end=NOW - 0.1, stopped=True))
+        assert sentence == Sentence(Cause.FENCED)
+
+    def test_after_a_stop_of_both_the_worker_may_fence_itself_first(self) -> None:
+        assert judge(look(job(flags=STRICT), lease_end=NOW - 10, looking_since=NOW - 0.1)) is None
+
+    def test_an_ordinary_body_outlives_the_lease(self) -> None:
+        assert judge(look(job(), lease_end=NOW - 60)) is None
+
+    @pytest.mark.parametrize(("phase", "limit"), [(Phase.DRAINING, 35), (Phase.DONE, 10)])
+    def test_a_worker_that_does_not_leave_in_time_is_killed(self, phase: Phase, limit: int) -> None:
+        assert judge(look(phase=phase, phase_since=NOW - limit + 1)) is None
+        sentence = judge(look(phase=phase, phase_since=NOW - limit - 1))
+        assert sentence is not None
+        assert sentence.cause is Cause.LINGERING
+
+
+class TestBlame:
+    def test_a_worker_that_died_by_itself_is_a_crash(self) -> None:
+        assert blame.verdict(-9, None, [job()], NOW) == (Outcome.CRASHED, [])
+
+    @pytest.mark.parametrize("code", [Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED])
+    def test_an_orderly_exit_blames_nobody(self, code: Exit) -> None:
+        assert blame.verdict(code, None, [job()], NOW) == (Outcome.INTERRUPTED, [])
+
+    def test_only_the_late_one_is_charged(self) -> None:
+        late = job(1, deadline=NOW - 9)
+        cause, (ack,) = blame.verdict(-9, Sentence(Cause.OVERDUE, (late,)), [late, job(2)], NOW)
+        assert cause is Outcome.INTERRUPTED
+        assert (ack.token, ack.outcome, ack.to, ack.delay, ack.run_us) == (
+            1, Outcome.TIMED_OUT, State.RETRYING, 5_000_000, 100_000_000,
+        )  # fmt: skip
+        assert b"HardTimeout" in (ack.error or b"")
+        assert b"91 s" in (ack.error or b"")
+
+    def test_without_a_retry_left_it_is_dead(self) -> None:
+        late = job(1, deadline=NOW - 9, retry_in=-1)
+        _, (ack,) = blame.verdict(-9, Sentence(Cause.OVERDUE, (late,)), [late], NOW)
+        assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
+
+    def test_a_job_that_ended_after_the_sentence_is_not_charged(self) -> None:
+        assert blame.verdict(-9, Sentence(Cause.OVERDUE, (job(1),)), [job(2)], NOW) == (Outcome.INTERRUPTED, [])
+
+    def test_a_worker_that_left_its_stuck_body_behind_charges_it(self) -> None:
+        _, (ack,) = blame.verdict(Exit.CLEAN, None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW)
+        assert (ack.token, ack.outcome) == (1, Outcome.TIMED_OUT)
+
+    def test_an_early_job_that_began_never_begins_again(self) -> None:
+        _, (ack,) = blame.verdict(-9, Sentence(Cause.FENCED), [job(1, flags=EARLY), job(2)], NOW)
+        assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)

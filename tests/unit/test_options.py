@@ -1,0 +1,229 @@
+"""Each option is declared once, checked where it is given, and never ignored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, ForwardRef
+
+import pytest
+
+from mainspring.backoff import DEFAULT, Backoff
+from mainspring.errors import ConfigError, InvalidOption, NotBuilt, UnknownOption
+from mainspring.options import (
+    NOT_BUILT,
+    OPTIONS,
+    JobOptions,
+    Scope,
+    TaskOptions,
+    WorkerOptions,
+    beat_us,
+    resolve,
+    table,
+)
+
+TYPED: dict[Scope, Any] = {"job": JobOptions, "task": TaskOptions, "worker": WorkerOptions}
+
+
+def annotation_text(annotation: Any) -> str:
+    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else str(annotation)
+    return text.replace('"', "'")
+
+
+@pytest.mark.parametrize("scope", TYPED)
+def test_the_typed_dictionaries_equal_the_table(scope: Scope) -> None:
+    written = {name: annotation_text(a) for name, a in TYPED[scope].__annotations__.items()}
+    assert written == {option.name: option.type for option in table(scope)}
+    assert not TYPED[scope].__total__
+
+
+def test_every_option_is_declared_once_with_a_meaning() -> None:
+    names = [option.name for option in OPTIONS]
+    assert len(names) == len(set(names))
+    assert not set(names) & set(NOT_BUILT)
+    assert all(option.doc.endswith(".") for option in OPTIONS)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
+def test_a_default_is_already_in_normal_form(option: Any) -> None:
+    """What is shown as default means what is stored as default."""
+    if option.default is None or isinstance(option.default, (str, bool, tuple, dict, Backoff)):
+        assert option.convert(option.default, option.name) == option.default
+    if option.shown_default[:1].isdigit() and option.name != "backoff":
+        assert option.convert(option.shown_default, option.name) == option.default
+
+
+def test_defaults_of_the_design() -> None:
+    task = resolve("task", {}, subject="task 'send'")
+    assert (task["queue"], task["priority"], task["retries"], task["crashes"]) == ("default", 0, 5, 3)
+    assert (task["timeout"], task["backoff"], task["ack"], task["result"]) == (3_600_000_000, DEFAULT, "late", "store")
+    worker = resolve("worker", {}, subject="worker")
+    times = [worker[name] for name in ("lease", "sweep", "poll", "drain", "grace")]
+    assert times == [15_000_000, 3_000_000, 1_000_000, 25_000_000, 5_000_000]
+    assert (worker["processes"], worker["async_slots"], worker["queues"]) == (1, 64, None)
+    assert 1 <= worker["thread_slots"] <= 32
+    assert beat_us(worker["lease"]) == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "value", "normal"),
+    [
+        ("job", "queue", "email:eu.1-a_b", "email:eu.1-a_b"),
+        ("job", "priority", "high", 50),
+        ("job", "priority", "critical", 100),
+        ("job", "priority", -100, -100),
+        ("job", "expires", "1h", 3_600_000_000),
+        ("job", "expires", None, None),
+        ("job", "retries", 0, 0),
+        ("job", "timeout", "90s", 90_000_000),
+        ("job", "timeout", timedelta(seconds=1), 1_000_000),
+        ("job", "timeout", None, None),
+        ("job", "delay", 0, 0),
+        ("job", "delay", "5m", 300_000_000),
+        ("job", "run_at", datetime(1970, 1, 2, tzinfo=UTC), 86_400_000_000),
+        ("task", "name", "shop.send", "shop.send"),
+        ("task", "aliases", ["a.b", "c"], ("a.b", "c")),
+        ("task", "executor", "thread", "thread"),
+        ("task", "soft_timeout", "5s", 5_000_000),
+        ("task", "backoff", "30s", Backoff.fixed("30s")),
+        ("task", "retry_on", OSError, (OSError,)),
+        ("task", "retry_on", [OSError, KeyError], (OSError, KeyError)),
+        ("task", "never_retry_on", (KeyError,), (KeyError,)),
+        ("task", "retry_if", callable, callable),
+        ("task", "crashes", 1, 1),
+        ("task", "ack", "early", "early"),
+        ("task", "fence", "strict", "strict"),
+        ("task", "result", "ignore", "ignore"),
+        ("worker", "queues", "email, default", ("email", "default")),
+        ("worker", "queues", ["a", "b", "a"], ("a", "b")),
+        ("worker", "processes", "4", 4),
+        ("worker", "async_slots", 0, 0),
+        ("worker", "thread_slots", 7, 7),
+        ("worker", "concurrency", {"email": 5}, {"email": 5}),
+        ("worker", "lease", "30s", 30_000_000),
+        ("worker", "drain", 0, 0),
+        ("worker", "until_empty", True, True),
+        ("worker", "poll", 0.2, 200_000),
+        ("worker", "sweep", "1s", 1_000_000),
+        ("worker", "grace", "2s", 2_000_000),
+    ],
+)
+def test_values_come_out_in_normal_form(scope: Scope, name: str, value: Any, normal: Any) -> None:
+    assert resolve(scope, {name: value}, subject="x")[name] == normal
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "value"),
+    [
+        ("job", "queue", ""),
+        ("job", "queue", "-a"),
+        ("job", "queue", "a b"),
+        ("job", "queue", "é"),
+        ("job", "queue", "a" * 65),
+        ("job", "queue", "a\n"),
+        ("job", "queue", 5),
+        ("job", "priority", 101),
+        ("job", "priority", "urgent"),
+        ("job", "priority", True),
+        ("job", "priority", 1.0),
+        ("job", "expires", 0),
+        ("job", "retries", -1),
+        ("job", "retries", None),
+        ("job", "retries", True),
+        ("job", "timeout", 0),
+        ("job", "timeout", "soon"),
+        ("job", "delay", -1),
+        ("job", "run_at", datetime(2030, 1, 1)),  # noqa: DTZ001 - the mistake under test
+        ("job", "run_at", "2030-01-01"),
+        ("task", "name", ""),
+        ("task", "name", "two words"),
+        ("task", "aliases", "shop.old"),
+        ("task", "aliases", [None]),
+        ("task", "executor", "fibre"),
+        ("task", "backoff", None),
+        ("task", "retry_on", "OSError"),
+        ("task", "retry_on", [OSError()]),
+        ("task", "retry_on", KeyboardInterrupt),
+        ("task", "retry_if", True),
+        ("task", "crashes", 0),
+        ("task", "ack", None),
+        ("task", "fence", []),
+        ("task", "result", "keep"),
+        ("worker", "queues", []),
+        ("worker", "queues", ""),
+        ("worker", "queues", ["a b"]),
+        ("worker", "processes", 0),
+        ("worker", "processes", "many"),
+        ("worker", "async_slots", -1),
+        ("worker", "concurrency", 5),
+        ("worker", "concurrency", {"email": 0}),
+        ("worker", "lease", 0),
+        ("worker", "lease", None),
+        ("worker", "until_empty", 1),
+        ("worker", "drain", None),
+    ],
+)
+def test_a_wrong_value_is_refused_naming_subject_and_option(scope: Scope, name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        resolve(scope, {name: value}, subject="task 'shop.send'")
+    assert str(caught.value).startswith(f"task 'shop.send': {name}")
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownOption, match="task 'send': option 'retrys' does not exist; did you mean 'retries'"):
+        resolve("task", {"retrys": 5}, subject="task 'send'")
+
+
+def test_an_option_of_another_scope_says_where_it_belongs() -> None:
+    with pytest.raises(UnknownOption, match=r"'backoff' is an option of @app.task") as caught:
+        resolve("job", {"backoff": "5s"}, subject="send.options")
+    assert caught.value.name == "backoff"
+    with pytest.raises(UnknownOption, match=r"task\.options"):
+        resolve("task", {"delay": "5s"}, subject="task 'send'")
+
+
+@pytest.mark.parametrize(("name", "scopes"), NOT_BUILT.items())
+def test_an_option_of_a_later_release_is_refused_not_ignored(name: str, scopes: frozenset[Scope]) -> None:
+    for scope in scopes:
+        with pytest.raises(NotBuilt, match=f"option '{name}' is not built yet"):
+            resolve(scope, {name: None}, subject=scope)
+
+
+@pytest.mark.parametrize(("scope", "name", "value"), [("task", "executor", "process"), ("worker", "processes", "2..8")])
+def test_a_value_of_a_later_release_is_refused_not_ignored(scope: Scope, name: str, value: str) -> None:
+    with pytest.raises(NotBuilt, match=name):
+        resolve(scope, {name: value}, subject=scope)
+
+
+@pytest.mark.parametrize(
+    ("scope", "given", "match"),
+    [
+        ("job", {"delay": "5s", "run_at": datetime(2030, 1, 1, tzinfo=UTC)}, "run_at"),
+        ("task", {"timeout": "5s", "soft_timeout": "5s"}, "shorter than timeout"),
+        ("task", {"soft_timeout": "2h"}, "shorter than timeout"),
+        ("task", {"retry_on": (OSError, KeyError), "never_retry_on": KeyError}, "KeyError"),
+        ("task", {"retry_on": ConnectionError, "never_retry_on": OSError}, "ConnectionError"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(scope: Scope, given: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidOption, match=match):
+        resolve(scope, given, subject="x")
+
+
+def test_a_narrower_never_retry_on_is_fine() -> None:
+    resolve("task", {"retry_on": OSError, "never_retry_on": ConnectionError}, subject="x")
+    resolve("task", {"timeout": None, "soft_timeout": "2h"}, subject="x")
+
+
+def test_a_job_starts_from_its_task_and_changes_only_what_is_given() -> None:
+    task = resolve("task", {"queue": "email", "retries": 2, "soft_timeout": "10s"}, subject="task")
+    job = resolve("job", {"retries": 9}, base=task, subject="send.options")
+    assert (job["queue"], job["retries"], job["delay"]) == ("email", 9, None)
+    assert task["retries"] == 2
+    with pytest.raises(InvalidOption, match="soft_timeout must be shorter"):
+        resolve("job", {"timeout": "5s"}, base=task, subject="send.options")
+
+
+def test_every_refusal_is_a_config_error() -> None:
+    for given in ({"nope": 1}, {"key": "k"}, {"queue": ""}):
+        with pytest.raises(ConfigError):
+            resolve("task", given, subject="x")
