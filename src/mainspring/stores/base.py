@@ -1,0 +1,290 @@
+"""The store contract. These docstrings are the specification; ``mainspring.testing.contract`` proves it.
+
+Words. An *owner* is a worker that claimed a job; its *lease* is the worker's row. A token is
+valid while it is the job's last token, the job is running, and the worker's row is not marked
+lost. Every write of an owner is compared by (job, token, worker).
+
+Rules for every method
+- One call is one atomic step, except where it says that it works in slices.
+- Repeating a call whose reply was lost is always safe: see each method for what the repeat says.
+- Time is the store's. ``clock=`` of an engine's constructor replaces it in tests.
+- Order is the store's: ``seq`` is given at each entry into ready.
+- Only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their
+  siblings under ``StoreError`` at open) come out.
+- Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
+  statement that started before its locks were held.
+
+Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
+final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
+``finish``: the row moves to history with its last token and owner, its edges are resolved by
+their policy, its bucket holds end. So nothing can leak and no dependent can be forgotten.
+
+Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
+An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
+whose facts stand in the history row itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.outcomes import Ack, Outcome
+from mainspring.query import Query
+from mainspring.records import (
+    Acted,
+    AttemptRow,
+    Beat,
+    Beaten,
+    Doc,
+    Enqueued,
+    Found,
+    LogLine,
+    NewJob,
+    Promoted,
+    Report,
+    Rescued,
+    Retention,
+    Turned,
+    Want,
+    WorkerRow,
+)
+from mainspring.states import Action, State
+
+CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
+"""Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one enqueue call inserts: all of it or nothing."""
+
+    id: bytes
+    """Made by the client, the same for every try."""
+    jobs: tuple[NewJob, ...]
+    retry: bool = False
+    """An earlier try of this batch may have arrived: insert only what is found in no place."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker's numbered report and request. At most one is in flight per worker."""
+
+    worker: str
+    number: int
+    """One more than the last turn, or the same number when that turn is repeated."""
+    seen: int
+    """The highest number whose reply this worker has read."""
+    acks: tuple[Ack, ...] = ()
+    wants: tuple[Want, ...] = ()
+    suspects: int = 1
+    """How many jobs with a crash may be among the claims: 0 when the worker holds one."""
+    holds: tuple[tuple[bytes, int], ...] | None = None
+    """All leases the worker believes it has, now and then; the reply's ``gone`` names those it has not."""
+
+
+class Listener(Protocol):
+    """Hears that there may be work. May miss things: whoever listens polls as well."""
+
+    async def wait(self, timeout: float) -> bool:
+        """True when woken, False after ``timeout`` seconds. Wake-ups that came before the call count."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """The one seam between Mainspring and a database."""
+
+    engine: str
+    """``sqlite``, ``postgres`` or ``redis``."""
+    url: str
+    """For people: the password is masked."""
+
+    # ---- life ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect and check. Makes or migrates the schema where the engine does that by itself (SQLite).
+
+        Raises ``SchemaOutdated`` for a schema that is newer than this code, and a sibling of
+        ``StoreError`` that names the fix for a store that cannot keep the promises.
+        Idempotent; after a fork the child opens anew and leaves the parent's handles alone.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Idempotent; calls after it raise ``StoreUnavailable``."""
+        ...
+
+    async def migrate(self) -> tuple[int, int]:
+        """Run the missing numbered migrations, once, under a lock. Returns (version before, version after)."""
+        ...
+
+    async def durability(self) -> str:
+        """The class that ``enqueue`` and acks are held to, e.g. ``sqlite:full``."""
+        ...
+
+    # ---- jobs ---------------------------------------------------------------------------------
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        """Insert all jobs of the batch, or none; replies in the order of the batch.
+
+        A job is blocked while it waits for a parent, else scheduled when ``run_at`` or ``delay``
+        lies ahead of the store's now, else ready. The seq of ready jobs follows the batch's order.
+        A parent that is final already is resolved at once by the edge's policy (the child may be
+        born cancelled: parent); a parent that exists nowhere is a ``StoreConflict`` naming it.
+        A parent may be another job of the same batch.
+
+        With ``retry`` only ids that are in no place (live, finished, dead) are inserted, the rest
+        say ``created=False``; without it an id that is live says ``created=False`` too. So one
+        batch id makes each job at most once, however often it is sent.
+        Wakes listeners of the queues concerned. Raises ``StoreFull`` before anything is lost.
+        """
+        ...
+
+    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+        """The same, blocking, in the calling thread, without a loop or a thread of our own.
+
+        With ``connection`` it runs inside the caller's open transaction: the jobs appear when
+        that commits and never if it rolls back. A connection of another kind or to another
+        database is refused with ``WrongConnection``.
+        """
+        ...
+
+    async def turn(self, turn: Turn) -> Turned:
+        """Take what a worker finished, hand out work for its free slots: one atomic step.
+
+        1. A worker whose row is absent or marked lost gets ``lost=True`` and nothing is applied.
+        2. Each ack is compared by (job, token, worker) with the running row. It is applied; or it
+           is ``already`` (the same owner's same ack was applied before); or it is ``stale``
+           (rescued, re-claimed, deleted: nothing changes). An ack that the store cannot keep for
+           its content's sake is ``unstorable``: nothing changes for it, the others are applied.
+           A job with a cancel order ends as cancelled (by_user), whatever the ack says; the
+           outcome is kept in its attempts.
+           ``park`` moves the job to the lane that only a worker which registered the task claims.
+        3. ``holds`` is compared with the running rows of this worker; ``gone`` names what is not
+           there any more (acks of the same turn excepted).
+        4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then
+           the base lanes and the lanes beside them, merged by (priority descending, seq), the first
+           ``oldest`` by seq alone. A lane with buckets gives no more than the room of each, counted
+           from running rows after the bucket is locked. Expired jobs are never handed out.
+           Each claimed job gets token = max(last token + 1, now in microseconds), this worker,
+           this turn's number, attempt + 1.
+        5. ``orders`` names the running jobs of this worker that must be cancelled.
+
+        Numbers: a turn with the number of the last turn applied is a repeat: acks answer
+        ``already``, and the claims of that number that still run under this worker come again,
+        nothing new. Rows claimed by a number above ``seen`` that the worker never heard of come
+        again as well. A number lower than the last is a ``StoreConflict``.
+        """
+        ...
+
+    async def promote(self, limit: int = 1000) -> Promoted:
+        """Up to ``limit`` scheduled and retrying jobs that are due become ready (in order of due);
+        up to ``limit`` waiting jobs past their ``expires`` become cancelled (expired). Wakes listeners."""
+        ...
+
+    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+        """Take the jobs of a worker that is gone, if its beat number is still ``number``.
+
+        Compare-and-set on (worker, beat number): a beat that came first wins and nothing is taken.
+        The row is locked and marked lost, then its running jobs move; from then on the worker's
+        beats, turns and reports are answered lost.
+
+        ``LOST`` (the owner is silent): ready again, attempt given back, no blame.
+        ``CRASHED`` (the owner is known dead): attempt given back and one crash charged: to the jobs
+        that were suspects already if there was one among them, else to all. A charged job goes to
+        its suspects' lane, ready after ``delays[crashes - 1]`` (retrying while that lies ahead);
+        with its crash budget used up it is dead (crashed). An uncharged one is ready at once.
+        Either way: a job with a cancel order is cancelled; an ``early`` job is dead (crashed),
+        for it began and must not begin again.
+        """
+        ...
+
+    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+        """Store progress and log lines of running attempts. False where the lease is not good: nothing stored.
+
+        Guarded by a lock on the running row, so a rescue that commits meanwhile wins.
+        At most 1,000 log lines are kept per job, the newest.
+        """
+        ...
+
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+        """The jobs of a query, live and ended, newest id first; page by ``cursor``."""
+        ...
+
+    async def count(self, query: Query) -> dict[State, int]:
+        """Exact numbers by state, in one snapshot; every state is a key."""
+        ...
+
+    async def attempts(self, job: bytes) -> list[AttemptRow]:
+        """The ended attempts of a job, oldest first."""
+        ...
+
+    async def logs(self, job: bytes) -> list[LogLine]:
+        """The log lines of a job, oldest first."""
+        ...
+
+    async def act(
+        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+    ) -> Acted:
+        """Do ``CANCEL``, ``RETRY``, ``RUN_NOW``, ``REPRIORITISE`` or ``DELETE`` to up to ``limit`` jobs of the query.
+
+        An empty query is refused. Works as the transition table says; a job in another state is
+        ``refused`` and unchanged. Cancel of a running job sets an order (and is ``done``).
+        Retry makes the job ready in a new epoch, attempt 0, crashes 0, its token going on.
+        ``more`` says that the slice was full and another call may find more.
+        """
+        ...
+
+    async def prune(self, retention: Retention, limit: int = 1000) -> int:
+        """Delete up to ``limit`` ended jobs past their retention, with all that is kept of them. Returns how many."""
+        ...
+
+    # ---- fleet --------------------------------------------------------------------------------
+
+    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+        """Count up each worker's beat number. A worker without a row or marked lost is ``alive=False``,
+        unless it registers and has no row yet: then the row is made."""
+        ...
+
+    async def retire(
+        self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
+    ) -> Rescued:
+        """The worker is over, said by itself or by the supervisor that saw its whole process group end.
+
+        ``acks`` (of jobs known to be guilty, say by timing out) are applied first, then what is
+        left is taken back: ``INTERRUPTED`` gives every job back without blame, ``CRASHED`` as in
+        :meth:`rescue`. The row goes. Repeating it changes nothing and says ``taken=False``.
+        """
+        ...
+
+    async def workers(self) -> list[WorkerRow]:
+        """The fleet, with rows marked lost until they are pruned."""
+        ...
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        """Wake listeners of these queues. May be lost."""
+        ...
+
+    async def listen(self, worker: str, queues: Sequence[str]) -> Listener:
+        """Be woken when a job of these queues may have become ready."""
+        ...
+
+    # ---- small documents ----------------------------------------------------------------------
+
+    async def put(self, doc: Doc) -> Doc:
+        """Store a versioned document unless a newer version is there; returns the one that stands."""
+        ...
+
+    async def docs(self, kind: str) -> list[Doc]:
+        """All documents of a kind, by name."""
+        ...
+
+
+class Engine(Store, Protocol):
+    """A store as an engine implements it, for the door to wrap."""
+
+    def translate(self, error: Exception) -> Exception | None:
+        """The ``StoreError`` that a driver's error means; None for what is not the driver's."""
+        ...

@@ -1,0 +1,146 @@
+"""The one door to a store: every call passes it.
+
+Here live the total deadline of a call, the translation of driver errors and the failpoints; an
+engine behind it holds data access only. The engine is asked to ``translate`` what it raised: what
+it does not know is a bug and comes out as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
+
+from mainspring import failpoints
+from mainspring.errors import StoreError, StoreUnavailable
+from mainspring.outcomes import Ack, Outcome
+from mainspring.query import Query
+from mainspring.records import (
+    Acted,
+    AttemptRow,
+    Beat,
+    Beaten,
+    Doc,
+    Enqueued,
+    Found,
+    LogLine,
+    Promoted,
+    Report,
+    Rescued,
+    Retention,
+    Turned,
+    WorkerRow,
+)
+from mainspring.states import Action, State
+from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, Turn
+
+R = TypeVar("R")
+
+
+class Door:
+    """A :class:`~mainspring.stores.base.Store` around an engine."""
+
+    def __init__(self, inner: Engine, *, deadline: float = 10.0) -> None:
+        self.inner = inner
+        self.engine = inner.engine
+        self.url = inner.url
+        self.deadline = deadline
+
+    async def open(self) -> None:
+        await self._call("open", self.inner.open())
+
+    async def close(self) -> None:
+        await self._call("close", self.inner.close())
+
+    async def migrate(self) -> tuple[int, int]:
+        return await self._call("migrate", self.inner.migrate())
+
+    async def durability(self) -> str:
+        return await self._call("durability", self.inner.durability())
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        return await self._call("enqueue", self.inner.enqueue(batch))
+
+    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+        failpoints.hit("enqueue.before")
+        try:
+            done = self.inner.enqueue_now(batch, connection)
+        except Exception as error:
+            raise self._translated(error) from error
+        failpoints.hit("enqueue.after")
+        return done
+
+    async def turn(self, turn: Turn) -> Turned:
+        return await self._call("turn", self.inner.turn(turn))
+
+    async def promote(self, limit: int = 1000) -> Promoted:
+        return await self._call("promote", self.inner.promote(limit))
+
+    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+        return await self._call("rescue", self.inner.rescue(worker, number, cause, delays))
+
+    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+        return await self._call("report", self.inner.report(worker, reports))
+
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+        return await self._call("find", self.inner.find(query, limit=limit, cursor=cursor))
+
+    async def count(self, query: Query) -> dict[State, int]:
+        return await self._call("count", self.inner.count(query))
+
+    async def attempts(self, job: bytes) -> list[AttemptRow]:
+        return await self._call("attempts", self.inner.attempts(job))
+
+    async def logs(self, job: bytes) -> list[LogLine]:
+        return await self._call("logs", self.inner.logs(job))
+
+    async def act(
+        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+    ) -> Acted:
+        return await self._call("act", self.inner.act(action, query, limit=limit, reason=reason, priority=priority))
+
+    async def prune(self, retention: Retention, limit: int = 1000) -> int:
+        return await self._call("prune", self.inner.prune(retention, limit))
+
+    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+        return await self._call("beat", self.inner.beat(beats))
+
+    async def retire(
+        self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
+    ) -> Rescued:
+        return await self._call("retire", self.inner.retire(worker, cause, acks, delays))
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self._call("workers", self.inner.workers())
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        await self._call("notify", self.inner.notify(queues))
+
+    async def listen(self, worker: str, queues: Sequence[str]) -> Listener:
+        return await self._call("listen", self.inner.listen(worker, queues))
+
+    async def put(self, doc: Doc) -> Doc:
+        return await self._call("put", self.inner.put(doc))
+
+    async def docs(self, kind: str) -> list[Doc]:
+        return await self._call("docs", self.inner.docs(kind))
+
+    async def _call(self, name: str, call: Awaitable[R]) -> R:
+        failpoints.hit(name + ".before")
+        try:
+            async with asyncio.timeout(self.deadline):
+                reply = await call
+        except TimeoutError as late:
+            raise StoreUnavailable(
+                f"{name}: {self.url} gave no answer in {self.deadline:g} s",
+                hint="Whether it took effect is unknown; Mainspring repeats the call in a way that is safe.",
+            ) from late
+        except Exception as error:
+            raise self._translated(error) from error
+        failpoints.hit(name + ".after")
+        return reply
+
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, StoreError):
+            return error
+        return self.inner.translate(error) or error
