@@ -1,0 +1,100 @@
+"""Call: a task with its arguments, checked and encoded, not yet enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from mainspring import options
+from mainspring.ids import new_id
+from mainspring.job import Job
+from mainspring.records import Body, NewJob
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from mainspring.app import Mainspring
+    from mainspring.options import JobOptions
+
+R_co = TypeVar("R_co", covariant=True)
+
+_encode_body = msgspec.json.Encoder().encode
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a call needs to know of its task; for a call by name, all that is known of it."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+    """Resolved task options; durations in microseconds."""
+    decode: Callable[[bytes], Any]
+
+
+class Call(Generic[R_co]):
+    """Immutable: every change makes a new one. ``task.s(...)`` and ``app.call(...)`` make it."""
+
+    __slots__ = ("_app", "_arguments", "_options", "_target")
+
+    def __init__(self, app: Mainspring, target: Target, arguments: bytes, given: Mapping[str, Any]) -> None:
+        self._app = app
+        self._target = target
+        self._arguments = arguments
+        self._options = given
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._target.name
+
+    def options(self, **o: Unpack[JobOptions]) -> Self:
+        """The same call with these job options."""
+        given = options.overlay(o, task=self._target.options, before=self._options, subject=f"task {self.task!r}")
+        return type(self)(self._app, self._target, self._arguments, given)
+
+    def enqueue(self) -> Job[R_co]:
+        """Create the job. It exists, durably, when this returns."""
+        job: Job[R_co]
+        [job] = self._app.enqueue_many([self])
+        return job
+
+    async def aenqueue(self) -> Job[R_co]:
+        job: Job[R_co]
+        [job] = await self._app.aenqueue_many([self])
+        return job
+
+    def __repr__(self) -> str:
+        return f"<Call {self.task} {self._arguments[:80].decode(errors='replace')}>"
+
+    @property
+    def connection(self) -> Any:
+        """The caller's connection to enqueue through, if one was given."""
+        return self._options.get("connection")
+
+    def new_job(self, code: str | None) -> tuple[NewJob, Job[R_co]]:
+        """The record to insert, and the handle of it."""
+        target, own = self._target, self._options
+        task = target.options
+        job = Job(new_id(), target.name, self._app.client, target.decode)
+        body = Body(
+            args=msgspec.Raw(self._arguments),
+            retries=own.get("retries"),
+            timeout=(own["timeout"] or 0) if "timeout" in own else None,
+            code=code,
+        )
+        new = NewJob(
+            id=job.id.bytes,
+            task=target.name,
+            queue=own.get("queue") or task["queue"],
+            kind=target.kind,
+            priority=own.get("priority", task["priority"]),
+            delay=own.get("delay") or 0,
+            run_at=own.get("run_at"),
+            expires_in=own.get("expires", task["expires"]),
+            crashes=task["crashes"],
+            early=task["ack"] == "early",
+            record=_encode_body(body),
+        )
+        return new, job

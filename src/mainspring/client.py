@@ -1,0 +1,107 @@
+"""An app's way to its store: opened on first use, one client per event loop, safe after a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from mainspring.errors import StoreUnavailable
+from mainspring.records import Enqueued
+from mainspring.stores.base import Batch, Store
+from mainspring.worker.parts import StoreAddress
+
+ENQUEUE_PATIENCE = 10.0
+"""Seconds during which an enqueue is repeated while the store cannot be reached."""
+
+_inherited: list[Any] = []
+"""What a forked child got from its parent: kept for ever, for collecting a handle would close the parent's."""
+
+
+class Client:
+    """Holds the stores of one app. Opens nothing until a verb needs it."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self.address = address
+        self._pid = os.getpid()
+        self._own: Store | None = None
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
+
+    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+        """Insert the batch, blocking, in this thread. Repeated safely while the store is out of reach."""
+        store = self._blocking_store()
+        if connection is not None:
+            return store.enqueue_now(batch, connection)  # the caller's transaction: the caller repeats it
+        give_up = time.monotonic() + ENQUEUE_PATIENCE
+        pause = 0.05
+        while True:
+            try:
+                return store.enqueue_now(batch)
+            except StoreUnavailable:
+                if time.monotonic() + pause > give_up:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(1.0, pause * 2)
+            batch = Batch(id=batch.id, jobs=batch.jobs, retry=True)
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        """The async twin of :meth:`enqueue_now`."""
+        store = await self.store()
+        give_up = time.monotonic() + ENQUEUE_PATIENCE
+        pause = 0.05
+        while True:
+            try:
+                return await store.enqueue(batch)
+            except StoreUnavailable:
+                if time.monotonic() + pause > give_up:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(1.0, pause * 2)
+            batch = Batch(id=batch.id, jobs=batch.jobs, retry=True)
+
+    async def store(self) -> Store:
+        """The store for the running loop, open."""
+        self._check_fork()
+        loop = asyncio.get_running_loop()
+        store = self._by_loop.get(loop)
+        if store is None:
+            store = self._by_loop[loop] = self._blocking_store() if self._shared else self._connect()
+            await store.open()
+        return store
+
+    async def close(self) -> None:
+        """Let go of what this loop and the blocking side hold. The next use opens anew."""
+        mine = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if self._own is not None:
+            await self._own.close()
+        if mine is not None and mine is not self._own:
+            await mine.close()
+        self._own = None
+        if self._shared:
+            self._by_loop.clear()
+
+    @property
+    def _shared(self) -> bool:
+        """SQLite's writer serves every loop and thread of the process; network drivers live on one loop."""
+        return self.address.url.startswith("sqlite:")
+
+    def _blocking_store(self) -> Store:
+        self._check_fork()
+        if self._own is None:
+            self._own = self._connect()
+        return self._own
+
+    def _connect(self) -> Store:
+        from mainspring.stores.connect import connect
+
+        return connect(self.address.url, namespace=self.address.namespace, durability=self.address.durability)
+
+    def _check_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            _inherited.append((self._own, self._by_loop))
+            self._own = None
+            self._by_loop = WeakKeyDictionary()

@@ -1,0 +1,117 @@
+"""A worker inside the user's own process: a thread with its own event loop, and no signals.
+
+Its lease does not hang on the host's GIL: a tiny helper process beats for it too, and gives its jobs back
+when the host is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from typing import TYPE_CHECKING, Self
+
+from mainspring.errors import ForkedWorker, NotOpen
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mainspring.worker.parts import Parts
+    from mainspring.worker.worker import Worker
+
+
+class EmbeddedWorker:
+    """``with app.worker():`` or ``async with``. Entering waits until it claims, leaving drains it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._worker: Worker | None = None
+        self._up = threading.Event()
+        self._trouble: BaseException | None = None
+        self.exit_code: int | None = None
+        """0 when everything finished, 3 when something was handed back at the drain limit."""
+
+    def start(self) -> None:
+        """Start the thread and wait until the worker claims."""
+        if self._thread is not None:
+            raise NotOpen("this worker was started before; make a new one with app.worker()")
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="mainspring-worker", daemon=True)
+        self._thread.start()
+        self._up.wait()
+        if self._trouble is not None:
+            self._thread.join()
+            raise self._trouble
+
+    def stop(self) -> None:
+        """Claim no more, let running jobs finish within the drain limit, hand back the rest."""
+        if self._thread is None:
+            return
+        if self._pid != os.getpid():
+            raise ForkedWorker("this worker belongs to the parent process", hint="Start workers after the fork.")
+        if self._worker is not None:
+            self._worker.drain()
+        self._thread.join()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                self.exit_code = runner.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - told to whoever started or stops it
+            self._trouble = error
+        finally:
+            self._up.set()
+
+    async def _main(self) -> int:
+        from mainspring.stores.connect import connect
+        from mainspring.worker.beater import Beater
+        from mainspring.worker.board import Board
+        from mainspring.worker.deathlock import DeathLock
+        from mainspring.worker.helper import Helper
+        from mainspring.worker.link import Hello
+        from mainspring.worker.worker import Worker
+
+        parts, at = self._parts, self._parts.store
+        store = connect(at.url, namespace=at.namespace, durability=at.durability)
+        await store.open()
+        board, lock = Board.create(), DeathLock.create()
+        helper = Helper(board, lock)
+        try:
+            beater = functools.partial(
+                Beater, at, settings=parts.settings, board=board,
+                announce=lambda name: helper.announce(Hello.of(name, at, parts.settings)),
+            )  # fmt: skip
+            worker = Worker(parts, store, board=board, beater=beater, info=lock.facts())
+            self._worker = worker
+            running = asyncio.create_task(worker.run())
+            started = asyncio.create_task(worker.wait_started())
+            await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
+            started.cancel()
+            self._up.set()
+            return await running
+        finally:
+            helper.stop()
+            lock.close(unlink=True)
+            board.close()
+            await store.close()

@@ -1,0 +1,75 @@
+"""The blocking face: one background event loop per process, started when first needed.
+
+``x`` blocks and ``ax`` awaits; the async core is written once and the blocking verbs hand it to
+this loop. Enqueueing does not come here: it runs in the calling thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from mainspring.errors import WouldBlockLoop
+
+R = TypeVar("R")
+
+
+class _Background:
+    """The loop of this process and the thread that runs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="mainspring-sync", daemon=True).start()
+            return self._loop
+
+    def after_fork(self) -> None:
+        """The child has no loop thread; the parent's loop object is left alone, never closed."""
+        _inherited.append(self._loop)
+        self.__init__()  # type: ignore[misc]  # begin anew in place
+
+
+_inherited: list[object] = []
+_background = _Background()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_background.after_fork)
+
+
+def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
+    """Run ``call`` to its end from blocking code. ``verb`` names the method for the error."""
+    if in_loop() and not in_notebook():
+        call.close()
+        raise WouldBlockLoop(verb)
+    future = asyncio.run_coroutine_threadsafe(call, _background.loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # Ctrl-C while waiting: end the call too
+        raise
+
+
+def in_loop() -> bool:
+    """Whether the calling thread is inside a running event loop."""
+    return asyncio._get_running_loop() is not None  # noqa: SLF001  # get_running_loop() raises: three times the cost per enqueue
+
+
+def warn_blocking(verb: str) -> None:
+    """Say once per place that a blocking verb holds up the event loop it was called in."""
+    if not in_notebook():
+        warnings.warn(f"{verb}() blocks the running event loop; use: await a{verb}(...)", stacklevel=4)
+
+
+def in_notebook() -> bool:
+    """IPython keeps a loop running in every cell; a blocking wait is what its user means."""
+    return "IPython" in sys.modules and "get_ipython" in dir(__import__("builtins"))

@@ -1,0 +1,240 @@
+"""Q: getting jobs in, in the right order, at the right time."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from mainspring import Context, Mainspring, Query
+from mainspring.errors import JobCancelled, JobNotFound, WrongArgument
+from mainspring.states import State
+
+LIMIT = 60
+
+
+def total(app: Mainspring) -> int:
+    async def count() -> int:
+        return sum((await (await app.client.store()).count(Query.everything())).values())
+
+    from mainspring.sync import run
+
+    return run("count", count())
+
+
+@pytest.mark.row("Q1")
+class TestEnqueue:
+    def test_by_function_and_the_handle_is_visible_at_once_to_another_process(self, app: Mainspring) -> None:
+        @app.task(name="add")
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        job = add.enqueue(2, b=3)
+        other = Mainspring(app.settings.url)
+        seen = other.call("add", 1, 1)  # another app that does not know the task
+        assert seen.task == "add"
+        code = f"""
+            from mainspring import Mainspring
+            app = Mainspring({app.settings.url!r})
+            @app.task(name="add")
+            def add(a: int, b: int) -> int: ...
+            print(add.job({str(job.id)!r}).info().state)
+        """
+        shown = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.strip() == "ready"
+
+    def test_by_name_from_a_program_that_does_not_know_the_task(self, app: Mainspring) -> None:
+        publisher = Mainspring(app.settings.url)
+        by_position = publisher.call("shop.add", 2, 3).enqueue()
+        by_keyword = publisher.call("shop.add", b=1, a=1).options(priority="high").enqueue()
+
+        @app.task(name="shop.add")
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        with app.worker():
+            assert by_position.result(timeout=LIMIT) == 5
+            assert by_keyword.result(timeout=LIMIT) == 2
+
+    def test_a_publisher_starts_no_loop_and_no_thread(self, store_url: str) -> None:
+        code = f"""
+            import sys, threading
+            from mainspring import Mainspring
+            app = Mainspring({store_url!r})
+            app.call("shop.add", 1, 2).enqueue()
+            print([thread.name for thread in threading.enumerate()])
+        """
+        shown = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.strip() == "['MainThread']"
+
+    async def test_the_async_twin(self, app: Mainspring) -> None:
+        @app.task(name="double")
+        async def double(n: int) -> int:
+            return 2 * n
+
+        async with app.worker():
+            job = await double.aenqueue(21)
+            assert await job.aresult(timeout=LIMIT) == 42
+
+
+@pytest.mark.row("Q3")
+class TestBulk:
+    def test_a_thousand_in_order_with_their_own_options(self, app: Mainspring) -> None:
+        ran: list[int] = []
+
+        @app.task(name="note")
+        async def note(n: int) -> None:
+            ran.append(n)
+
+        jobs = app.enqueue_many(note.s(n).options(priority=1 if n >= 990 else 0) for n in range(1000))
+        assert len({job.id for job in jobs}) == 1000
+        with app.worker(async_slots=1):
+            for job in jobs:
+                job.join(timeout=LIMIT)
+        favoured = [n for n in ran if n >= 990]
+        assert favoured == sorted(favoured)
+        others = [n for n in ran if n < 990]
+        assert others == sorted(others)
+
+    def test_all_or_nothing(self, app: Mainspring) -> None:
+        @app.task(name="note")
+        def note(n: int) -> None: ...
+
+        with pytest.raises(WrongArgument, match="'n' expected int"):
+            app.enqueue_many(note.s(n if n != 7 else "seven") for n in range(10))  # type: ignore[arg-type]
+        assert total(app) == 0
+
+
+@pytest.mark.row("Q4")
+class TestLater:
+    def test_a_delayed_job_starts_not_before_its_time(self, app: Mainspring) -> None:
+        @app.task(name="when")
+        async def when() -> datetime:
+            return datetime.now(UTC)
+
+        with app.worker():
+            asked = datetime.now(UTC)
+            delayed = when.options(delay="1500ms").enqueue()
+            moment = asked + timedelta(seconds=2)
+            at = when.options(run_at=moment).enqueue()
+            assert delayed.info().state is State.SCHEDULED
+            assert delayed.result(timeout=LIMIT) - asked >= timedelta(seconds=1.5)
+            assert at.result(timeout=LIMIT) >= moment
+
+    def test_a_job_that_expired_never_runs(self, app: Mainspring) -> None:
+        ran = threading.Event()
+
+        @app.task(name="late")
+        def late() -> None:
+            ran.set()
+
+        job = late.options(expires="50ms").enqueue()
+        threading.Event().wait(0.1)
+        with app.worker(), pytest.raises(JobCancelled, match="expired"):
+            job.result(timeout=LIMIT)
+        assert not ran.is_set()
+
+
+@pytest.mark.row("Q5")
+class TestPriority:
+    def test_higher_runs_sooner_on_any_queue_and_equals_in_order(self, app: Mainspring) -> None:
+        ran: list[str] = []
+
+        @app.task(name="note", queue="anything")
+        async def note(name: str) -> None:
+            ran.append(name)
+
+        calls = [("low", "low"), ("first", 0), ("second", "normal"), ("critical", "critical"), ("high", 50)]
+        jobs = [note.options(priority=priority).enqueue(name) for name, priority in calls]  # type: ignore[arg-type]
+        with app.worker(async_slots=1):
+            for job in jobs:
+                job.join(timeout=LIMIT)
+        # one claim in twenty goes to the oldest, so the first place may be its
+        assert [name for name in ran if name != "low"] == ["critical", "high", "first", "second"]
+
+    def test_priority_is_kept_through_a_retry(self, app: Mainspring) -> None:
+        ran: list[str] = []
+
+        @app.task(name="fails_once", retries=1, backoff="10ms")
+        async def fails_once(ctx: Context, name: str) -> None:
+            ran.append(name)
+            if ctx.attempt == 1 and name == "urgent":
+                raise ValueError
+
+        job = fails_once.options(priority="high").enqueue("urgent")
+        with app.worker(async_slots=1):
+            info = job.join(timeout=LIMIT)
+        assert (info.priority, ran) == (50, ["urgent", "urgent"])
+
+
+@pytest.mark.row("E3")
+class TestCallersTransaction:
+    def test_the_job_appears_when_the_caller_commits_and_not_before(self, app: Mainspring, tmp_path: Path) -> None:
+        import sqlite3
+
+        @app.task(name="note")
+        def note(n: int) -> int:
+            return n
+
+        app.open()
+        path = app.settings.url.removeprefix("sqlite:///")
+        mine = sqlite3.connect(path, isolation_level=None)
+        mine.execute("create table orders (n integer)")
+        mine.execute("begin")
+        mine.execute("insert into orders values (1)")
+        job = note.options(connection=mine).enqueue(1)
+        with pytest.raises(JobNotFound):
+            job.info()
+        mine.execute("commit")
+        assert job.info().state is State.READY
+
+    def test_a_rollback_takes_the_job_with_it(self, app: Mainspring) -> None:
+        import sqlite3
+
+        @app.task(name="note")
+        def note(n: int) -> int:
+            return n
+
+        app.open()
+        mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), isolation_level=None)
+        mine.execute("begin")
+        job = note.options(connection=mine).enqueue(1)
+        mine.execute("rollback")
+        with pytest.raises(JobNotFound):
+            job.info()
+        assert total(app) == 0
+
+    async def test_the_async_twin_joins_it_too(self, app: Mainspring) -> None:
+        import sqlite3
+
+        @app.task(name="note")
+        def note(n: int) -> int:
+            return n
+
+        await app.aopen()
+        mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), isolation_level=None)
+        mine.execute("begin")
+        job = await note.options(connection=mine).aenqueue(1)
+        mine.execute("commit")
+        assert (await job.ainfo()).state is State.READY
+        await asyncio.sleep(0)
+
+
+def test_a_job_of_nobody_is_not_found(app: Mainspring) -> None:
+    @app.task(name="note")
+    def note(n: int) -> int:
+        return n
+
+    with pytest.raises(JobNotFound):
+        note.job(uuid4()).info()
