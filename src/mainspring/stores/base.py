@@ -195,7 +195,7 @@ class Store(Protocol):
         ``CRASHED`` (the owner is known dead): attempt given back and one crash charged: to the jobs
         that were suspects already if there was one among them, else to all. A charged job goes to
         its suspects' lane, ready after ``delays[crashes - 1]`` (retrying while that lies ahead);
-        with its crash budget used up it is dead (crashed). An uncharged one is ready at once.
+        the crash that reaches ``crash_limit`` makes it dead (crashed). An uncharged one is ready at once.
         Either way: a job with a cancel order is cancelled; an ``early`` job is dead (crashed),
         for it began and must not begin again.
         """
@@ -232,7 +232,8 @@ class Store(Protocol):
 
         An empty query is refused. Works as the transition table says; a job in another state is
         ``refused`` and unchanged. Cancel of a running job sets an order (and is ``done``).
-        Retry makes the job ready in a new epoch, attempt 0, crashes 0, its token going on.
+        Retry makes the job ready in a new epoch (the first is 1), attempt 0, crashes 0, its token
+        going on; an ``expires`` that has passed is dropped.
         ``more`` says that the slice was full and another call may find more.
         """
         ...
@@ -254,8 +255,8 @@ class Store(Protocol):
         """The worker is over, said by itself or by the supervisor that saw its whole process group end.
 
         ``acks`` (of jobs known to be guilty, say by timing out) are applied first, then what is
-        left is taken back: ``INTERRUPTED`` gives every job back without blame, ``CRASHED`` as in
-        :meth:`rescue`. The row goes. Repeating it changes nothing and says ``taken=False``.
+        left is taken back: ``INTERRUPTED`` gives every job back without blame (but an ``early`` one,
+        which began, is dead), ``CRASHED`` as in :meth:`rescue`. The row goes. Repeating it changes nothing and says ``taken=False``.
         """
         ...
 

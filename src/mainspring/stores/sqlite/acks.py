@@ -1,0 +1,120 @@
+"""Take what a worker finished: compare by (job, token, worker), then move the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mainspring.outcomes import Ack
+from mainspring.states import Reason, State, allows
+
+from .errors import is_unstorable
+from .finish import End, finish
+from .places import Standing, enter_ready, parked
+from .statements import sizes
+from .tx import LIMITED, ORDERED
+
+if TYPE_CHECKING:
+    from .tx import Row, Tx
+
+Leases = list[tuple[bytes, int]]
+
+
+class Verdicts:
+    """What became of the acks that were not simply applied."""
+
+    __slots__ = ("already", "stale", "unstorable")
+
+    def __init__(self) -> None:
+        self.already: Leases = []
+        self.stale: Leases = []
+        self.unstorable: Leases = []
+
+
+def take_acks(tx: Tx, worker: str, acks: Sequence[Ack]) -> Verdicts:
+    verdicts = Verdicts()
+    plain = [ack for ack in acks if ack.to is State.SUCCEEDED]
+    if plain and _all_succeeded(tx, worker, plain):
+        acks = [ack for ack in acks if ack.to is not State.SUCCEEDED] if len(plain) < len(acks) else ()
+    for ack in acks:
+        _take(tx, worker, ack, verdicts)
+    return verdicts
+
+
+def _all_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> bool:
+    """Apply plain successes in bulk; False, and nothing changed, unless every one of them could be."""
+    execute = tx.cursor.execute
+    execute("savepoint successes")
+    try:
+        good = _move_succeeded(tx, worker, acks) == len(acks)
+    except Exception as error:
+        if not is_unstorable(error):
+            raise
+        good = False
+    if not good:
+        execute("rollback to successes")
+    execute("release successes")
+    return good
+
+
+def _move_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> int:
+    moved = 0
+    for start, end in sizes(len(acks)):
+        part = acks[start:end]
+        values: list[object] = [tx.now, worker]
+        for ack in part:
+            values += (ack.id, ack.token, ack.result, ack.error)
+        moved += tx.sized("ack_succeeded", end - start, values).rowcount
+        tx.sized("delete_jobs", end - start, [ack.id for ack in part])
+    return moved
+
+
+def _take(tx: Tx, worker: str, ack: Ack, verdicts: Verdicts) -> None:
+    lease = (ack.id, ack.token)
+    try:
+        row = tx.first("owned", (ack.id,))
+        if row is None or row[1] != ack.token or row[2] != worker or row[0] != "running":
+            (verdicts.already if _was_applied(tx, worker, ack, row) else verdicts.stale).append(lease)
+        elif not allows(ack.action, State.RUNNING, ack.to):
+            verdicts.unstorable.append(lease)
+        else:
+            with tx.savepoint("ack"):
+                _apply(tx, worker, ack, row)
+    except Exception as error:
+        if not is_unstorable(error):
+            raise
+        verdicts.unstorable.append(lease)
+
+
+def _was_applied(tx: Tx, worker: str, ack: Ack, row: Row | None) -> bool:
+    """Whether this very owner has ended this very attempt. A rescue forgets the owner: then it has not."""
+    if row is not None and row[1] == ack.token:
+        return bool(row[2] == worker)
+    return bool(tx.all("ended_by", {"id": ack.id, "token": ack.token, "worker": worker}))
+
+
+def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
+    _, token, _, lane, task, queue, attempt, epoch, crashes, _, _, started, flags, buckets = row
+    ordered = flags & ORDERED
+    if ordered or ack.to is not State.SUCCEEDED:
+        acked = (ack.id, token, epoch, attempt, worker, started, tx.now, ack.outcome, 1, ack.error)
+        tx.run("add_attempt", acked)
+    if ack.refund:
+        attempt -= 1
+    if ordered or ack.to in (State.SUCCEEDED, State.DEAD, State.CANCELLED):
+        if ordered:
+            end = End(State.CANCELLED, Reason.BY_USER, worker, attempt, crashes, error=ack.error)
+        else:
+            end = End(ack.to, ack.reason, worker, attempt, crashes, result=ack.result, error=ack.error)
+        finish(tx, ack.id, flags, end)
+        return
+    if flags & LIMITED:
+        tx.run("free_holds", (ack.id,))
+    if ack.to is State.READY:
+        if ack.park:
+            lane = parked(lane, task, buckets, crashes)
+        tx.run("give_back", (attempt, lane, tx.next_seq(), ack.id))
+        enter_ready(tx, queue, Standing(lane, task, crashes, buckets))
+    else:
+        due = ack.due if ack.due is not None else tx.now + ack.delay
+        tx.run("put_off", (ack.to, due, attempt, ack.id))

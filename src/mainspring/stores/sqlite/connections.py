@@ -1,0 +1,77 @@
+"""Connections as this engine needs them, and the callers' own."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Any
+
+from mainspring.errors import UnsupportedFileSystem, WrongConnection
+
+MEMORY = ":memory:"
+
+
+def open_writer(path: str, durability: str, url: str) -> sqlite3.Connection:
+    connection = _connect(path)
+    try:
+        mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
+        if path != MEMORY and mode != "wal":
+            raise UnsupportedFileSystem(
+                f"SQLite cannot use its write-ahead log here (journal mode {mode})",
+                url=url,
+                hint="Put the file on a local disk.",
+            )
+        connection.execute(f"pragma synchronous = {durability}")
+        connection.execute("pragma wal_autocheckpoint = 2000")
+        connection.execute("pragma journal_size_limit = 67108864")
+        connection.execute("pragma cache_size = -8000")
+        connection.execute("pragma busy_timeout = 0")  # gate.begin waits, fairly
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str) -> sqlite3.Connection:
+    connection = _connect(path)
+    connection.execute("pragma query_only = on")
+    return connection
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=512)
+
+
+def check_callers(connection: Any, path: str) -> None:
+    """Whether jobs can be inserted through a caller's connection; begins a transaction where one is implied."""
+    if not isinstance(connection, sqlite3.Connection):
+        raise WrongConnection(
+            f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}, not a sqlite3.Connection",
+            hint="With an ORM, pass the driver's connection, e.g. session.connection().connection.driver_connection.",
+        )
+    cursor = plain_cursor(connection)
+    main = next((_text(file) for _, name, file in cursor.execute("pragma database_list") if _text(name) == "main"), "")
+    if path == MEMORY or not main or os.path.realpath(main) != path:
+        raise WrongConnection(
+            f"connection= is open on {main or 'a database in memory'}, the jobs are in {path}",
+            hint="A transaction cannot span two SQLite files: keep the jobs in the same file as your data.",
+        )
+    if connection.in_transaction:
+        return
+    if connection.isolation_level is None:
+        raise WrongConnection(
+            "connection= has no open transaction: the jobs would not be tied to anything",
+            hint='Execute "BEGIN IMMEDIATE" first, or leave connection= out.',
+        )
+    cursor.execute("begin immediate")
+
+
+def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """A cursor that returns tuples whatever the connection's own factories are."""
+    cursor = sqlite3.Cursor(connection)
+    cursor.row_factory = None
+    return cursor
+
+
+def _text(value: str | bytes) -> str:
+    return os.fsdecode(value)

@@ -1,0 +1,73 @@
+"""The one routine into a final state: history, holds, dependents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mainspring.states import Reason, State
+
+from .places import Standing, enter_ready
+from .tx import HAS_CHILDREN, LIMITED
+
+if TYPE_CHECKING:
+    from .tx import Tx
+
+
+class End(NamedTuple):
+    """How a job ended: what its row in history says beside what the live row said."""
+
+    state: State
+    reason: Reason | None
+    worker: str | None
+    attempt: int
+    crashes: int
+    result: bytes | None = None
+    error: bytes | None = None
+    note: str | None = None
+
+
+def finish(tx: Tx, job: bytes, flags: int, end: End) -> None:
+    """Move a live job to history and resolve what hung on it."""
+    _move(tx, job, end)
+    if flags & LIMITED:
+        tx.run("free_holds", (job,))
+    if flags & HAS_CHILDREN:
+        resolve(tx, job, succeeded=end.state is State.SUCCEEDED)
+
+
+def finish_waiting(tx: Tx, job: bytes, reason: Reason, note: str | None = None) -> bool:
+    """Cancel a job that no worker holds; False if it is gone, say with a parent that ended just before."""
+    found = tx.first("waiting_row", (job,))
+    if found is None:
+        return False
+    worker, attempt, crashes, flags = found
+    finish(tx, job, flags, End(State.CANCELLED, reason, worker, attempt, crashes, note=note))
+    tx.run("forget_child", (job,))
+    return True
+
+
+def resolve(tx: Tx, parent: bytes, *, succeeded: bool) -> None:
+    """A parent has ended (or is deleted): each child is freed, or cancelled and its own children with it."""
+    ended = [(parent, succeeded)]
+    while ended:
+        parent, succeeded = ended.pop()
+        children = tx.all("children", (parent,))
+        tx.run("forget_parent", (parent,))
+        for child, policy, deps, due, queue, *standing in children:
+            job = Standing(*standing)
+            if policy == "fail" and not succeeded:
+                _move(tx, child, End(State.CANCELLED, Reason.PARENT, None, 0, job.crashes))
+                tx.run("forget_child", (child,))
+                ended.append((child, False))
+            elif deps > 1:
+                tx.run("one_less", (child,))
+            elif due is not None and due > tx.now:
+                tx.run("unblock", (State.SCHEDULED, due, tx.next_seq(), child))
+            else:
+                tx.run("unblock", (State.READY, None, tx.next_seq(), child))
+                enter_ready(tx, queue, job)
+
+
+def _move(tx: Tx, job: bytes, end: End) -> None:
+    tx.run("to_dead" if end.state is State.DEAD else "to_finished", {"id": job, "now": tx.now, **end._asdict()})
+    tx.sized("delete_jobs", 1, (job,))

@@ -1,0 +1,131 @@
+"""Workers: their beats, and the jobs of those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from mainspring.outcomes import Ack, Outcome
+from mainspring.records import Beat, Beaten, Rescued, WorkerRow
+from mainspring.states import Reason, State
+
+from .acks import take_acks
+from .finish import End, finish
+from .places import Standing, enter_ready, suspected
+from .tx import LIMITED, ORDERED
+
+if TYPE_CHECKING:
+    from .tx import Tx
+
+_AFTER = (State.READY, State.RETRYING, State.DEAD, State.CANCELLED)
+_words = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def beat(tx: Tx, beats: Sequence[Beat]) -> list[Beaten]:
+    return [_beat(tx, each) for each in beats]
+
+
+def _beat(tx: Tx, beat: Beat) -> Beaten:
+    counted = tx.first("beat", (tx.now, beat.worker))
+    if counted is not None:
+        return Beaten(beat.worker, True, counted[0])
+    if beat.register is None:
+        return Beaten(beat.worker, False)
+    said = beat.register
+    queues, tasks = (msgspec.json.encode(names).decode() for names in (said.queues, said.tasks))
+    made = tx.run("register", (beat.worker, tx.now, tx.now, queues, tasks, said.lease, said.info))
+    return Beaten(beat.worker, made == 1, made)
+
+
+def workers(tx: Tx) -> list[WorkerRow]:
+    return [_worker(*row) for row in tx.all("workers")]
+
+
+def _worker(name: str, *rest: Any) -> WorkerRow:
+    number, turn, lost, started, seen, queues, tasks, lease, info, running = rest
+    return WorkerRow(
+        id=name, number=number, turn=turn, lost=bool(lost), started=started, seen=seen, running=running,
+        queues=_words(queues), tasks=_words(tasks), lease=lease, info=info,
+    )  # fmt: skip
+
+
+def rescue(tx: Tx, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> Rescued:
+    """Compare-and-set on the beat number, then take the jobs."""
+    if not tx.run("mark_lost", (worker, number)):
+        return Rescued(False)
+    return _take_jobs(tx, worker, cause, delays)
+
+
+def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> Rescued:
+    """The worker's row goes; acks of the guilty are taken first."""
+    found = tx.first("worker_row", (worker,))
+    if found is None or found[0]:
+        return Rescued(False)
+    take_acks(tx, worker, acks)
+    rescued = _take_jobs(tx, worker, cause, delays)
+    tx.run("forget_worker", (worker,))
+    return rescued
+
+
+def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Rescued:
+    held = [Held(*row) for row in tx.all("held", (worker,))]
+    suspects = any(each.crashes for each in held)
+    moved: dict[State, list[bytes]] = {state: [] for state in _AFTER}
+    for each in held:
+        charged = cause is Outcome.CRASHED and (each.crashes > 0 or not suspects)
+        moved[_take_job(tx, worker, each, cause, Charge(charged, delays))].append(each.job)
+    ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
+    return Rescued(True, ready, retrying, dead, cancelled)
+
+
+class Held(NamedTuple):
+    """A running job of a worker that is gone, as the statement ``held`` returns it."""
+
+    job: bytes
+    token: int
+    queue: str
+    lane: str
+    task: str
+    attempt: int
+    epoch: int
+    crashes: int
+    crash_limit: int
+    early: int
+    started: int
+    flags: int
+    buckets: str | None
+
+
+def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -> State:
+    outcome = (held.job, held.token, held.epoch, held.attempt, worker, held.started, tx.now, cause, 0, None)
+    tx.run("add_attempt", outcome)
+    attempt, crashes = held.attempt - 1, held.crashes + charge.charged
+    ending: tuple[State, Reason] | None = None
+    if held.flags & ORDERED:
+        ending = State.CANCELLED, Reason.BY_USER
+    elif held.early or (charge.charged and crashes >= held.crash_limit):
+        ending = State.DEAD, Reason.CRASHED
+    if ending is not None:
+        finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes))
+        return ending[0]
+    if held.flags & LIMITED:
+        tx.run("free_holds", (held.job,))
+    lane = suspected(held.lane, held.buckets) if charge.charged else held.lane
+    delay = charge.delay(crashes)
+    state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)
+    tx.run("take_back", (state, due, attempt, crashes, lane, tx.next_seq(), held.job))
+    if state is State.READY:
+        enter_ready(tx, held.queue, Standing(lane, held.task, crashes, held.buckets))
+    return state
+
+
+class Charge(NamedTuple):
+    """Whether a crash is blamed on a job, and how long it then waits."""
+
+    charged: bool
+    delays: Sequence[int]
+
+    def delay(self, crashes: int) -> int:
+        return self.delays[min(crashes, len(self.delays)) - 1] if self.charged and self.delays else 0

@@ -1,0 +1,98 @@
+"""The reading connection: questions never wait for a commit and never hold one up."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from .calls import Call
+from .tx import Tx
+
+if TYPE_CHECKING:
+    from .statements import Statements
+
+
+class Reader:
+    """One thread, started with the first question; each question sees one snapshot."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], sql: Statements, now: Callable[[], int]) -> None:
+        self._connect = connect
+        self._sql = sql
+        self._now = now
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._forking = False
+        self._cursor: sqlite3.Cursor | None = None
+        self._asked: SimpleQueue[Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def ask(self, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
+        call = Call(work, loop=asyncio.get_running_loop())
+        assert call.future is not None
+        if self._thread is None:
+            self._start_thread()
+        self._asked.put(call)
+        return call.future
+
+    def _start_thread(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="mainspring-sqlite-reader", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        asked = self._asked
+        while (call := asked.get()) is not None:
+            if call.abandoned:
+                continue
+            try:
+                with self._lock:
+                    self._answer(call)
+            except Exception as error:  # noqa: BLE001  # told to whoever asked
+                call.fail(error)
+            call.settle()
+
+    def _answer(self, call: Call) -> None:
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._cursor = self._connect().cursor()
+        cursor.execute("begin")
+        try:
+            call.run(Tx(cursor, self._sql, self._now()))
+        finally:
+            if cursor.connection.in_transaction:
+                cursor.execute("rollback")
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._asked.put(None)
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._cursor is not None:
+            connection, self._cursor = self._cursor.connection, None
+            connection.close()
+
+    def before_fork(self, patience: float) -> None:
+        self._forking = self._lock.acquire(timeout=patience)
+        if self._forking:
+            self._disconnect()
+
+    def after_fork_in_parent(self) -> None:
+        if self._forking:
+            self._lock.release()
+
+    def after_fork_in_child(self) -> sqlite3.Cursor | None:
+        inherited, self._cursor = self._cursor, None
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._asked = SimpleQueue()
+        self._thread = None
+        return inherited

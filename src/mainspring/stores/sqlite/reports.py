@@ -1,0 +1,67 @@
+"""Progress and log lines of running attempts, and the small documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mainspring.outcomes import Outcome
+from mainspring.records import AttemptRow, Doc, LogLine, Report
+
+if TYPE_CHECKING:
+    from .tx import Tx
+
+LINES_KEPT = 1000
+
+
+def report(tx: Tx, worker: str, reports: Sequence[Report]) -> list[bool]:
+    return [_report(tx, worker, each) for each in reports]
+
+
+def _report(tx: Tx, worker: str, report: Report) -> bool:
+    if not tx.all("lease_is_good", (report.id, report.token, worker)):
+        return False
+    if report.progress is not None:
+        tx.run("set_progress", (report.id, report.progress))
+    if report.logs:
+        last = tx.all("last_line", (report.id,))[0][0]
+        lines = report.logs[-LINES_KEPT:]
+        rows = [(report.id, last + n, line.at, line.level, _clean(line.text)) for n, line in enumerate(lines, 1)]
+        tx.cursor.executemany(tx.sql["add_line"], rows)
+        tx.run("drop_lines", (report.id, last + len(lines) - LINES_KEPT))
+    return True
+
+
+def _clean(text: str) -> str:
+    """Text that a lone surrogate would make impossible to store."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def attempts(tx: Tx, job: bytes) -> list[AttemptRow]:
+    return [
+        AttemptRow(
+            token=token,
+            epoch=epoch,
+            attempt=attempt,
+            worker=worker,
+            started=started,
+            ended=ended,
+            outcome=Outcome(outcome),
+            error=error,
+        )
+        for token, epoch, attempt, worker, started, ended, outcome, error in tx.all("attempts", (job,))
+    ]
+
+
+def logs(tx: Tx, job: bytes) -> list[LogLine]:
+    return [LogLine(*row) for row in tx.all("logs", (job,))]
+
+
+def put(tx: Tx, doc: Doc) -> Doc:
+    tx.run("put_doc", (doc.kind, doc.name, doc.version, doc.data))
+    version, data = tx.all("doc", (doc.kind, doc.name))[0]
+    return Doc(doc.kind, doc.name, version, data)
+
+
+def docs(tx: Tx, kind: str) -> list[Doc]:
+    return [Doc(kind, *row) for row in tx.all("docs", (kind,))]

@@ -1,0 +1,78 @@
+"""Numbered migrations, run once, under the write lock. The number stands in our own table, by namespace."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from mainspring.errors import SchemaOutdated
+from mainspring.states import LIVE, REASONS, State
+
+from .gate import begin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .gate import Gate
+    from .statements import Statements
+
+VERSION = 1
+
+
+def prefix_of(namespace: str) -> str:
+    """What the names of a namespace's tables begin with."""
+    return "mainspring_" if namespace == "default" else f"mainspring_{namespace}_"
+
+
+def version_of(connection: sqlite3.Connection | sqlite3.Cursor, namespace: str) -> int:
+    """The schema's number; 0 when there is none."""
+    if not connection.execute("select 1 from sqlite_master where name = 'mainspring_meta'").fetchall():
+        return 0
+    found = connection.execute("select version from mainspring_meta where namespace = ?", (namespace,)).fetchall()
+    return int(found[0][0]) if found else 0
+
+
+def migrate(connection: sqlite3.Connection, sql: Statements, namespace: str, gate: Gate, url: str) -> tuple[int, int]:
+    """Run what is missing. Returns (number before, number after)."""
+    before = version_of(connection, namespace)
+    if before < VERSION:
+        cursor = connection.cursor()
+        begin(cursor, gate)
+        try:
+            before = version_of(connection, namespace)
+            _run(cursor, sql, namespace, before)
+            cursor.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                cursor.execute("rollback")
+            raise
+    if before > VERSION:
+        raise SchemaOutdated(
+            f"the schema of namespace {namespace!r} has number {before}, this version of Mainspring knows {VERSION}",
+            url=url,
+            hint="Upgrade Mainspring here too: pip install -U mainspring",
+        )
+    return before, VERSION
+
+
+def _run(cursor: sqlite3.Cursor, sql: Statements, namespace: str, before: int) -> None:
+    cursor.execute(sql["meta"])
+    for number in range(before + 1, VERSION + 1):
+        for statement in _constrained(sql[f"migration_{number}"]).split(";"):
+            cursor.execute(statement)
+    if before < VERSION:
+        cursor.execute(sql["set_version"], (namespace, VERSION))
+
+
+def _constrained(text: str) -> str:
+    ended = f"(state = 'succeeded' and reason is null) or (state = 'cancelled' and reason in ({_cancelled()}))"
+    text = text.replace("{live}", _quoted(LIVE)).replace("{ended}", ended)
+    return text.replace("{dead_reasons}", _quoted(REASONS[State.DEAD]))
+
+
+def _cancelled() -> str:
+    return _quoted(REASONS[State.CANCELLED])
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in sorted(words))

@@ -1,0 +1,52 @@
+-- ack: running -> succeeded | dead | cancelled | retrying | scheduled | ready
+-- The fast pair takes plain successes in bulk (flags = 0: no dependents, no order, no holds); if it
+-- does not match every ack, it is rolled back and each ack is looked at by itself.
+
+-- name: ack_succeeded
+-- now, worker, then rows of (id, token, result, error)
+insert into {t}finished
+    (id, state, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
+     seq, enqueued, expires, started, finished, result, error, record)
+select
+    j.id, 'succeeded', j.task, j.queue, j.lane, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.early,
+    j.token, ?2, j.seq, j.enqueued, j.expires, j.started, ?1, a.column3, a.column4, j.record
+from (values {rows:4}) as a
+cross join {t}jobs as j
+where j.id = a.column1
+    and j.token = a.column2
+    and j.worker = ?2
+    and j.state = 'running'
+    and j.flags = 0
+
+-- name: delete_jobs
+delete from {t}jobs where id in ({marks})
+
+-- name: owned
+select state, token, worker, lane, task, queue, attempt, epoch, crashes, crash_limit, early, started, flags, buckets
+from {t}jobs
+where id = ?
+
+-- name: ended_by
+select 1 from {t}finished where id = :id and token = :token and worker = :worker
+union all
+select 1 from {t}dead where id = :id and token = :token and worker = :worker
+union all
+select 1 from {t}attempts where job = :id and token = :token and worker = :worker and acked = 1
+
+-- name: add_attempt
+insert or ignore into {t}attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: put_off
+-- retrying or scheduled; the owner stays readable so that a repeated ack is told "already"
+update {t}jobs
+set state = ?, due = ?, attempt = ?
+where id = ?
+
+-- name: give_back
+update {t}jobs
+set state = 'ready', due = null, attempt = ?, lane = ?, seq = ?
+where id = ?
+
+-- name: free_holds
+delete from {t}holds where job = ?

@@ -1,0 +1,43 @@
+-- finish: any live state -> succeeded | cancelled | dead, by whatever door
+
+-- name: to_finished
+insert or replace into {t}finished
+    (id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
+     seq, enqueued, expires, started, finished, buckets, note, result, error, record)
+select
+    id, :state, :reason, task, queue, lane, priority, :attempt, epoch, :crashes, crash_limit, early, token, :worker,
+    seq, enqueued, expires, started, :now, buckets, :note, :result, :error, record
+from {t}jobs
+where id = :id
+
+-- name: to_dead
+insert or replace into {t}dead
+    (id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
+     seq, enqueued, expires, started, finished, buckets, note, result, error, record)
+select
+    id, :state, :reason, task, queue, lane, priority, :attempt, epoch, :crashes, crash_limit, early, token, :worker,
+    seq, enqueued, expires, started, :now, buckets, :note, :result, :error, record
+from {t}jobs
+where id = :id
+
+-- name: children
+select e.child, e.policy, j.deps, j.due, j.queue, j.lane, j.task, j.crashes, j.buckets
+from {t}edges as e
+cross join {t}jobs as j
+where e.parent = ? and j.id = e.child and j.state = 'blocked'
+order by e.child
+
+-- name: forget_parent
+delete from {t}edges where parent = ?
+
+-- name: forget_child
+delete from {t}edges where child = ?
+
+-- name: one_less
+update {t}jobs set deps = deps - 1 where id = ?
+
+-- name: unblock
+update {t}jobs set state = ?, deps = 0, due = ?, seq = ? where id = ?
+
+-- name: waiting_row
+select worker, attempt, crashes, flags from {t}jobs where id = ?

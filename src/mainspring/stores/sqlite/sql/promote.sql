@@ -1,0 +1,26 @@
+-- promote: scheduled, retrying -> ready; expire: any waiting -> cancelled
+
+-- name: due
+select id, queue, lane, task, crashes, buckets
+from {t}jobs
+where state in ('scheduled', 'retrying') and due <= ?
+order by due, seq
+limit ?
+
+-- name: promote
+update {t}jobs set state = 'ready', due = null, seq = ? where id = ?
+
+-- name: expired
+select id
+from {t}jobs
+where expires is not null and state <> 'running' and expires <= ?
+order by expires
+limit ?
+
+-- name: next_due
+select min(at)
+from (
+    select min(due) as at from {t}jobs where state in ('scheduled', 'retrying')
+    union all
+    select min(expires) as at from {t}jobs where expires is not null and state <> 'running'
+)

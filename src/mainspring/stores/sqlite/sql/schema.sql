@@ -1,0 +1,193 @@
+-- The schema, one section for each numbered migration. Statements are separated by ";".
+-- {live}, {ended} and {dead_reasons} are written from states.py.
+
+-- name: meta
+create table if not exists mainspring_meta (
+    namespace text not null primary key,
+    version integer not null
+) without rowid
+
+-- name: set_version
+insert or replace into mainspring_meta (namespace, version) values (?, ?)
+
+-- name: migration_1
+create table {t}counters (
+    name text not null primary key,
+    value integer not null
+) without rowid;
+
+insert into {t}counters (name, value) values ('seq', 0);
+
+create table {t}jobs (
+    id blob not null primary key check (typeof(id) = 'blob' and length(id) = 16),
+    state text not null check (state in ({live})),
+    queue text not null,
+    lane text not null,
+    task text not null,
+    priority integer not null,
+    seq integer not null,
+    due integer check (typeof(due) in ('integer', 'null')),
+    expires integer check (typeof(expires) in ('integer', 'null')),
+    token integer not null default 0,
+    worker text,
+    turn integer not null default 0,
+    attempt integer not null default 0,
+    epoch integer not null default 1,
+    crashes integer not null default 0,
+    crash_limit integer not null,
+    early integer not null,
+    enqueued integer not null,
+    started integer,
+    deps integer not null default 0,
+    flags integer not null default 0,
+    ordered text,
+    buckets text,
+    record blob not null
+) without rowid;
+
+create index {t}jobs_ready on {t}jobs (lane, priority desc, seq, expires, state) where state = 'ready';
+create index {t}jobs_later on {t}jobs (due, seq) where state in ('scheduled', 'retrying');
+create index {t}jobs_running on {t}jobs (worker) where state = 'running';
+create index {t}jobs_expiring on {t}jobs (expires) where expires is not null;
+create index {t}jobs_ordered on {t}jobs (worker) where ordered is not null;
+
+create table {t}finished (
+    id blob not null primary key,
+    state text not null,
+    reason text,
+    task text not null,
+    queue text not null,
+    lane text not null,
+    priority integer not null,
+    attempt integer not null,
+    epoch integer not null,
+    crashes integer not null,
+    crash_limit integer not null,
+    early integer not null,
+    token integer not null,
+    worker text,
+    seq integer not null,
+    enqueued integer not null,
+    expires integer,
+    started integer,
+    finished integer not null,
+    buckets text,
+    note text,
+    result blob check (typeof(result) in ('blob', 'null')),
+    error blob check (typeof(error) in ('blob', 'null')),
+    record blob not null,
+    check ({ended})
+) without rowid;
+
+create index {t}finished_age on {t}finished (finished, state);
+
+create table {t}dead (
+    id blob not null primary key,
+    state text not null check (state = 'dead'),
+    reason text not null check (reason in ({dead_reasons})),
+    task text not null,
+    queue text not null,
+    lane text not null,
+    priority integer not null,
+    attempt integer not null,
+    epoch integer not null,
+    crashes integer not null,
+    crash_limit integer not null,
+    early integer not null,
+    token integer not null,
+    worker text,
+    seq integer not null,
+    enqueued integer not null,
+    expires integer,
+    started integer,
+    finished integer not null,
+    buckets text,
+    note text,
+    result blob check (typeof(result) in ('blob', 'null')),
+    error blob check (typeof(error) in ('blob', 'null')),
+    record blob not null
+) without rowid;
+
+create index {t}dead_age on {t}dead (finished, state);
+
+create table {t}attempts (
+    job blob not null,
+    token integer not null,
+    epoch integer not null,
+    attempt integer not null,
+    worker text not null,
+    started integer not null,
+    ended integer not null,
+    outcome text not null,
+    acked integer not null,
+    error blob check (typeof(error) in ('blob', 'null')),
+    primary key (job, token)
+) without rowid;
+
+create table {t}logs (
+    job blob not null,
+    n integer not null,
+    at integer not null,
+    level text not null,
+    text text not null,
+    primary key (job, n)
+) without rowid;
+
+create table {t}progress (
+    job blob not null primary key,
+    data blob not null
+) without rowid;
+
+create table {t}edges (
+    parent blob not null,
+    child blob not null,
+    policy text not null check (policy in ('fail', 'ignore')),
+    primary key (parent, child)
+) without rowid;
+
+create index {t}edges_child on {t}edges (child);
+
+create table {t}lanes (
+    lane text not null primary key,
+    base text not null,
+    suspect integer not null,
+    task text,
+    buckets text
+) without rowid;
+
+create index {t}lanes_base on {t}lanes (base);
+
+create table {t}buckets (
+    name text not null primary key,
+    size integer not null
+) without rowid;
+
+create table {t}holds (
+    bucket text not null,
+    job blob not null,
+    token integer not null,
+    primary key (bucket, job)
+) without rowid;
+
+create index {t}holds_job on {t}holds (job);
+
+create table {t}workers (
+    id text not null primary key,
+    number integer not null,
+    turn integer not null,
+    lost integer not null,
+    started integer not null,
+    seen integer not null,
+    queues text not null,
+    tasks text not null,
+    lease integer not null,
+    info blob not null
+) without rowid;
+
+create table {t}docs (
+    kind text not null,
+    name text not null,
+    version integer not null,
+    data blob not null,
+    primary key (kind, name)
+) without rowid

@@ -1,0 +1,313 @@
+"""The SQLite store: one file, any number of processes on one machine."""
+
+# SQLite names files by text, and some of this is asked at every commit:
+# ruff: noqa: PTH118
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from mainspring.errors import InvalidOption, StoreError, StoreUnavailable
+from mainspring.outcomes import Ack, Outcome
+from mainspring.query import Query
+from mainspring.records import (
+    Acted,
+    AttemptRow,
+    Beat,
+    Beaten,
+    Doc,
+    Enqueued,
+    Found,
+    LogLine,
+    Promoted,
+    Report,
+    Rescued,
+    Retention,
+    Turned,
+    WorkerRow,
+)
+from mainspring.states import Action, State
+from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
+
+from . import act, files, find, fleet, fork, prune, reports
+from .callers import check_schema, enqueue_in_callers, explain_busy
+from .connections import MEMORY, open_reader, open_writer
+from .enqueue import enqueue
+from .errors import is_busy, translate
+from .gate import Gate
+from .promote import promote
+from .reader import Reader
+from .reserve import Reserve
+from .schema import migrate, prefix_of
+from .statements import Statements
+from .turns import turn
+from .tx import Tx
+from .wake import SqliteListener, Wake, make_private
+from .writer import Writer
+
+if TYPE_CHECKING:
+    from mainspring.clock import Clock
+
+R = TypeVar("R")
+PROMOTE_SLICE = 200
+_DRIVER = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+
+
+class SqliteStore:
+    """See :class:`mainspring.stores.base.Store`."""
+
+    engine = "sqlite"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        namespace: str = "default",
+        durability: Literal["full", "normal"] | str = "full",
+        clock: Clock | None = None,
+    ) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", namespace):
+            raise InvalidOption("namespace", namespace, "small letters, digits and _ only, a letter first")
+        if durability not in ("full", "normal"):
+            raise InvalidOption("durability", durability, 'is "full" or "normal" on SQLite')
+        self.path = path if path == MEMORY else os.path.realpath(path)
+        self.url = "sqlite://" if path == MEMORY else "sqlite:///" + self.path
+        self._namespace = namespace
+        self._durability = durability
+        self._sql = Statements(prefix_of(namespace))
+        self._clock = clock.now_us if clock is not None else _wall_clock
+        self._last = 0
+        on_disk = None if path == MEMORY else self.path
+        folder = None if on_disk is None else on_disk + "-wake"
+        self._folder = folder
+        self._gate = Gate(on_disk, None if folder is None else os.path.join(folder, "gate"))
+        self._reserve = Reserve(None if on_disk is None else on_disk + "-reserve", self.url)
+        self._wake = Wake(folder)
+        self._writer = Writer(
+            self._connect, sql=self._sql, now=self._now, gate=self._gate, reserve=self._reserve, wake=self._wake.poke,
+            in_memory=on_disk is None,
+        )  # fmt: skip
+        self._reader = None if on_disk is None else Reader(partial(open_reader, self.path), self._sql, self._now)
+        self._checked = False
+        self._closed = False
+        fork.watch(self)
+
+    # ---- life ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        await self._write(_nothing)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._wake.close()
+            await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._writer.close()
+        if self._reader is not None:
+            self._reader.close()
+        self._gate.close()
+
+    async def migrate(self) -> tuple[int, int]:
+        """Opening has done it already: the numbers before and after are the same then."""
+        return await self._write(
+            lambda tx: migrate(tx.cursor.connection, self._sql, self._namespace, self._gate, self.url)
+        )
+
+    async def durability(self) -> str:
+        level = await self._write(lambda tx: tx.cursor.execute("pragma synchronous").fetchall()[0][0])
+        return "sqlite:" + ("off", "normal", "full", "extra")[level]
+
+    def translate(self, error: BaseException) -> StoreError | None:
+        return translate(error, self.url)
+
+    def _connect(self) -> sqlite3.Connection:
+        """A writing connection on a sound file with the right schema."""
+        if self.path != MEMORY:
+            files.prepare(self.path, self.url)
+        connection = open_writer(self.path, self._durability, self.url)
+        try:
+            if self._folder is not None and not self._checked:
+                files.check(connection, self.url)
+                make_private(self._folder)
+                self._reserve.look()
+                self._checked = True
+            migrate(connection, self._sql, self._namespace, self._gate, self.url)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _now(self) -> int:
+        """The store's time: it never goes back, whatever the machine's clock does."""
+        self._last = max(self._last, self._clock())
+        return self._last
+
+    # ---- jobs ---------------------------------------------------------------------------------
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        self._reserve.check()
+        return await self._write(lambda tx: enqueue(tx, batch), optional=True)
+
+    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+        self._check_open()
+        self._reserve.check()
+        try:
+            if connection is not None:
+                return enqueue_in_callers(connection, self.path, partial(self._enqueue_through, batch))
+            done: list[Enqueued] = self._writer.do(lambda tx: enqueue(tx, batch), optional=True)
+            return done
+        except _DRIVER as error:
+            raise self._explained(error, optional=True) from error
+
+    def _enqueue_through(self, batch: Batch, cursor: sqlite3.Cursor) -> list[Enqueued]:
+        check_schema(cursor, self._namespace, self.url)
+        tx = Tx(cursor, self._sql, self._now())
+        with tx.savepoint("mainspring"):
+            return enqueue(tx, batch)
+
+    async def turn(self, asked: Turn) -> Turned:
+        return await self._write(lambda tx: turn(tx, asked))
+
+    async def promote(self, limit: int = 1000) -> Promoted:
+        done = Promoted(now=0)
+        while True:
+            size = min(PROMOTE_SLICE, limit - max(done.promoted, done.expired))
+            part = await self._write(partial(promote, limit=size))
+            done = Promoted(
+                now=part.now,
+                promoted=done.promoted + part.promoted,
+                expired=done.expired + part.expired,
+                queues=tuple(sorted({*done.queues, *part.queues})),
+                next_due=part.next_due,
+            )
+            if max(part.promoted, part.expired) < size or max(done.promoted, done.expired) >= limit:
+                return done
+
+    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+        return await self._write(lambda tx: fleet.rescue(tx, worker, number, cause, delays))
+
+    async def report(self, worker: str, reports_: Sequence[Report]) -> list[bool]:
+        return await self._write(lambda tx: reports.report(tx, worker, reports_))
+
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+        return await self._read(lambda tx: find.find(tx, query, limit, cursor))
+
+    async def count(self, query: Query) -> dict[State, int]:
+        return await self._read(lambda tx: find.count(tx, query))
+
+    async def attempts(self, job: bytes) -> list[AttemptRow]:
+        return await self._read(lambda tx: reports.attempts(tx, job))
+
+    async def logs(self, job: bytes) -> list[LogLine]:
+        return await self._read(lambda tx: reports.logs(tx, job))
+
+    async def act(
+        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+    ) -> Acted:
+        act.check(action, query)
+        named, more = await self._read(lambda tx: act.candidates(tx, action, query, limit, priority))
+        left = [id for id, _ in named]
+        done: list[bytes] = []
+        refused: list[tuple[bytes, State]] = []
+        while left:
+            looked, changed, kept = await self._write(
+                partial(act.act, action=action, jobs=left, reason=reason, priority=priority)
+            )
+            done += changed
+            refused += kept
+            left = left[looked:]
+        return Acted(tuple(done), tuple(refused), more)
+
+    async def prune(self, retention: Retention, limit: int = 1000) -> int:
+        before = await self._read(lambda tx: prune.horizon(tx, retention))
+        gone = 0
+        for part in (partial(prune.prune_finished, before=before), partial(prune.prune_dead, retention=retention)):
+            while gone < limit and (n := await self._write(partial(part, limit=limit - gone))):
+                gone += n
+        await self._write(lambda tx: prune.tidy(tx, retention))
+        return gone
+
+    # ---- fleet --------------------------------------------------------------------------------
+
+    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+        return await self._write(lambda tx: fleet.beat(tx, beats))
+
+    async def retire(
+        self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
+    ) -> Rescued:
+        return await self._write(lambda tx: fleet.retire(tx, worker, cause, acks, delays))
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self._read(fleet.workers)
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        self._check_open()
+        self._wake.poke(set(queues))
+
+    async def listen(self, worker: str, queues: Sequence[str]) -> SqliteListener:
+        self._check_open()
+        return self._wake.listen(worker, queues)
+
+    # ---- small documents ----------------------------------------------------------------------
+
+    async def put(self, doc: Doc) -> Doc:
+        return await self._write(lambda tx: reports.put(tx, doc))
+
+    async def docs(self, kind: str) -> list[Doc]:
+        return await self._read(lambda tx: reports.docs(tx, kind))
+
+    # ---- fork (see fork.py) --------------------------------------------------------------------
+
+    def parts(self) -> list[Writer | Reader]:
+        return [self._writer] if self._reader is None else [self._writer, self._reader]
+
+    def let_go_after_fork(self) -> None:
+        self._gate.close()
+        self._wake.let_go()
+
+    # ---- private ------------------------------------------------------------------------------
+
+    async def _write(self, work: Callable[[Tx], R], *, optional: bool = False) -> R:
+        self._check_open()
+        try:
+            done: R = await self._writer.send(work, optional=optional)
+            return done
+        except _DRIVER as error:
+            raise self._explained(error, optional=optional) from error
+
+    async def _read(self, work: Callable[[Tx], R]) -> R:
+        if self._reader is None or not self._writer.is_open:
+            return await self._write(work)
+        self._check_open()
+        try:
+            found: R = await self._reader.ask(work)
+            return found
+        except _DRIVER as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception, *, optional: bool = False) -> Exception:
+        """What a driver's error means; ``optional`` calls may be the caller's who holds the lock himself."""
+        if optional and is_busy(error):
+            return explain_busy(self._gate, self.url)
+        return self.translate(error) or error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store was closed", url=self.url, hint="Open a new one.")
+
+
+def _nothing(_: Tx) -> None:
+    """To connect is enough."""
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000

@@ -1,0 +1,61 @@
+"""The turn: acks, then what the worker should know, then claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.errors import StoreConflict
+from mainspring.records import Claim, Order, Turned
+
+from .acks import take_acks
+from .claims import claim_of, hand_out
+
+if TYPE_CHECKING:
+    from mainspring.stores.base import Turn
+
+    from .tx import Tx
+
+
+def turn(tx: Tx, turn: Turn) -> Turned:
+    found = tx.first("worker_row", (turn.worker,))
+    if found is None or found[0]:
+        return Turned(tx.now, lost=True)
+    last = found[1]
+    if turn.number < last:
+        raise StoreConflict(
+            f"turn {turn.number} of worker {turn.worker} came after its turn {last}",
+            hint="A worker has one turn in flight. Are two processes using one worker id?",
+        )
+    verdicts = take_acks(tx, turn.worker, turn.acks)
+    gone = _gone(tx, turn) if turn.holds else ()
+    claims: list[Claim] = []
+    if turn.seen < last or turn.number == last:
+        claims = _unheard(tx, turn)
+    if turn.number > last:
+        claims += hand_out(tx, turn, found[2])
+        tx.run("worker_turned", (turn.number, tx.now, turn.worker))
+    orders = tx.all("orders", (turn.worker,))
+    return Turned(
+        tx.now,
+        False,
+        tuple(claims),
+        tuple(verdicts.already),
+        tuple(verdicts.stale),
+        tuple(verdicts.unstorable),
+        tuple(Order(*order) for order in orders),
+        gone,
+    )
+
+
+def _gone(tx: Tx, turn: Turn) -> tuple[tuple[bytes, int], ...]:
+    """The leases that the worker believes in and has not; what it acked just now is no surprise to it."""
+    good = set(tx.all("leases", (turn.worker,)))
+    good.update((ack.id, ack.token) for ack in turn.acks)
+    return tuple(lease for lease in turn.holds or () if tuple(lease) not in good)
+
+
+def _unheard(tx: Tx, turn: Turn) -> list[Claim]:
+    """Claims whose reply the worker has not read: the reply was lost, the jobs are its own."""
+    rows = tx.all("claims_since", (turn.worker, min(turn.seen, turn.number - 1)))
+    rows.sort(key=lambda row: (row[13], -row[5], row[14]))
+    return [claim_of(row) for row in rows]

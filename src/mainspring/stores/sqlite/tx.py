@@ -1,0 +1,63 @@
+"""One transaction, as the engine's functions see it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .statements import Statements
+
+Row = tuple[Any, ...]
+
+HAS_CHILDREN = 1
+ORDERED = 2
+LIMITED = 4
+
+
+class Tx:
+    """A cursor inside an open transaction, the store's time in it, and whom to wake after the commit."""
+
+    __slots__ = ("cursor", "now", "sql", "woken")
+
+    def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int) -> None:
+        self.cursor = cursor
+        self.sql = sql
+        self.now = now
+        self.woken: set[str] = set()
+
+    def run(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
+        """Run a statement that returns nothing; how many rows it changed."""
+        return self.cursor.execute(self.sql[name], values).rowcount
+
+    def all(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        return self.cursor.execute(self.sql[name], values).fetchall()
+
+    def first(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Row | None:
+        rows = self.cursor.execute(self.sql[name], values).fetchall()
+        return rows[0] if rows else None
+
+    def sized(self, name: str, n: int, values: Sequence[Any]) -> sqlite3.Cursor:
+        return self.cursor.execute(self.sql.sized(name, n), values)
+
+    def next_seq(self, n: int = 1) -> int:
+        """Take ``n`` places in the store's order; the first of them."""
+        return int(self.cursor.execute(self.sql["next_seq"], (n,)).fetchall()[0][0]) - n + 1
+
+    @contextmanager
+    def savepoint(self, name: str) -> Iterator[None]:
+        """What happens inside is undone if it raises."""
+        execute = self.cursor.execute
+        execute("savepoint " + name)
+        try:
+            yield
+        except BaseException:
+            if self.cursor.connection.in_transaction:  # a full disk rolls everything back by itself
+                execute("rollback to " + name)
+                execute("release " + name)
+            raise
+        execute("release " + name)

@@ -1,0 +1,253 @@
+"""Wake-ups between processes on one machine: a Unix datagram socket for each listener.
+
+Sockets stand in a private directory beside the database; next to each a file names the queues it
+serves. After a commit that made jobs ready, the writer sends an empty datagram to each fitting
+socket. It may be lost: whoever listens polls as well.
+"""
+
+# SQLite names files by text, and some of this is asked at every commit:
+# ruff: noqa: PTH102, PTH108, PTH112, PTH116, PTH118, PTH123, PTH208
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+_LONGEST = 100  # sun_path takes 104 bytes on macOS, 108 on Linux
+_END = ".sock"
+_LOOK = 0.02
+
+
+class Wake:
+    """Both ends: the listeners of this process, and the way to all the others. ``folder`` None: only the first."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder if hasattr(socket, "AF_UNIX") else None
+        self._listeners: dict[str, SqliteListener] = {}
+        self._others: list[tuple[str, frozenset[str]]] = []
+        self._listed = 0
+        self._looked = 0.0
+        self._socket: socket.socket | None = None
+        self._base: str | None = None
+        self._directory: int | None = None
+
+    # ---- listen -------------------------------------------------------------------------------
+
+    def listen(self, worker: str, queues: Iterable[str]) -> SqliteListener:
+        """``worker`` is only there to be read by people who look into the directory."""
+        shown = "".join(filter(str.isalnum, worker.encode("ascii", "ignore").decode()))[:16]
+        name = f"{shown}-{os.getpid()}-{os.urandom(4).hex()}{_END}"
+        listener = SqliteListener(frozenset(queues), self._bind(name, queues), lambda: self._forget(name))
+        self._listeners[name] = listener
+        return listener
+
+    def _bind(self, name: str, queues: Iterable[str]) -> socket.socket | None:
+        base = self._reachable()
+        if base is None or self._folder is None:
+            return None
+        self._sweep()
+        try:
+            with open(os.path.join(self._folder, name + ".queues"), "w", encoding="utf-8") as names:
+                names.write("\n".join(queues))
+            bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            bound.setblocking(False)
+            bound.bind(f"{base}/{name}")
+        except OSError:
+            self._remove(name)
+            return None
+        return bound
+
+    def _forget(self, name: str) -> None:
+        if self._listeners.pop(name, None) is not None:
+            self._remove(name)
+
+    def _sweep(self) -> None:
+        """Remove what dead processes left."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            for name in self._names():
+                try:
+                    probe.connect(f"{self._base}/{name}")
+                except ConnectionRefusedError:
+                    self._remove(name)
+                except OSError:
+                    pass
+
+    # ---- poke ---------------------------------------------------------------------------------
+
+    def poke(self, queues: set[str]) -> None:
+        """Wake whoever serves one of these queues."""
+        for listener in list(self._listeners.values()):
+            if not queues.isdisjoint(listener.queues):
+                listener.poke()
+        if self._folder is None:
+            return
+        for name, served in self._known():
+            if not queues.isdisjoint(served):
+                self._send(name)
+
+    def _send(self, name: str) -> None:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+        try:
+            self._socket.sendto(b"", f"{self._base}/{name}")
+        except (FileNotFoundError, ConnectionRefusedError):
+            self._remove(name)
+        except OSError:
+            pass  # its buffer is full of wake-ups that it has not read yet
+
+    def _known(self) -> list[tuple[str, frozenset[str]]]:
+        """The listeners of other processes, read again when the directory changed; looked at each 20 ms at most."""
+        assert self._folder is not None
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return self._others
+        self._looked = now
+        try:
+            changed = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return []
+        if changed != self._listed and self._reachable() is not None:
+            self._others = [(name, self._queues_of(name)) for name in self._names() if name not in self._listeners]
+            self._listed = changed
+        return self._others
+
+    def _queues_of(self, name: str) -> frozenset[str]:
+        assert self._folder is not None
+        try:
+            with open(os.path.join(self._folder, name + ".queues"), encoding="utf-8") as names:
+                return frozenset(names.read().split("\n"))
+        except OSError:
+            return frozenset()
+
+    # ---- the directory ------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        try:
+            return [name for name in os.listdir(self._folder) if name.endswith(_END)]
+        except OSError:
+            return []
+
+    def _remove(self, name: str) -> None:
+        for file in (name, name + ".queues"):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder or "", file))
+
+    def _reachable(self) -> str | None:
+        """A short name of the directory, for addresses have a small limit; None if it is not ours alone."""
+        if self._base is None and self._folder is not None and make_private(self._folder):
+            self._base = self._folder
+            if len(os.fsencode(self._folder)) > _LONGEST - 40:
+                self._base = self._by_descriptor()
+        return self._base
+
+    def _by_descriptor(self) -> str | None:
+        if not os.path.isdir("/proc/self/fd"):
+            return None
+        assert self._folder is not None
+        self._directory = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._directory}"
+
+    def close(self) -> None:
+        for listener in list(self._listeners.values()):
+            listener.close()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close this process's descriptors; the sockets of a parent stay where they are."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._directory is not None:
+            os.close(self._directory)
+        self._socket = self._directory = self._base = None
+        self._listeners, self._others, self._listed, self._looked = {}, [], 0, 0.0
+
+
+class SqliteListener:
+    """See :class:`mainspring.stores.base.Listener`; waits on whatever loop is running."""
+
+    def __init__(self, queues: frozenset[str], bound: socket.socket | None, forget: Callable[[], None]) -> None:
+        self.queues = queues
+        self._socket = bound
+        self._forget = forget
+        self._lock = threading.Lock()
+        self._woken = False
+        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+
+    def poke(self) -> None:
+        """From any thread."""
+        with self._lock:
+            self._woken = True
+            if self._waiter is not None:
+                loop, future = self._waiter
+                with contextlib.suppress(RuntimeError):  # the loop was closed
+                    loop.call_soon_threadsafe(_end, future)
+
+    async def wait(self, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self._woken:
+                self._woken = False
+                self._drain()
+                return True
+            self._waiter = loop, future
+        timer = loop.call_later(timeout, _end, future)
+        file = self._socket.fileno() if self._socket is not None else None
+        if file is not None:
+            loop.add_reader(file, self._readable)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            if file is not None:
+                loop.remove_reader(file)
+            with self._lock:
+                woken, self._woken, self._waiter = self._woken, False, None
+        return woken
+
+    def _readable(self) -> None:
+        if self._drain():
+            self.poke()
+
+    def _drain(self) -> bool:
+        came = False
+        with contextlib.suppress(OSError):
+            while self._socket is not None:
+                self._socket.recv(1)
+                came = True
+        return came
+
+    def close(self) -> None:
+        self._forget()
+        self.poke()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def make_private(folder: str) -> bool:
+    """A directory for this user alone; False if it cannot be made or is somebody else's."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+    return stat.S_ISDIR(found.st_mode) and mine and not found.st_mode & 0o077

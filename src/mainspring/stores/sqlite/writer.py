@@ -1,0 +1,223 @@
+"""The one writing connection of a process, shared by group commit.
+
+Callers hand in calls. Whoever holds the lock runs all that are pending in one transaction, each
+under a savepoint of its own, and settles them after the commit (flat combining): a blocking
+caller needs no other thread, and while one commit waits for the disk the next group gathers.
+Async callers are served by one thread, which starts with the first of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from .calls import Call
+from .errors import is_full
+from .gate import begin
+from .tx import Tx
+
+if TYPE_CHECKING:
+    from .gate import Gate
+    from .reserve import Reserve
+    from .statements import Statements
+
+LARGEST_GROUP = 64
+
+
+class Writer:
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        sql: Statements,
+        now: Callable[[], int],
+        gate: Gate,
+        reserve: Reserve,
+        wake: Callable[[set[str]], None],
+        in_memory: bool,
+    ) -> None:
+        self._connect = connect
+        self._sql = sql
+        self._now = now
+        self._gate = gate
+        self._reserve = reserve
+        self._wake = wake
+        self._in_memory = in_memory
+        self._pending: deque[Call] = deque()
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._forking = False
+        self._cursor: sqlite3.Cursor | None = None
+        self._bell: SimpleQueue[bool] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    # ---- hand in ------------------------------------------------------------------------------
+
+    def do(self, work: Callable[[Tx], Any], *, optional: bool = False) -> Any:
+        """Run ``work`` in a transaction and wait for its commit, in the calling thread."""
+        call = Call(work, optional=optional)
+        if not self._pending and self._lock.acquire(blocking=False):  # the common case: nobody else is here
+            try:
+                self._serve_group([call], call)
+            finally:
+                self._lock.release()
+            return call.result()
+        self._pending.append(call)
+        with self._lock:
+            if not call.done:
+                self._serve(call)
+        return call.result()
+
+    def send(self, work: Callable[[Tx], Any], *, optional: bool = False) -> asyncio.Future[Any]:
+        """The same, to be awaited on the running loop."""
+        call = Call(work, optional=optional, loop=asyncio.get_running_loop())
+        assert call.future is not None
+        self._pending.append(call)
+        if self._thread is None:
+            self._start_thread()
+        self._bell.put(True)
+        return call.future
+
+    def _start_thread(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="mainspring-sqlite-writer", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        bell = self._bell
+        while bell.get():
+            if self._pending:
+                with self._lock:
+                    self._serve(None)
+
+    # ---- commit, the lock held ----------------------------------------------------------------
+
+    def _serve(self, own: Call | None) -> None:
+        """Run pending calls, the caller's own among them."""
+        while self._pending and (own is None or not own.done):
+            group: list[Call] = []
+            while self._pending and len(group) < LARGEST_GROUP:
+                call = self._pending.popleft()
+                if not call.abandoned:
+                    group.append(call)
+            if group:
+                self._serve_group(group, own)
+
+    def _serve_group(self, group: list[Call], own: Call | None) -> None:
+        began = time.perf_counter()
+        try:
+            self._commit(group)
+        except Exception as error:  # noqa: BLE001  # told to whoever handed the call in
+            for call in group:
+                self._alone(call, error if len(group) == 1 else None)
+        except BaseException:  # a signal handler raised in this thread: the others' work is not its business
+            self._roll_back()
+            self._pending.extendleft(call for call in reversed(group) if call is not own)
+            self._bell.put(True)
+            raise
+        woken = group[0].woken if len(group) == 1 else set[str]().union(*(call.woken for call in group))
+        if woken:
+            self._wake(woken)
+        for call in group:
+            call.settle()
+        self._gate.let_pass(began)
+
+    def _alone(self, call: Call, error: Exception | None) -> None:
+        """One call in a transaction of its own, after its group failed as a whole."""
+        try:
+            if error is not None:
+                raise error
+            self._commit([call])
+        except Exception as failed:  # noqa: BLE001  # the same
+            if not is_full(failed) or call.optional or not self._reserve.release():
+                call.fail(failed)
+                return
+            try:
+                self._commit([call])
+            except Exception as again:  # noqa: BLE001  # the same
+                call.fail(again)
+
+    def _commit(self, group: list[Call]) -> None:
+        cursor = self._cursor or self._open()
+        begin(cursor, self._gate, may_give_up=all(call.optional for call in group))
+        try:
+            now = self._now()
+            if len(group) == 1:
+                group[0].run(Tx(cursor, self._sql, now))
+            else:
+                for call in group:
+                    self._run_guarded(cursor, call, now)
+            cursor.execute("commit")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _run_guarded(self, cursor: sqlite3.Cursor, call: Call, now: int) -> None:
+        """One call of a group: if it fails, it alone is undone."""
+        cursor.execute("savepoint one")
+        try:
+            call.run(Tx(cursor, self._sql, now))
+        except Exception as error:
+            if is_full(error) or not cursor.connection.in_transaction:
+                raise
+            cursor.execute("rollback to one")
+            call.fail(error)
+        cursor.execute("release one")
+
+    def _roll_back(self) -> None:
+        if self._cursor is not None and self._cursor.connection.in_transaction:
+            self._cursor.execute("rollback")
+
+    @property
+    def is_open(self) -> bool:
+        return self._cursor is not None
+
+    # ---- life ---------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Cursor:
+        self._cursor = self._connect().cursor()
+        return self._cursor
+
+    def close(self) -> None:
+        """Finish what is pending, then let the connection go."""
+        if self._thread is not None:
+            self._bell.put(False)
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            self._serve(None)
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._cursor is not None:
+            connection, self._cursor = self._cursor.connection, None
+            connection.close()
+
+    def before_fork(self, patience: float) -> None:
+        """Let go of the file, so that the child inherits no handle of it; opened again when next needed."""
+        self._forking = self._lock.acquire(timeout=patience)
+        if self._forking and not self._in_memory:
+            self._disconnect()
+
+    def after_fork_in_parent(self) -> None:
+        if self._forking:
+            self._lock.release()
+
+    def after_fork_in_child(self) -> sqlite3.Cursor | None:
+        """Start anew. Returns what could not be closed before the fork: to be kept, never closed."""
+        inherited = self._cursor
+        if not self._in_memory:  # a copy of a database in memory is the child's own
+            self._cursor = None
+        self._pending = deque()
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._bell = SimpleQueue()
+        self._thread = None
+        return inherited

@@ -1,0 +1,133 @@
+"""Jobs inside the caller's own transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import InCallerTransaction, SchemaOutdated, StoreConflict, WrongConnection
+from mainspring.ids import new_id
+from mainspring.records import Edge
+from mainspring.states import State
+from mainspring.stores.sqlite import SqliteStore, gate
+
+from .words import batch, close, enqueue, job, run, states
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(str(path))
+    run(store.open())
+    yield store
+    run(close(store))
+
+
+@pytest.fixture
+def mine(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.close()
+
+
+class TestTransaction:
+    def test_the_job_appears_with_the_commit(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        mine.execute("create table orders (x)")
+        mine.execute("insert into orders values (1)")
+        assert enqueue(opened, job(), connection=mine)[0].created
+        assert run(states(opened)) == {}
+        mine.commit()
+        assert run(states(opened)) == {State.READY: 1}
+
+    def test_the_job_never_appears_after_a_rollback(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        mine.execute("create table orders (x)")
+        mine.execute("insert into orders values (1)")
+        enqueue(opened, job(), connection=mine)
+        mine.rollback()
+        assert run(states(opened)) == {}
+
+    def test_a_transaction_is_begun_where_sqlite3_would(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        enqueue(opened, job(), connection=mine)
+        assert mine.in_transaction
+        mine.rollback()
+        assert run(states(opened)) == {}
+
+    def test_a_refused_batch_leaves_the_callers_work(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        mine.execute("create table orders (x)")
+        mine.execute("insert into orders values (1)")
+        with pytest.raises(StoreConflict):
+            enqueue(opened, job(), job(after=(Edge(new_id().bytes),)), connection=mine)
+        mine.commit()
+        assert mine.execute("select count(*) from orders").fetchone() == (1,)
+        assert run(states(opened)) == {}
+
+    def test_the_callers_factories_do_not_matter(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        mine.row_factory = sqlite3.Row
+        mine.text_factory = bytes
+        dead = job()
+        enqueue(opened, dead, job(after=(Edge(dead.id),)), connection=mine)
+        assert (mine.row_factory, mine.text_factory) == (sqlite3.Row, bytes)
+        mine.commit()
+        assert run(states(opened)) == {State.READY: 1, State.BLOCKED: 1}
+
+
+class TestRefused:
+    def test_another_kind_of_connection(self, opened: SqliteStore) -> None:
+        with pytest.raises(WrongConnection, match=r"builtins\.object"):
+            enqueue(opened, job(), connection=object())
+
+    @pytest.mark.parametrize("other", [":memory:", "other.db"])
+    def test_another_database(self, opened: SqliteStore, tmp_path: Path, other: str) -> None:
+        theirs = sqlite3.connect(other if other == ":memory:" else tmp_path / other)
+        with pytest.raises(WrongConnection, match="same file"):
+            enqueue(opened, job(), connection=theirs)
+        theirs.close()
+
+    def test_no_transaction(self, opened: SqliteStore, path: Path) -> None:
+        theirs = sqlite3.connect(path, isolation_level=None)
+        with pytest.raises(WrongConnection, match="BEGIN IMMEDIATE"):
+            enqueue(opened, job(), connection=theirs)
+        theirs.close()
+
+    def test_the_same_file_by_another_name(self, opened: SqliteStore, path: Path, tmp_path: Path) -> None:
+        link = tmp_path / "link.db"
+        link.symlink_to(path)
+        theirs = sqlite3.connect(link)
+        assert enqueue(opened, job(), connection=theirs)[0].created
+        theirs.close()
+
+    def test_no_tables_yet(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        theirs = sqlite3.connect(path)
+        with pytest.raises(SchemaOutdated, match="before the transaction"):
+            enqueue(store, job(), connection=theirs)
+        theirs.close()
+        run(close(store))
+
+
+class TestForgotten:
+    """An enqueue without ``connection=`` while the same thread holds a write transaction cannot succeed."""
+
+    @pytest.fixture(autouse=True)
+    def _short_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gate, "OWN_PATIENCE", 0.05)
+        monkeypatch.setattr(gate, "PATIENCE", 5.0)
+
+    def test_it_is_refused_with_the_fix(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        mine.execute("begin immediate")
+        with pytest.raises(InCallerTransaction, match="connection="):
+            enqueue(opened, job())
+        mine.rollback()
+        assert enqueue(opened, job())[0].created
+
+    def test_also_when_awaited(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        async def forget(made: Any) -> None:
+            await opened.enqueue(made)
+
+        mine.execute("begin immediate")
+        with pytest.raises(InCallerTransaction, match="connection="):
+            run(forget(batch(job())))
+        mine.rollback()

@@ -1,0 +1,73 @@
+"""The statements of the hot path look at what they need, not at a backlog."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.statements import Statements, fill, sizes
+
+from .words import close, enqueue, job, jobs, run
+
+SQL = Statements("mainspring_")
+SCAN = re.compile(r"SCAN (?!a$|\d+ CONSTANT|\d-ROW|CONSTANT|\(subquery|e$|h$)")
+HOT = (
+    "enqueue", "known", "parent_state", "next_seq", "ack_succeeded", "delete_jobs", "owned", "ended_by", "add_attempt",
+    "put_off", "give_back", "free_holds", "worker_row", "worker_turned", "lanes_beside", "heads", "level",
+    "level_heads", "claim", "claim_ids", "used", "hold", "claims_since", "leases", "orders", "to_finished", "to_dead",
+    "children", "due", "promote", "expired", "next_due", "beat", "held", "lease_is_good", "old_finished", "old_dead",
+)  # fmt: skip
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[sqlite3.Connection]:
+    store = SqliteStore(str(path))
+    enqueue(store, *jobs(50), *jobs(50, delay=10**9), *jobs(50, expires_in=10**9))
+    enqueue(store, job(buckets=()))
+    opened = sqlite3.connect(path)
+    yield opened
+    opened.close()
+    run(close(store))
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+@pytest.mark.parametrize("name", HOT)
+def test_no_statement_walks_a_table_or_sorts_a_backlog(
+    connection: sqlite3.Connection, name: str, analysed: bool
+) -> None:
+    if analysed:
+        connection.execute("analyze")  # the user's own database may have been
+    text = fill(SQL[name], 4)
+    values = dict.fromkeys(re.findall(r":(\w+)", text)) or [None] * _parameters(text)
+    plan = [row[3] for row in connection.execute("explain query plan " + text, values)]
+    for step in plan:
+        assert not SCAN.match(step) or _by_partial(step), plan
+        assert "USE TEMP B-TREE" not in step or name == "held", plan
+
+
+def _parameters(text: str) -> int:
+    numbers = [int(n) for n in re.findall(r"\?(\d+)", text)]
+    return max(numbers, default=0) + len(re.findall(r"\?(?!\d)", text))
+
+
+def _by_partial(step: str) -> bool:
+    """The later and expiring indexes hold only what the statement asks for."""
+    return "USING" in step and ("jobs_later" in step or "jobs_expiring" in step)
+
+
+def test_the_claim_uses_the_ready_index(connection: sqlite3.Connection) -> None:
+    plan = " ".join(str(row[3]) for row in connection.execute("explain query plan " + SQL["claim"], [None] * 5))
+    assert "COVERING INDEX mainspring_jobs_ready (lane=?)" in plan
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 64, 100, 128, 129, 1000])
+def test_any_number_of_rows_is_cut_into_few_sizes(n: int) -> None:
+    cut = list(sizes(n))
+    assert [start for start, _ in cut] == [0, *(end for _, end in cut)][: len(cut)]
+    assert sum(end - start for start, end in cut) == n
+    assert {end - start for start, end in cut} <= {1, 2, 4, 8, 16, 32, 64, 128}

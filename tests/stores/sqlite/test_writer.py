@@ -1,0 +1,196 @@
+"""Group commit: many callers, one transaction, each with its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
+from mainspring.ids import new_id
+from mainspring.query import Query
+from mainspring.records import Doc, Edge, Enqueued
+from mainspring.states import State
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.reports import put
+from mainspring.stores.sqlite.tx import Tx
+
+from .words import PATIENCE, batch, close, enqueue, job, run, states
+
+
+class Held:
+    """Holds the writer in the middle of a call until it is let go, so that a group gathers behind it."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.entered, self.let_go = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=lambda: store._writer.do(self._wait))
+        self.thread.start()
+        assert self.entered.wait(PATIENCE)
+
+    def _wait(self, _: Tx) -> None:
+        self.entered.set()
+        assert self.let_go.wait(PATIENCE)
+
+    def release(self) -> None:
+        self.let_go.set()
+        self.thread.join(PATIENCE)
+
+
+def gathered(store: SqliteStore, n: int) -> None:
+    """``n`` calls wait for the writer: they are handed in before the first await of a caller returns."""
+    assert len(store._writer._pending) == n
+
+
+@pytest.mark.asyncio
+class TestGroups:
+    async def test_one_failing_call_fails_alone(self, store: SqliteStore) -> None:
+        held = Held(store)
+        good, late = job(), job()
+        bad = job(after=(Edge(new_id().bytes),))
+        calls = [asyncio.ensure_future(store.enqueue(batch(each))) for each in (good, bad, late)]
+        await asyncio.sleep(0)
+        gathered(store, 3)
+        held.release()
+        first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(second, StoreConflict)
+        assert [first, third] == [[Enqueued(good.id, True)], [Enqueued(late.id, True)]]
+        assert await states(store) == {State.READY: 2}
+
+    async def test_what_a_failing_call_wrote_is_undone(self, store: SqliteStore) -> None:
+        def write_and_fail(tx: Tx) -> None:
+            tx.run("put_doc", ("kind", "half", 1, b""))
+            raise ZeroDivisionError
+
+        held = Held(store)
+        calls = [
+            store._writer.send(write_and_fail),
+            store._writer.send(lambda tx: put(tx, Doc("kind", "whole", 1, b""))),
+        ]
+        gathered(store, 2)
+        held.release()
+        failed, _ = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(failed, ZeroDivisionError)
+        assert [doc.name for doc in await store.docs("kind")] == ["whole"]
+
+    async def test_calls_that_gathered_are_one_commit(self, store: SqliteStore, path: Path) -> None:
+        """The log's frames tell: 20 commits of their own would write the same pages 20 times."""
+
+        def frames() -> int:
+            return int((Path(f"{path}-wal").stat().st_size - 32) // 4120)
+
+        await store.enqueue(batch(job()))
+        before = frames()
+        await store.enqueue(batch(job()))
+        alone = frames() - before
+        held = Held(store)
+        calls = [asyncio.ensure_future(store.enqueue(batch(job()))) for _ in range(20)]
+        await asyncio.sleep(0)
+        gathered(store, 20)
+        before = frames()
+        held.release()
+        await asyncio.gather(*calls)
+        assert frames() - before < 4 * alone
+        assert await states(store) == {State.READY: 22}
+
+    async def test_an_abandoned_call_is_not_run(self, store: SqliteStore) -> None:
+        """The caller's deadline passed while it waited in line."""
+        held = Held(store)
+        call = asyncio.ensure_future(store.enqueue(batch(job())))
+        await asyncio.sleep(0)
+        gathered(store, 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        held.release()
+        await store.enqueue(batch(job()))
+        assert await states(store) == {State.READY: 1}
+
+    async def test_a_bug_in_a_call_comes_out_as_it_is(self, store: SqliteStore) -> None:
+        def broken(_: Tx) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await store._write(broken)
+        await store.enqueue(batch(job()))
+
+    async def test_reads_do_not_wait_for_a_commit(self, store: SqliteStore) -> None:
+        await store.enqueue(batch(job()))
+        held = Held(store)
+        assert await states(store) == {State.READY: 1}
+        held.release()
+
+
+class TestThreadsAndLoops:
+    def test_many_threads_many_loops(self, path: Path) -> None:
+        """Blocking callers, and loops that come and go, on one store."""
+        store = SqliteStore(str(path), durability="normal")
+
+        def blocking(_: int) -> None:
+            for _ in range(20):
+                enqueue(store, job())
+
+        def looping(_: int) -> None:
+            for _ in range(4):
+                run(store.enqueue(batch(*(job() for _ in range(5)))))
+
+        with ThreadPoolExecutor(6) as threads:
+            done = [threads.submit(work, n) for n in range(3) for work in (blocking, looping)]
+            for each in done:
+                each.result(PATIENCE)
+        assert run(states(store)) == {State.READY: 120}
+        run(close(store))
+
+    def test_a_blocking_enqueue_starts_no_thread(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        before = threading.active_count()
+        enqueue(store, job())
+        assert threading.active_count() == before
+        run(close(store))
+
+    def test_after_close_calls_are_refused(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        enqueue(store, job())
+        run(close(store, store))
+        with pytest.raises(StoreUnavailable):
+            enqueue(store, job())
+        with pytest.raises(StoreUnavailable):
+            run(store.count(Query.everything()))
+
+
+class TestSettings:
+    @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
+    def test_the_durability_class_is_really_set(self, path: Path, durability: str, level: int) -> None:
+        store = SqliteStore(str(path), durability=durability)
+        assert run(store.durability()) == f"sqlite:{durability}"
+        assert store._writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == level
+        assert store._writer.do(lambda tx: tx.cursor.execute("pragma journal_mode").fetchone()[0]) == "wal"
+        run(close(store))
+
+    def test_an_unknown_class_or_namespace_is_refused(self, path: Path) -> None:
+        with pytest.raises(InvalidOption, match="durability"):
+            SqliteStore(str(path), durability="off")
+        with pytest.raises(InvalidOption, match="namespace"):
+            SqliteStore(str(path), namespace="x; drop")
+
+    def test_in_memory(self) -> None:
+        store = SqliteStore(":memory:")
+        enqueue(store, job(), job())
+        assert run(states(store)) == {State.READY: 2}
+        run(close(store))
+
+    def test_the_clock_never_goes_back(self, path: Path) -> None:
+        class Stepped:
+            now = 2_000_000
+
+            def now_us(self) -> int:
+                return self.now
+
+        clock = Stepped()
+        store = SqliteStore(str(path), clock=clock)
+        first = store._writer.do(lambda tx: tx.now)
+        clock.now = 1_000_000
+        assert store._writer.do(lambda tx: tx.now) == first
+        run(close(store))
