@@ -1,0 +1,59 @@
+"""What psycopg raises, in the contract's words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from mainspring.errors import (
+    SchemaOutdated,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+REFUSED: Final = "MS001"
+"""The SQLSTATE under which our own functions refuse."""
+
+MIGRATE = "Run: mainspring migrate"
+
+# First match wins; psycopg's classes are a tree, so the particular come before the general.
+_MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError], str, str], ...] = (
+    ((pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded), StoreFull, "the server has no room", ""),
+    (
+        (pg.InvalidSchemaName, pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject),
+        SchemaOutdated, "the schema is missing or older than this version of Mainspring", MIGRATE,
+    ),
+    (
+        pg.ReadOnlySqlTransaction, StoreReadOnly, "the server takes no writes",
+        "It is a replica, or a failover is under way: point the URL at the primary.",
+    ),
+    (pg.InsufficientPrivilege, StoreReadOnly, "the role may not do this", "Grant it the schema and all in it."),
+    (
+        (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable),
+        StoreConflict, "somebody else changed the same rows", "Nothing was changed; the call may be repeated.",
+    ),
+    ((pg.IntegrityError, pg.DataError), StoreConflict, "the data was refused", ""),
+    ((PoolTimeout, PoolClosed, TooManyRequests), StoreUnavailable, "no connection", "Is the server up and reachable?"),
+    ((psycopg.OperationalError, psycopg.InterfaceError), StoreUnavailable, "the server cannot be reached", ""),
+)  # fmt: skip
+
+
+def translate(error: Exception, url: str = "") -> StoreError | None:
+    """The ``StoreError`` that a driver's error means; None for what is not the driver's or is a bug of ours."""
+    if isinstance(error, psycopg.Error) and error.sqlstate == REFUSED:
+        return StoreConflict(_said(error), url=url)
+    for kinds, meaning, what, hint in _MEANINGS:
+        if isinstance(error, kinds):
+            return meaning(f"{what}: {_said(error)}", url=url, hint=hint)
+    return None
+
+
+def _said(error: Exception) -> str:
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return primary or str(error).strip() or type(error).__name__

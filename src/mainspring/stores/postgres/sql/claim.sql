@@ -1,0 +1,89 @@
+-- lanes: the base lanes and the lanes beside them that have ready jobs and that a worker knowing p_tasks may take from
+-- Hops from lane to lane through the index (all lanes beside a base begin with it, then ! # or ?), so the cost is
+-- the number of lanes, not of jobs. Jobs inside a lane are alike: its head tells its buckets.
+create function {schema}.lanes_v1(p_bases text[], p_tasks text[]) returns setof {schema}.lane_v1 language plpgsql as $$
+begin
+    return query
+    with recursive hops as (
+        select b.base, n.* from (select distinct unnest(p_bases) as base) b cross join lateral (
+            select j.lane, j.crashes > 0 as suspect, j.buckets, j.parked, j.task from {schema}.jobs j
+            where j.state = 'ready' and j.lane >= b.base and j.lane < b.base || '@'
+            order by j.lane limit 1
+        ) n
+        union all
+        select h.base, n.* from hops h cross join lateral (
+            select j.lane, j.crashes > 0 as suspect, j.buckets, j.parked, j.task from {schema}.jobs j
+            where j.state = 'ready' and j.lane > h.lane and j.lane < h.base || '@'
+            order by j.lane limit 1
+        ) n
+    )
+    select h.lane::text, h.suspect, h.buckets from hops h where not h.parked or h.task = any(p_tasks);
+end
+$$;
+
+-- gates: lock the buckets that claims of this turn may need, in the order of their names, before any job row
+-- Those that look full are left out unless this turn's acks free or unblock something: a lane is taken only if all its buckets are locked.
+create function {schema}.gates_v1(p_bases text[], p_tasks text[], p_acked bytea[]) returns text[] language plpgsql as $$
+declare
+    v_names text[];
+begin
+    if cardinality(p_bases) = 0 or not exists (select 1 from {schema}.buckets) then
+        return '{}';
+    end if;
+    v_names := array(
+        select distinct b.name from {schema}.lanes_v1(p_bases, p_tasks) l cross join unnest(l.buckets) as asked(name)
+        join {schema}.buckets b on b.name = asked.name
+        where b.size > (select count(*) from {schema}.holds h where h.bucket = b.name)
+        union
+        select unnest(j.buckets) from {schema}.jobs j where j.id = any(p_acked)
+        union
+        select unnest(c.buckets) from {schema}.edges e join {schema}.jobs c on c.id = e.child where e.parent = any(p_acked)
+    );
+    perform 1 from {schema}.buckets b where b.name = any(v_names) order by b.name for update;
+    return v_names;
+end
+$$;
+
+-- room: how many more may run through each of these buckets, whose rows the caller has locked
+create function {schema}.room_v1(p_gates text[]) returns integer[] language plpgsql as $$
+begin
+    return array(
+        select b.size - (select count(*)::integer from {schema}.holds h where h.bucket = b.name)
+        from unnest(p_gates) with ordinality as g(name, n) join {schema}.buckets b on b.name = g.name
+        order by g.n
+    );
+end
+$$;
+
+-- fit: the least room over these buckets; none where one of them is not locked, no bound without buckets
+create function {schema}.fit_v1(p_buckets text[], p_gates text[], p_room integer[]) returns integer
+language plpgsql immutable as $$
+declare
+    v_fit integer := 2147483647;
+    v_name text;
+begin
+    if p_buckets is null then
+        return v_fit;
+    end if;
+    foreach v_name in array p_buckets loop
+        v_fit := least(v_fit, coalesce(p_room[array_position(p_gates, v_name)], 0));
+    end loop;
+    return v_fit;
+end
+$$;
+
+-- use: the room that is left when n more run through these buckets
+create function {schema}.use_v1(p_buckets text[], p_n integer, p_gates text[], p_room integer[]) returns integer[]
+language plpgsql immutable as $$
+declare
+    v_room integer[] := p_room;
+    v_name text;
+begin
+    if p_buckets is not null then
+        foreach v_name in array p_buckets loop
+            v_room[array_position(p_gates, v_name)] := v_room[array_position(p_gates, v_name)] - p_n;
+        end loop;
+    end if;
+    return v_room;
+end
+$$;

@@ -1,0 +1,96 @@
+-- rescue: mark a worker lost if its beat number is still the one that was seen, then move its jobs
+-- A beat that came first wins: both lock the row. returns one row per moved job, and one without id when it was taken
+create function {schema}.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint)
+returns table (id bytea, state text)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+    v_worker {schema}.workers;
+begin
+    perform {schema}.guard_v1();
+    select * into v_worker from {schema}.workers w where w.id = p_worker for update;
+    if v_worker.id is null or v_worker.lost or v_worker.number <> p_number then
+        return;
+    end if;
+    update {schema}.workers w set lost = true where w.id = p_worker;
+    return query select null::bytea, 'taken';
+    return query select r.id, r.state from {schema}.release_v1(p_worker, p_cause, p_delays, {schema}.now_v1(p_now)) r;
+end
+$$;
+
+-- retire: apply the acks of those known to be guilty, take back the rest, drop the worker's row
+create function {schema}.retire_v1(
+    p_worker text, p_cause text, p_acks {schema}.ack_v1[], p_delays bigint[], p_now bigint
+) returns table (id bytea, state text)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+    v_worker {schema}.workers;
+    v_now bigint;
+begin
+    perform {schema}.guard_v1();
+    select * into v_worker from {schema}.workers w where w.id = p_worker for update;
+    if v_worker.id is null or v_worker.lost then
+        return;
+    end if;
+    v_now := {schema}.now_v1(p_now);
+    perform {schema}.ack_v1(p_worker, p_acks, v_now);
+    return query select null::bytea, 'taken';
+    return query select r.id, r.state from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
+    delete from {schema}.workers w where w.id = p_worker;
+end
+$$;
+
+-- release: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has locked
+-- crashed: the suspects among them are charged, all if there is none; lost and interrupted: nobody
+create function {schema}.release_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
+returns table (id bytea, state text) language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_suspects boolean;
+    v_fates {schema}.fate_v1[];
+    v_ids bytea[];
+begin
+    perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
+    v_suspects := exists (select 1 from {schema}.jobs j where j.worker = p_worker and j.state = 'running' and j.crashes > 0);
+    v_fates := array(
+        select case
+            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::{schema}.fate_v1
+            when j.early or c.charged and j.crashes + 1 >= j.crash_limit
+                then row(j.id, 'dead', 'crashed', c.charged, null)::{schema}.fate_v1
+            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::{schema}.fate_v1
+            else row(j.id, 'ready', null, c.charged, null)::{schema}.fate_v1 end
+        from {schema}.jobs j cross join lateral (
+            select p_cause = 'crashed' and (j.crashes > 0 or not v_suspects) as charged,
+                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
+        ) c
+        where j.worker = p_worker and j.state = 'running'
+        order by j.seq
+    );
+    v_ids := array(select f.id from unnest(v_fates) f);
+
+    insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, outcome)
+    select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, p_cause
+    from {schema}.jobs j where j.id = any(v_ids);
+    update {schema}.jobs j set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer
+    from unnest(v_fates) f where j.id = f.id;
+    update {schema}.jobs j
+    set state = f.state, due = f.due, seq = coalesce(f.seq, j.seq), worker = null, turn = null, started = null
+    from (
+        select u.*, case when u.state = 'ready' then nextval('{schema}.seq') end as seq
+        from unnest(v_fates) u where u.state in ('ready', 'retrying')
+    ) f where j.id = f.id;
+    delete from {schema}.holds where job = any(v_ids);
+    perform {schema}.finish_v1(
+        array(
+            select row(f.id, f.state, f.reason, null, null, 0)::{schema}.ending_v1
+            from unnest(v_fates) f where f.state in ('dead', 'cancelled')
+        ), p_now
+    );
+    return query select f.id, f.state from unnest(v_fates) f;
+end
+$$;

@@ -1,0 +1,52 @@
+"""Time and order are the store's: clocks of producers decide nothing."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from mainspring.clock import MovableClock, to_datetime
+from mainspring.ids import new_id
+from mainspring.outcomes import Outcome
+from mainspring.stores.postgres import PostgresStore
+from mainspring.testing.contract.hands import HOUR, Hand, ids, job, one, put_in, row
+
+
+def id_of_a_clock(off_by: int) -> bytes:
+    """A UUIDv7 as made by a machine whose clock is off by so many microseconds."""
+    milliseconds = (time.time_ns() // 1000 + off_by) // 1000
+    return UUID(bytes=milliseconds.to_bytes(6, "big") + new_id().bytes[6:]).bytes
+
+
+async def test_producers_an_hour_off_are_served_in_the_order_of_arrival(store: PostgresStore) -> None:
+    """One producer is an hour ahead, one an hour behind: neither starves, neither jumps the line."""
+    jobs = [job(id=id_of_a_clock(off)) for off in (HOUR, -HOUR, 0, -HOUR, HOUR, 0)]
+    for each in jobs:
+        await one(store, each)
+    hand = await Hand(store).join()
+    assert ids(await hand.take(6)) == ids(jobs)
+
+
+async def test_the_time_of_arrival_is_the_servers(store: PostgresStore) -> None:
+    early, late = job(id=id_of_a_clock(-HOUR)), job(id=id_of_a_clock(HOUR))
+    await put_in(store, late)
+    await put_in(store, early)
+    first, second = await row(store, late), await row(store, early)
+    assert first.enqueued <= second.enqueued
+    assert first.seq < second.seq
+    assert abs(first.enqueued - time.time_ns() // 1000) < HOUR // 2
+
+
+async def test_tokens_grow_also_when_the_clock_steps_back(postgres_url: str, namespace: str) -> None:
+    clock = MovableClock()
+    store = PostgresStore(postgres_url, namespace=namespace, clock=clock)
+    await store.open()
+    await store.migrate()
+    made = await one(store)
+    hand = await Hand(store).join()
+    claim = await hand.take_one()
+    clock.set(to_datetime(claim.token - HOUR))
+    await store.retire(hand.name, Outcome.INTERRUPTED)
+    again = await (await Hand(store).join()).take_one()
+    assert (again.id, again.token) == (made.id, claim.token + 1)
+    await store.close()

@@ -1,0 +1,295 @@
+"""Two transactions at once, one of them held at the step where it would go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from mainspring.outcomes import Ack, Outcome
+from mainspring.records import Bucket, Edge, Enqueued, Want
+from mainspring.states import Reason, State
+from mainspring.stores.base import Turn
+from mainspring.stores.postgres import PostgresStore
+from mainspring.testing.contract.hands import (
+    ERROR,
+    LANE,
+    Hand,
+    ending,
+    ids,
+    job,
+    lease,
+    one,
+    put_in,
+    row,
+    running,
+    state,
+)
+from tests.stores.postgres.sides import Sides
+
+
+def ack_turn(hand: Hand, *acks: Ack) -> Turn:
+    return Turn(worker=hand.name, number=hand.number + 1, seen=hand.seen, acks=acks)
+
+
+def want_turn(hand: Hand, n: int) -> Turn:
+    return Turn(worker=hand.name, number=hand.number + 1, seen=hand.seen, wants=(Want((LANE,), n),))
+
+
+class TestJoin:
+    async def test_two_acks_on_one_join_end_it_once(self, store: PostgresStore, sides: Sides) -> None:
+        """The second ack waits for the first one's join row and counts on from what it left."""
+        (left, a), (right, b) = await running(store), await running(store)
+        join = await one(store, job(queue="j", after=[Edge(a.id), Edge(b.id)]))
+        first, second = await sides.open(), await sides.open()
+        await first.turn(ack_turn(left, Ack.succeeded(lease(a))))
+        await sides.behind(first, second, lambda: second.turn(ack_turn(right, Ack.succeeded(lease(b)))))
+        found = await row(store, join)
+        assert (found.state, found.deps) == (State.READY, 0)
+        assert len(await (await Hand(store).join()).take(5, "j/any")) == 1
+
+    async def test_an_ack_that_rolls_back_counts_nothing(self, store: PostgresStore, sides: Sides) -> None:
+        (left, a), (right, b) = await running(store), await running(store)
+        join = await one(store, job(queue="j", after=[Edge(a.id), Edge(b.id)]))
+        first, second = await sides.open(), await sides.open()
+        await first.turn(ack_turn(left, Ack.succeeded(lease(a))))
+        waiting = asyncio.create_task(second.turn(ack_turn(right, Ack.succeeded(lease(b)))))
+        await sides.until_blocked(first, second, waiting)
+        await first.rollback()
+        await waiting
+        await second.commit()
+        assert (await row(store, join)).deps == 1
+        await left.succeed(a)
+        assert await state(store, join) == State.READY
+
+    async def test_a_good_end_and_a_bad_end_at_once_cancel_it(self, store: PostgresStore, sides: Sides) -> None:
+        (left, a), (right, b) = await running(store), await running(store)
+        join = await one(store, job(queue="j", after=[Edge(a.id), Edge(b.id)]))
+        first, second = await sides.open(), await sides.open()
+        await first.turn(ack_turn(left, Ack.succeeded(lease(a))))
+        dead = Ack.dead(lease(b), ERROR, Reason.NOT_RETRYABLE)
+        await sides.behind(first, second, lambda: second.turn(ack_turn(right, dead)))
+        assert await ending(store, join) == (State.CANCELLED, Reason.PARENT)
+
+    async def test_a_deadlock_among_dependents_is_repeated(self, store: PostgresStore, sides: Sides) -> None:
+        """Children are locked level by level, so two ends can cross; the server breaks it, nothing is lost."""
+        (left, a), (right, b) = await running(store), await running(store)
+        middle = job(queue="j", id=b"\x00" * 15 + b"\x03", after=[Edge(a.id), Edge(b.id)])
+        low = job(queue="j", id=b"\x00" * 15 + b"\x01", after=[middle])
+        crossed = job(queue="j", id=b"\x00" * 15 + b"\x02", after=[Edge(a.id), middle])
+        await put_in(store, middle, low, crossed)
+        holder = await sides.open()
+        await holder.run(f"select 1 from {store.schema}.jobs where id = %s for update", (low.id,))
+        # right: middle, then waits at low; left: crossed, then waits at middle; then right wants crossed.
+        one_end = asyncio.create_task(right.kill(b))
+        await sides.until_waiting(1)
+        other_end = asyncio.create_task(left.kill(a))
+        await sides.until_waiting(2)
+        await holder.commit()
+        await asyncio.gather(one_end, other_end)
+        for each in (middle, low, crossed):
+            assert await ending(store, each) == (State.CANCELLED, Reason.PARENT)
+
+
+class TestLimit:
+    async def test_two_turns_at_the_limit_minus_one(self, store: PostgresStore, sides: Sides) -> None:
+        """The second turn counts only after the first one's claim is there to be counted."""
+        gate = Bucket("gate", 5)
+        await put_in(store, *(job(buckets=[gate]) for _ in range(8)))
+        here, there = await Hand(store).join(), await Hand(store).join()
+        assert len(await here.take(4)) == 4
+        first, second = await sides.open(), await sides.open()
+        assert len((await first.turn(want_turn(here, 3))).claims) == 1
+        said = await sides.behind(first, second, lambda: second.turn(want_turn(there, 3)))
+        assert said.claims == ()
+        assert [worker.running for worker in await store.workers()] == [5, 0]
+
+    async def test_a_claim_that_rolls_back_leaves_its_place(self, store: PostgresStore, sides: Sides) -> None:
+        gate = Bucket("gate", 1)
+        await put_in(store, *(job(buckets=[gate]) for _ in range(3)))
+        here, there = await Hand(store).join(), await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        assert len((await first.turn(want_turn(here, 3))).claims) == 1
+        waiting = asyncio.create_task(second.turn(want_turn(there, 3)))
+        await sides.until_blocked(first, second, waiting)
+        await first.rollback()
+        assert len((await waiting).claims) == 1
+        await second.commit()
+
+    async def test_unlimited_claims_do_not_wait_for_one_another(self, store: PostgresStore, sides: Sides) -> None:
+        """Work conserving: what one has locked is passed over, the rest is handed out in order."""
+        jobs = [job(kind=kind) for kind in ("any", "async") * 3]
+        await put_in(store, *jobs)
+        here, there = await Hand(store).join(), await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        lanes = (Want((LANE, "q/async"), 3),)
+        mine = await first.turn(Turn(worker=here.name, number=1, seen=0, wants=lanes))
+        theirs = await second.turn(Turn(worker=there.name, number=1, seen=0, wants=lanes))
+        assert ids(mine.claims) == ids(jobs[:3])
+        assert ids(theirs.claims) == ids(jobs[3:])
+        await first.commit()
+        await second.commit()
+
+
+class TestChild:
+    async def test_added_while_its_parent_is_being_acked(self, store: PostgresStore, sides: Sides) -> None:
+        """The enqueue waits for the ack, looks again and finds the parent ended."""
+        hand, claim = await running(store)
+        child = job(after=[Edge(claim.id)])
+        first, second = await sides.open(), await sides.open()
+        await first.turn(ack_turn(hand, Ack.succeeded(lease(claim))))
+        await sides.behind(first, second, lambda: second.enqueue(child))
+        found = await row(store, child)
+        assert (found.state, found.deps) == (State.READY, 0)
+
+    async def test_its_parent_is_acked_while_it_is_being_added(self, store: PostgresStore, sides: Sides) -> None:
+        """The ack waits for the enqueue and finds the new edge."""
+        hand, claim = await running(store)
+        child = job(after=[Edge(claim.id)])
+        first, second = await sides.open(), await sides.open()
+        await first.enqueue(child)
+        await sides.behind(first, second, lambda: second.turn(ack_turn(hand, Ack.succeeded(lease(claim)))))
+        found = await row(store, child)
+        assert (found.state, found.deps) == (State.READY, 0)
+
+    @pytest.mark.parametrize("enqueue_first", [True, False])
+    async def test_of_a_parent_that_dies_meanwhile(
+        self, store: PostgresStore, sides: Sides, enqueue_first: bool
+    ) -> None:
+        hand, claim = await running(store)
+        child = job(after=[Edge(claim.id)])
+        death = ack_turn(hand, Ack.dead(lease(claim), ERROR, Reason.NOT_RETRYABLE))
+        first, second = await sides.open(), await sides.open()
+        if enqueue_first:
+            await first.enqueue(child)
+            await sides.behind(first, second, lambda: second.turn(death))
+        else:
+            await first.turn(death)
+            await sides.behind(first, second, lambda: second.enqueue(child))
+        assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
+
+
+class TestCancel:
+    async def test_during_a_claim_it_becomes_an_order(self, store: PostgresStore, sides: Sides) -> None:
+        """Never "not found" for a job that runs."""
+        made = await one(store)
+        hand = await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        turn = want_turn(hand, 1)
+        (claim,) = (await first.turn(turn)).claims
+        said = await sides.behind(first, second, lambda: second.cancel(made.id))
+        assert said == [(made.id, None)]
+        found = await row(store, made)
+        assert (found.state, found.ordered) == (State.RUNNING, True)
+        again = await store.turn(turn)
+        assert [(order.id, order.token) for order in again.orders] == [(claim.id, claim.token)]
+
+    async def test_a_claim_passes_over_what_is_being_cancelled(self, store: PostgresStore, sides: Sides) -> None:
+        made, other = await one(store), await one(store)
+        hand = await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        await first.cancel(made.id)
+        assert ids((await second.turn(want_turn(hand, 2))).claims) == [other.id]
+        await first.commit()
+        await second.commit()
+        assert await ending(store, made) == (State.CANCELLED, Reason.BY_USER)
+
+    async def test_an_order_that_comes_during_the_ack_comes_too_late(self, store: PostgresStore, sides: Sides) -> None:
+        """The cancel waits for the ack and is refused with what the job became."""
+        hand, claim = await running(store)
+        first, second = await sides.open(), await sides.open()
+        await first.turn(ack_turn(hand, Ack.succeeded(lease(claim))))
+        said = await sides.behind(first, second, lambda: second.cancel(claim.id))
+        assert said == [(claim.id, "succeeded")]
+
+    async def test_an_ack_that_comes_during_the_order_obeys_it(self, store: PostgresStore, sides: Sides) -> None:
+        hand, claim = await running(store)
+        first, second = await sides.open(), await sides.open()
+        await first.cancel(claim.id)
+        ack = ack_turn(hand, Ack.succeeded(lease(claim), b"1"))
+        await sides.behind(first, second, lambda: second.turn(ack))
+        assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
+
+
+class TestBeatAgainstRescue:
+    async def test_a_beat_that_came_first_wins(self, store: PostgresStore, sides: Sides) -> None:
+        """Also one that had not committed when the rescuer looked."""
+        hand, claim = await running(store)
+        seen = hand.beats
+        first, second = await sides.open(), await sides.open()
+        assert (await first.beat(hand.name)).alive
+        said = await sides.behind(first, second, lambda: second.rescue(hand.name, seen))
+        assert not said.taken
+        assert await state(store, claim) == State.RUNNING
+        await hand.succeed(claim)
+
+    async def test_a_rescue_that_came_first_wins(self, store: PostgresStore, sides: Sides) -> None:
+        """The beat that waited for it is answered lost."""
+        hand, claim = await running(store)
+        first, second = await sides.open(), await sides.open()
+        assert (await first.rescue(hand.name, hand.beats)).ready == (claim.id,)
+        said = await sides.behind(first, second, lambda: second.beat(hand.name))
+        assert not said.alive
+        assert await state(store, claim) == State.READY
+
+    async def test_a_turn_that_waited_for_a_rescue_changes_nothing(self, store: PostgresStore, sides: Sides) -> None:
+        hand, claim = await running(store)
+        first, second = await sides.open(), await sides.open()
+        await first.rescue(hand.name, hand.beats)
+        said = await sides.behind(first, second, lambda: second.turn(ack_turn(hand, Ack.succeeded(lease(claim)))))
+        assert said.lost
+        assert await state(store, claim) == State.READY
+
+    async def test_a_rescue_that_waited_for_a_turn_takes_what_it_left(self, store: PostgresStore, sides: Sides) -> None:
+        hand, claim = await running(store)
+        late = await one(store)
+        first, second = await sides.open(), await sides.open()
+        turn = Turn(worker=hand.name, number=2, seen=1, acks=(Ack.succeeded(lease(claim)),), wants=(Want((LANE,), 5),))
+        await first.turn(turn)
+        said = await sides.behind(first, second, lambda: second.rescue(hand.name, hand.beats, Outcome.CRASHED))
+        assert said.ready == (late.id,)
+        assert await state(store, claim) == State.SUCCEEDED
+
+
+class TestLostReply:
+    async def test_a_repeat_waits_for_the_turn_that_still_runs(self, store: PostgresStore, sides: Sides) -> None:
+        """Its reply was given up; the repeat gets the same claims, and nothing is stranded."""
+        await put_in(store, *(job() for _ in range(8)))
+        hand = await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        turn = want_turn(hand, 5)
+        unheard = await first.turn(turn)
+        again = await sides.behind(first, second, lambda: second.turn(turn))
+        assert again.claims == unheard.claims
+        (worker,) = await store.workers()
+        assert (worker.running, worker.turn) == (5, turn.number)
+
+    async def test_a_repeat_after_the_first_try_was_killed_claims_anew(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        await put_in(store, *(job() for _ in range(8)))
+        hand = await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        turn = want_turn(hand, 5)
+        await first.turn(turn)
+        waiting = asyncio.create_task(second.turn(turn))
+        await sides.until_blocked(first, second, waiting)
+        killer = await sides.open()
+        await killer.run("select pg_terminate_backend(%s)", (first.pid,))
+        assert len((await waiting).claims) == 5
+        await second.commit()
+        (worker,) = await store.workers()
+        assert worker.running == 5
+        with pytest.raises(psycopg.OperationalError):
+            await first.commit()
+
+    async def test_a_repeated_enqueue_waits_for_the_first_try(self, store: PostgresStore, sides: Sides) -> None:
+        """It sees all that the first try made, edges too, and adds nothing."""
+        parent = job()
+        child = job(after=[parent])
+        first, second = await sides.open(), await sides.open()
+        await first.enqueue(parent, child, batch=b"same")
+        said = await sides.behind(first, second, lambda: second.enqueue(parent, child, batch=b"same", retry=True))
+        assert said == [Enqueued(parent.id, False), Enqueued(child.id, False)]
+        assert (await row(store, child)).deps == 1

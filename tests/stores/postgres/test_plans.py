@@ -1,0 +1,124 @@
+"""The hot paths cost what they touch, not what waits: counted by the server itself on 100,000 jobs.
+
+The plans inside the functions are made while the tables are empty and are never made anew, which is how a
+worker that starts on an empty queue lives through a flood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from mainspring.ids import new_ids
+from mainspring.outcomes import Ack
+from mainspring.records import Bucket, Claim, Edge, NewJob, Want
+from mainspring.stores.base import Turn
+from mainspring.stores.postgres import PostgresStore
+from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, job, lease, one, put_in
+from tests.stores.postgres.sides import Side, Sides
+
+R = TypeVar("R")
+BACKLOG = 100_000
+WANTS = (Want((LANE, "q/async", "empty/any"), 100, 5),)
+
+
+class Meter:
+    """Runs calls on one connection and asks the server what each of them read."""
+
+    def __init__(self, side: Side, hand: Hand) -> None:
+        self.side = side
+        self.hand = hand
+        self.number = 0
+        self.read: dict[str, Any] = {}
+
+    async def turn(self, *acks: Ack, wants: tuple[Want, ...] = ()) -> tuple[Claim, ...]:
+        self.number += 1
+        turn = Turn(worker=self.hand.name, number=self.number, seen=self.number - 1, acks=acks, wants=wants)
+        return (await self._metered(lambda: self.side.turn(turn))).claims
+
+    async def call(self, sql: str, *params: Any) -> None:
+        await self._metered(lambda: self.side.run(sql.replace("{schema}", self.side.schema), params))
+
+    async def _metered(self, step: Callable[[], Awaitable[R]]) -> R:
+        before = await self._counters()  # of the session; they are moved on only between transactions
+        done = await step()
+        after = await self._counters()
+        await self.side.commit()
+        self.read = {name: fetched - before[name][1] for name, (_, fetched) in after.items()}
+        scanned = [name for name, (scans, _) in after.items() if scans > before[name][0]]
+        assert not scanned, f"sequential scan of {scanned}"
+        return done
+
+    async def _counters(self) -> dict[str, tuple[int, int]]:
+        rows = await self.side.run(
+            """
+            select relname, seq_scan, coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables
+            where schemaname = %s and relname in ('jobs', 'finished', 'dead', 'attempts', 'edges', 'holds')
+            """,
+            (self.side.schema,),
+        )
+        return {name: (scans, fetched) for name, scans, fetched in rows}
+
+
+async def fill(store: PostgresStore) -> None:
+    """Plain jobs in two lanes and three priorities, limited ones, scheduled ones, expiring ones."""
+    kinds = ("any", "async")
+    gate = (Bucket("gate", 3),)
+    for start in range(0, BACKLOG, 5_000):
+        made = new_ids(5_000)
+        jobs = [
+            NewJob(
+                id=each.bytes, task="shop.tasks.send", queue="q", kind=kinds[n % 2], priority=n % 3,
+                delay=HOUR if n % 10 == 0 else 0, expires_in=HOUR if n % 7 == 0 else None,
+                buckets=gate if n % 20 == 1 else (),
+            )
+            for n, each in enumerate(made, start=start)
+        ]  # fmt: skip
+        await put_in(store, *jobs)
+
+
+@pytest.fixture
+async def meter(store: PostgresStore, sides: Sides) -> Meter:
+    """A connection whose plans were all made on empty tables, and then the backlog."""
+    hand = await Hand(store).join()
+    meter = Meter(await sides.open(), hand)
+    for _ in range(8):  # past the point where a plan would become generic by itself
+        made = await one(store, job(buckets=[Bucket("warm", 1)]))
+        await one(store, job(after=[Edge(made.id)], delay=SECOND))
+        claims = await meter.turn(wants=WANTS)
+        await meter.turn(*(Ack.failed(lease(claim), b"", retry_in=0) for claim in claims))
+        await meter.call("select * from {schema}.promote_v1(10, null)")
+    await fill(store)
+    return meter
+
+
+async def test_nothing_reads_the_backlog(store: PostgresStore, meter: Meter) -> None:
+    """Claims of 100 from three lanes with limits and ageing, acks of 100, promotion, cancel, rescue."""
+    for _ in range(3):
+        claims = await meter.turn(wants=WANTS)
+        assert len(claims) == 100
+        # candidates of each lane and of each level by age, their locks, their update and their reply
+        assert meter.read["jobs"] < 2_500, meter.read
+        await meter.turn(*(Ack.succeeded(lease(claim)) for claim in claims))
+        assert meter.read["jobs"] < 1_500, meter.read
+        assert meter.read.get("finished", 0) < 10, meter.read
+
+    claims = await meter.turn(wants=(Want(("q/any",), 100),))
+    await meter.turn(*(Ack.failed(lease(claim), b"", retry_in=0) for claim in claims))
+    assert meter.read["jobs"] < 1_500, meter.read
+    await meter.call("select * from {schema}.promote_v1(100, null)")
+    assert meter.read["jobs"] < 1_000, meter.read
+
+    claims = await meter.turn(wants=WANTS)
+    ids = [claim.id for claim in claims]
+    await meter.call("select * from {schema}.cancel_v1(%b::bytea[], '', null)", ids[:50])
+    assert meter.read["jobs"] < 500, meter.read
+    await meter.call("select * from {schema}.rescue_v1(%s::text, %s, 'crashed', '{0}', null)", meter.hand.name, 1)
+    assert meter.read["jobs"] < 2_500, meter.read
+
+
+async def test_an_idle_turn_reads_next_to_nothing(store: PostgresStore, meter: Meter) -> None:
+    await meter.turn(wants=(Want(("empty/any", "empty/async"), 100),))
+    assert meter.read.get("jobs", 0) < 10, meter.read
