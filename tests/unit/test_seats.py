@@ -48,8 +48,17 @@ def test_an_orderly_end_is_no_death(time: list[float]) -> None:
     seats = Seats(1)
     pauses(seats, time, 5)
     seats.started(0)
+    time[0] += 2
     seats.left(0, orderly=True)
     assert seats.due(time[0], ()) == [0]
+
+
+def test_workers_that_end_as_soon_as_they_started_do_not_spin(time: list[float]) -> None:
+    seats = Seats(1)
+    for _ in range(3):
+        seats.started(0)
+        seats.left(0, orderly=True)
+    assert seats.due(time[0], ()) == []
 
 
 def test_after_three_failed_starts_there_is_no_hope(time: list[float]) -> None:

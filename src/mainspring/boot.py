@@ -1,0 +1,231 @@
+"""The entry of a worker process: ``python -m mainspring.boot --target shop.app:app --options '{...}'``.
+
+Started by a supervisor, which hands over the link, the board and the death lock. The target is an
+object with ``parts(**options)``, such as a ``Mainspring``; it is imported here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
+
+from mainspring import logs
+from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
+from mainspring.worker import process, signals
+from mainspring.worker.link import PLACE, Bye, CannotStart, Hello, Place, WorkerEnd
+from mainspring.worker.signals import Exit
+
+if TYPE_CHECKING:
+    from mainspring.records import Registration
+    from mainspring.stores.door import Door
+    from mainspring.worker.beater import Beater
+    from mainspring.worker.parts import Parts
+
+log = logging.getLogger("mainspring.worker")
+
+
+class Target(Protocol):
+    """What a worker can be made from."""
+
+    def parts(self, **options: Any) -> Parts: ...
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one worker process to its end."""
+    parser = argparse.ArgumentParser(prog="python -m mainspring.boot", description=__doc__)
+    parser.add_argument("--target", required=True, help="module:object, or file.py[:object]")
+    parser.add_argument("--options", default="{}", help="worker options as JSON")
+    given = parser.parse_args(arguments)
+    place = os.environ.pop(PLACE, None)
+    if place is None:
+        parser.error(f"{PLACE} is not set: this command is started by a supervisor")
+    return _run(msgspec.json.decode(place, type=Place), given.target, msgspec.json.decode(given.options))
+
+
+def load_target(target: str) -> Target:
+    """The object that ``module:object`` or ``file.py[:object]`` names.
+
+    A file is imported under the name that its tasks carry when it is run as a script: its stem, its
+    folder at the head of the path. Without ``:object`` the module must hold exactly one that
+    can make a worker's parts.
+    """
+    where, _, attribute = target.partition(":")
+    module = _import_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
+    if not attribute:
+        return _only_target(module)
+    found: Any = module
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            near = did_you_mean(name, [known for known in dir(found) if hasattr(getattr(found, known, None), "parts")])
+            raise ConfigError(f"{target}: {where} has no {name!r}{near}") from None
+    if not callable(getattr(found, "parts", None)):
+        raise ConfigError(f"{target} is a {type(found).__name__}, not an app", hint="Name a Mainspring object.")
+    return cast("Target", found)
+
+
+def _import_file(path: Path) -> Any:
+    path = path.resolve()
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file", hint="Name the file that declares the app.")
+    sys.path.insert(0, str(path.parent))
+    loaded = importlib.import_module(path.stem)
+    if Path(getattr(loaded, "__file__", None) or "").resolve() != path:
+        raise ConfigError(
+            f"{path}: its name {path.stem!r} belongs to another module, {getattr(loaded, '__file__', 'a built-in')}",
+            hint="Rename the file.",
+        )
+    return loaded
+
+
+def _only_target(module: Any) -> Target:
+    found = {
+        id(value): (name, value)
+        for name, value in vars(module).items()
+        if not isinstance(value, type) and callable(getattr(value, "parts", None)) and hasattr(value, "task")
+    }
+    if len(found) == 1:
+        return cast("Target", next(iter(found.values()))[1])
+    names = ", ".join(name for name, _ in found.values()) or "none"
+    raise ConfigError(
+        f"{module.__name__}: which object is the app? Found: {names}", hint=f"Write {module.__name__}:app."
+    )
+
+
+# ---- one worker --------------------------------------------------------------------------------------
+
+
+def _run(place: Place, target: str, options: dict[str, Any]) -> int:
+    """From the inherited descriptors to the exit code."""
+    for fd in (place.link, place.board, place.lock):
+        os.set_inheritable(fd, False)  # programs that a job starts must not hold them
+    signals.dump_on_quit()
+    process.die_with_parent(place.parent)
+    link = WorkerEnd(place.link)
+    link.listen()
+    try:
+        parts = load_target(target).parts(**options)
+        logs.configure()  # after the import: a program that sets up logging itself is left alone
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises while it is imported
+        link.say(CannotStart(_explain(error)))
+        return Exit.FAILED
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_Worker(place, link, parts).run())
+
+
+class _Worker:
+    """Puts a worker together, runs it and leaves in a way that cannot hang."""
+
+    def __init__(self, place: Place, link: WorkerEnd, parts: Parts) -> None:
+        from mainspring.worker.board import Board
+        from mainspring.worker.deathlock import DeathLock
+
+        self._link = link
+        self._parts = parts
+        self._board = Board.attach(place.board)
+        self._board.slots = parts.settings.async_slots + parts.settings.thread_slots
+        self._lock = DeathLock(place.lock, place.lock_path)
+
+    async def run(self) -> int:
+        try:
+            code = await self._serve()
+        except Exception as error:
+            if self._board.lease_end > 0:  # it was registered: not a failure to start
+                raise
+            self._link.say(CannotStart(_explain(error)))
+            return Exit.FAILED
+        self._leave(code)
+        return code
+
+    async def _serve(self) -> int:
+        from mainspring.worker.worker import Worker
+
+        parts, store = self._parts, await self._open_store()
+        worker = Worker(parts, store, board=self._board, beater=self._beater, info=self._lock.facts(), supervised=True)
+        self._link.obey(worker.drain, worker.stop)
+        with signals.owned(signals.Stops(worker.drain, worker.stop)):
+            code = await worker.run()
+        await store.close()
+        return code
+
+    async def _open_store(self) -> Door:
+        """The worker's store, open; a store that cannot be reached is waited for."""
+        from mainspring.stores.connect import connect
+
+        address = self._parts.store
+        store = connect(address.url, namespace=address.namespace, durability=address.durability)
+        pause = 0.25
+        while True:
+            try:
+                await store.open()
+            except StoreUnavailable as error:
+                if pause == 0.25:
+                    log.warning("waiting for the store: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(5.0, pause * 2)
+            else:
+                return store
+
+    def _beater(
+        self,
+        registration: Callable[[], Registration],
+        worker_id: Callable[[], str],
+        *,
+        on_lost: Callable[[], None],
+        on_lease_low: Callable[[], None],
+    ) -> Beater:
+        from mainspring.worker.beater import Beater
+
+        return Beater(
+            self._parts.store, registration, worker_id, self._parts.settings, self._board,
+            on_lost=on_lost, on_lease_low=on_lease_low, announce=self._announce,
+        )  # fmt: skip
+
+    def _announce(self, worker: str) -> None:
+        self._link.say(Hello.of(worker, self._parts.store, self._parts.settings))
+
+    def _leave(self, code: int) -> None:
+        """A body that would not end must not keep the process: what the board shows is the supervisor's now."""
+        self._link.say(Bye())
+        self._link.over.set()
+        if self._board.jobs():
+            logging.shutdown()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(code)
+
+
+def _explain(error: BaseException) -> str:
+    """For people: our own errors say it all, others come with their traceback."""
+    if isinstance(error, MainspringError):
+        return f"{type(error).__name__}: {error}"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, importlib.__file__):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    sys.exit(main())

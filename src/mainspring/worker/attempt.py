@@ -1,0 +1,142 @@
+"""One claimed job on its way through this worker."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from mainspring.outcomes import Lease
+    from mainspring.records import Claim, LogLine
+    from mainspring.spec import TaskSpec
+    from mainspring.worker.pools.thread import Runner
+
+NEVER = float("inf")
+
+
+class Ending(IntEnum):
+    """Why this worker asked a body to end. A higher one replaces a lower one."""
+
+    NONE = 0
+    STOP = 1
+    """The worker stops: handed back without blame."""
+    FENCE = 2
+    """The lease can no longer be proven: handed back without blame."""
+    HARD = 3
+    """The hard time limit passed."""
+    CANCEL = 4
+    """A cancel order came."""
+    GONE = 5
+    """The store gave the job to somebody else: nothing is reported."""
+
+
+class Home(Protocol):
+    """What the attempts of one worker share."""
+
+    state: Any
+    """What the lifespans gave."""
+
+    def told(self, attempt: Attempt) -> None:
+        """The attempt has news (progress, log lines) to be sent. Any thread."""
+        ...
+
+    def store_now(self) -> int:
+        """The store's time as well as it is known here, in microseconds."""
+        ...
+
+
+class Attempt:
+    """A claim, and what became of it here. Times are boottime seconds.
+
+    Owned by the loop's thread, except ``started``, ``slot``, ``next_at`` and ``begun`` of a thread
+    body, which its own thread writes before the body starts.
+    """
+
+    __slots__ = (
+        "asked_at",
+        "begun",
+        "claim",
+        "context",
+        "ending",
+        "home",
+        "lease",
+        "limited",
+        "logs",
+        "news",
+        "next_at",
+        "over",
+        "progress",
+        "reason",
+        "received",
+        "retries",
+        "runner",
+        "slot",
+        "soft_at",
+        "soft_due",
+        "soft_pending",
+        "spec",
+        "started",
+        "stuck",
+        "task",
+        "timeout",
+    )
+
+    def __init__(self, claim: Claim, spec: TaskSpec, lease: Lease, received: float, home: Home) -> None:
+        self.home = home
+        self.claim = claim
+        self.spec = spec
+        self.lease = lease
+        self.received = received
+        self.limited = "#" in claim.lane
+        """The job holds a place in a limit while it is claimed."""
+        self.begun = False
+        """The body has started."""
+        self.over = False
+        """The body has ended, or never will start."""
+        self.ending = Ending.NONE
+        self.reason = ""
+        self.stuck = False
+        self.started = 0.0
+        self.retries = spec.retries
+        self.timeout = 0
+        """The hard limit in force, microseconds; 0 for none."""
+        self.soft_at = NEVER
+        self.soft_due = False
+        """The soft limit was told to the body."""
+        self.soft_pending = False
+        """The next cancel of the task means SoftTimeout."""
+        self.next_at = NEVER
+        """When this attempt needs to be looked at again."""
+        self.asked_at = 0.0
+        """When the body was first asked to end."""
+        self.slot = -1
+        self.task: asyncio.Task[None] | None = None
+        self.runner: Runner | None = None
+        self.context: Any = None
+        self.news = False
+        self.progress: bytes | None = None
+        self.logs: deque[LogLine] | None = None
+
+    @property
+    def pressing(self) -> bool:
+        """Must not wait for a slot: it counts as begun, is under suspicion, or keeps others out."""
+        return self.claim.early or self.claim.crashes > 0 or self.limited
+
+    @property
+    def guarded(self) -> bool:
+        """Must never overlap with a re-run: the body ends before the lease does."""
+        return self.claim.early or self.spec.strict or self.limited
+
+    @property
+    def deadline(self) -> float:
+        """When the hard limit is; ``NEVER`` without one."""
+        return self.started + self.timeout / 1e6 if self.timeout else NEVER
+
+    def run_us(self, now: float) -> int:
+        return int((now - self.started) * 1e6) if self.begun else 0
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.claim.attempt} of {self.claim.task} {self.claim.id.hex()}>"

@@ -1,0 +1,63 @@
+"""What a dead worker's jobs are told: the acks of those known to be guilty, and the cause for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.errors import AttemptError, Fenced, HardTimeout
+from mainspring.outcomes import Ack, Lease, Outcome
+from mainspring.states import Reason
+from mainspring.worker.board import EARLY, STUCK, BoardJob
+from mainspring.worker.judge import Cause, Sentence
+from mainspring.worker.signals import Exit
+
+_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED)
+
+
+def verdict(
+    exit_code: int, sentence: Sentence | None, jobs: Sequence[BoardJob], now: float
+) -> tuple[Outcome, list[Ack]]:
+    """The cause of retirement and the acks to send with it.
+
+    ``jobs`` is what the board showed after every process of the worker was gone. Only what is proven is
+    charged: a job past its hard limit. A worker that died by itself is a crash: which of its jobs
+    did it, the store finds out by running suspects one at a time.
+    """
+    guilty = _guilty(sentence, jobs)
+    if sentence is None and not guilty and exit_code not in _ORDERLY:
+        return Outcome.CRASHED, []
+    acks = [_timed_out(job, now) for job in guilty]
+    charged = {job.token for job in guilty}
+    acks += [_begun(job, sentence) for job in jobs if job.flags & EARLY and job.token not in charged]
+    return Outcome.INTERRUPTED, acks
+
+
+def _guilty(sentence: Sentence | None, jobs: Sequence[BoardJob]) -> list[BoardJob]:
+    """Those of the sentence that were still there at the end, and the stuck ones of a worker that left by itself."""
+    named = {job.token for job in sentence.guilty} if sentence else set()
+    return [job for job in jobs if job.token in named or job.flags & STUCK]
+
+
+def _timed_out(job: BoardJob, now: float) -> Ack:
+    limit = job.deadline - job.started if job.started else 0.0
+    error = _record(HardTimeout(round(limit, 3)))
+    run_us = int((now - job.started) * 1e6) if job.started else 0
+    lease = Lease(job.job, job.token)
+    if job.retry_in < 0:
+        return Ack.dead(lease, error, Reason.TIMED_OUT, timed_out=True, run_us=run_us)
+    return Ack.failed(lease, error, retry_in=job.retry_in, timed_out=True, run_us=run_us)
+
+
+def _begun(job: BoardJob, sentence: Sentence | None) -> Ack:
+    why = sentence.cause.value if sentence else "it stopped"
+    fenced = sentence is not None and sentence.cause is Cause.FENCED
+    hint = "" if fenced else 'With ack="early" a job that began is never begun again.'
+    return Ack.lost_early(Lease(job.job, job.token), _record(Fenced(f"the worker was ended: {why}", hint=hint)))
+
+
+def _record(error: AttemptError) -> bytes:
+    from mainspring.codec import describe_error  # heavy, and seldom needed in a supervisor
+
+    return msgspec.json.encode(describe_error(error))

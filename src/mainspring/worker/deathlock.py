@@ -1,0 +1,162 @@
+"""Proof of death by the kernel: each worker process holds a lock that ends when it does.
+
+A host name and a pid prove nothing (containers share names, pids are used again). A lock on an open
+file does: the kernel drops it when the last process that holds the file has ended, and never before.
+Held by the worker, by every child of it that may run a body, and by the supervisor until it has given
+the jobs back, so that no witness blames what the supervisor knows to be innocent.
+
+The proof counts only under the same boot and in the same pid namespace, and only if the very file can be
+opened and locked. In every other case the answer is "unknown", and the lease decides.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import UseError
+
+_STALE = 3600.0  # seconds after which a lock file that nobody holds is litter
+
+
+class DeathLock:
+    """A locked file of this process. Children that inherit ``fd`` hold it too."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd = fd
+        self.path = path
+
+    @classmethod
+    def create(cls) -> DeathLock:
+        """A new lock, held from now on."""
+        import fcntl  # not there on Windows, where no worker has a proof
+
+        path = runtime_dir() / f"{secrets.token_hex(8)}.lock"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return cls(fd, str(path))
+
+    def facts(self) -> dict[str, str]:
+        """What a witness needs; goes into the worker's registration."""
+        return {"boot": boot_id(), "pidns": pid_namespace(), "lock": self.path}
+
+    def close(self, *, unlink: bool = False) -> None:
+        """Let go of it here; with ``unlink`` the file goes as well, for nobody needs the proof any more."""
+        if unlink:
+            Path(self.path).unlink(missing_ok=True)
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def is_dead(info: bytes) -> bool:
+    """Whether the worker that registered ``info`` is proven dead. False means: unknown."""
+    lock = _lock_path(info)
+    if lock is None:
+        return False
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return _can_lock(fd) and os.fstat(fd).st_nlink > 0
+    finally:
+        os.close(fd)
+
+
+def forget(info: bytes) -> None:
+    """Remove the lock file of a worker whose death was proven and whose jobs are taken care of."""
+    lock = _lock_path(info)
+    if lock is not None and is_dead(info):
+        lock.unlink(missing_ok=True)
+
+
+def sweep() -> int:
+    """Remove lock files that nobody holds and nobody asked for in an hour; returns how many."""
+    removed = 0
+    for path in runtime_dir().glob("*.lock"):
+        try:
+            old = time.time() - path.stat().st_mtime > _STALE
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW) if old else -1
+        except OSError:
+            continue
+        if fd >= 0:
+            if _can_lock(fd):
+                path.unlink(missing_ok=True)
+                removed += 1
+            os.close(fd)
+    return removed
+
+
+def runtime_dir() -> Path:
+    """A directory that only this user can look into: ``$XDG_RUNTIME_DIR/mainspring``, else one under the temp dir."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(base) / "mainspring" if base and Path(base).is_dir() else _temp_dir() / f"mainspring-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seen = folder.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+        raise UseError(
+            f"{folder} is not a private directory of this user",
+            hint="Somebody else made it. Remove it, or set XDG_RUNTIME_DIR to a directory with mode 0700.",
+        )
+    return folder
+
+
+@cache
+def boot_id() -> str:
+    """Differs after each start of the machine; empty where that cannot be told."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return _boot_time()
+
+
+def pid_namespace() -> str:
+    """Which set of processes this one belongs to: containers have their own."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return sys.platform  # no namespaces there: one set per machine
+
+
+def _boot_time() -> str:
+    import psutil
+
+    return f"{psutil.boot_time():.0f}"
+
+
+def _temp_dir() -> Path:
+    import tempfile
+
+    return Path(tempfile.gettempdir())
+
+
+def _lock_path(info: bytes) -> Path | None:
+    """The lock file that ``info`` names, if this process is in a position to judge by it."""
+    try:
+        facts: Any = msgspec.json.decode(info)
+        boot, pidns, lock = facts["boot"], facts["pidns"], facts["lock"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return None
+    if not boot or boot != boot_id() or pidns != pid_namespace() or not isinstance(lock, str):
+        return None
+    path = Path(lock)
+    return path if path.name.endswith(".lock") and path.parent == runtime_dir() else None
+
+
+def _can_lock(fd: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,167 @@
+"""The floor: from a claim to the ack of its attempt. Owns the pools, the time limits and the news."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mainspring.clock import boottime
+from mainspring.outcomes import Ack, Lease
+from mainspring.worker.attempt import Attempt, Ending
+from mainspring.worker.deadlines import Deadlines
+from mainspring.worker.executor import Executor
+from mainspring.worker.pools.aio import AsyncPool
+from mainspring.worker.pools.base import Pool
+from mainspring.worker.pools.thread import ThreadPool
+
+if TYPE_CHECKING:
+    from mainspring.records import Claim, Order
+    from mainspring.spec import TaskSpec
+    from mainspring.worker.board import Board
+    from mainspring.worker.parts import WorkerSettings
+    from mainspring.worker.reporter import Reporter
+    from mainspring.worker.turner import Turner
+
+log = logging.getLogger("mainspring.worker")
+
+UNUSED_AFTER = 1.0
+"""Seconds after which a claim ahead that found no slot is given back."""
+_REMIND = 60.0
+
+
+class Floor:
+    """Implements what the turner wants of the worker, and what attempts share."""
+
+    turner: Turner
+    reporter: Reporter
+
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskSpec],
+        settings: WorkerSettings,
+        board: Board,
+        *,
+        on_stuck: Callable[[Attempt], None],
+        enrol: Callable[[], Awaitable[None]],
+        due_soon: Callable[[float], None],
+    ) -> None:
+        self.state: Any = None
+        self.calm = asyncio.Event()
+        """Set whenever a body ends: for whoever waits for the last one."""
+        self._tasks = tasks
+        self._enrol = enrol
+        self.due_soon = due_soon
+        self._reported: dict[str, float] = {}
+        executor = Executor(board)
+        self.deadlines = Deadlines(self.bodies, settings.grace / 1e6, on_stuck)
+        aio = AsyncPool(settings.async_slots, 0, executor, self.deadlines, self.done)
+        thread = ThreadPool(settings.thread_slots, settings.async_slots, executor, self.deadlines, self.done)
+        self.pools: dict[str, Pool] = {"async": aio, "thread": thread}
+
+    # ---- for the turner ----------------------------------------------------------------------
+
+    def accept(self, claim: Claim, now: float) -> Attempt | Ack:
+        lease = Lease(claim.id, claim.token)
+        spec = self._tasks.get(claim.task)
+        if spec is None or not self.pools[spec.kind].slots:
+            self._cannot_run(claim, spec)
+            return Ack.returned(lease, park=True)
+        return Attempt(claim, spec, lease, now, self)
+
+    def launch(self, attempts: list[Attempt]) -> None:
+        """Start them, those that must not wait first."""
+        pressing = [attempt for attempt in attempts if attempt.pressing]
+        for attempt in pressing:
+            pool = self.pools[attempt.spec.kind]
+            if pool.held < pool.slots:
+                pool.submit(attempt)
+            else:
+                pool.pace.slow_down()
+                self._give_back(attempt)
+        for attempt in attempts:
+            if not pressing or attempt not in pressing:
+                self.pools[attempt.spec.kind].submit(attempt)
+
+    def ordered(self, attempt: Attempt, order: Order) -> None:
+        self.deadlines.ask(attempt, Ending.CANCEL, order.reason)
+
+    def taken_away(self, attempt: Attempt) -> None:
+        self.deadlines.ask(attempt, Ending.GONE)
+
+    async def enrol(self) -> None:
+        await self._enrol()
+
+    # ---- for attempts ------------------------------------------------------------------------
+
+    def told(self, attempt: Attempt) -> None:
+        self.reporter.told(attempt)
+
+    def store_now(self) -> int:
+        return int(boottime() * 1e6) + self.turner.store_ahead
+
+    def done(self, attempt: Attempt, ack: Ack) -> None:
+        """An attempt is over: hand on its ack, its news first."""
+        self.calm.set()
+        if attempt.ending is Ending.GONE:
+            return
+        if attempt.news or attempt.progress or attempt.logs:
+            self.reporter.ended(attempt, ack)
+        else:
+            self.turner.report(ack)
+
+    # ---- for the worker ----------------------------------------------------------------------
+
+    def bodies(self) -> list[Attempt]:
+        """The attempts whose body runs."""
+        return [attempt for pool in self.pools.values() for attempt in pool.bodies()]
+
+    def give_back_unused(self, *, all_of_them: bool = False) -> None:
+        """Hand back the claims that have waited for a slot for too long, or all that wait."""
+        before = float("inf") if all_of_them else boottime() - UNUSED_AFTER
+        for pool in self.pools.values():
+            waiting = pool.waiting(before)
+            if waiting:
+                pool.pace.slow_down()
+            for attempt in waiting:
+                self._give_back(attempt)
+
+    def fence(self) -> None:
+        """The lease runs low: end the bodies that must never overlap with a re-run."""
+        for attempt in self.bodies():
+            if attempt.guarded:
+                self.deadlines.ask(attempt, Ending.FENCE)
+
+    def stop_all(self) -> None:
+        """Ask every body to end."""
+        for attempt in self.bodies():
+            self.deadlines.ask(attempt, Ending.STOP)
+
+    def close(self) -> None:
+        self.deadlines.close()
+        for pool in self.pools.values():
+            pool.close()
+
+    def _give_back(self, attempt: Attempt) -> None:
+        attempt.over = True
+        self.done(attempt, Ack.returned(attempt.lease))
+
+    def _cannot_run(self, claim: Claim, spec: TaskSpec | None) -> None:
+        now = time.monotonic()
+        if now - self._reported.get(claim.task, -_REMIND) < _REMIND:
+            return
+        self._reported[claim.task] = now
+        if spec is None:
+            log.warning(
+                "task %r (job %s, queue %r) is not known to this worker; its jobs stay ready for one that knows it.\n"
+                '  Name its module in Mainspring(include=["..."]), or give the renamed task this name in aliases=.',
+                claim.task, claim.id.hex(), claim.queue,
+            )  # fmt: skip
+        else:
+            log.warning(
+                "task %r (job %s, queue %r) needs %s slots and this worker has none; its jobs stay ready.\n"
+                "  Set %s_slots to 1 or more, or serve the queue by another worker.",
+                claim.task, claim.id.hex(), claim.queue, spec.kind, spec.kind,
+            )  # fmt: skip

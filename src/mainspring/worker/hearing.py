@@ -1,0 +1,69 @@
+"""What a worker listens for while it runs: wake-ups from the store, and the end of the work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mainspring.query import Query
+from mainspring.states import State
+from mainspring.worker.trouble import Trouble
+
+if TYPE_CHECKING:
+    from mainspring.stores.base import Store
+    from mainspring.worker.parts import Parts
+    from mainspring.worker.turner import Turner
+
+log = logging.getLogger("mainspring.worker")
+
+_BREATH = 0.002  # between two wake-ups while no slot waits for work
+_LIVE = (State.READY, State.RUNNING, State.SCHEDULED, State.RETRYING)
+
+
+async def hear_of_work(store: Store, turner: Turner, parts: Parts) -> None:
+    """Wake the turner when there may be work; the poll is the net. Never ends by itself."""
+    poll = parts.settings.poll / 1e6
+    trouble = Trouble("listening for jobs", log, longest=poll)
+    while True:
+        worker = turner.id
+        try:
+            listener = await store.listen(worker, parts.settings.queues)
+            try:
+                while worker == turner.id:
+                    await listener.wait(poll)
+                    trouble.over()
+                    turner.wake()
+                    if not turner.thirsty:
+                        await asyncio.sleep(_BREATH)
+            finally:
+                listener.close()
+        except Exception as error:  # noqa: BLE001 - then there is the poll alone
+            await asyncio.sleep(max(trouble.failed(error), poll / 2))
+            turner.wake()
+
+
+async def hear_of_the_end(store: Store, turner: Turner, parts: Parts, over: Callable[[], None]) -> None:
+    """Call ``over`` when no job is left that could still run here.
+
+    Counted are ready, running, scheduled and retrying jobs of the worker's queues and of the tasks
+    that it knows: jobs of unknown tasks, and blocked ones whose parents are not among them, would
+    keep it for ever.
+    """
+    live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=tuple(parts.tasks))
+    trouble = Trouble("counting the jobs that are left", log)
+    while True:
+        await asyncio.sleep(0.02)
+        if not (turner.empty and turner.thirsty):
+            continue
+        try:
+            counts = await store.count(live)
+        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
+            await asyncio.sleep(trouble.failed(error))
+            continue
+        trouble.over()
+        if not sum(counts[state] for state in _LIVE):
+            over()
+            return
+        await asyncio.sleep(0.2)

@@ -1,0 +1,94 @@
+"""The supervisor's beats: for every worker that lives and moves, over connections of its own.
+
+One connection for each store and lease length; in all but odd cases that is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+
+from mainspring.clock import boottime
+from mainspring.outcomes import Ack, Outcome
+from mainspring.records import Beat, Rescued
+from mainspring.worker.link import Hello
+from mainspring.worker.parts import StoreAddress
+from mainspring.worker.pulse import PASSING, Pulse
+from mainspring.worker.ward import Ward
+
+log = logging.getLogger("mainspring.supervisor")
+
+
+class Heart:
+    """Beats for the wards that ``wards`` lists. Belongs to one event loop."""
+
+    def __init__(self, wards: Callable[[], Sequence[Ward]]) -> None:
+        self._wards = wards
+        self._pulses: dict[tuple[StoreAddress, int], Pulse] = {}
+        self._since: dict[tuple[StoreAddress, int], float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def serve(self, hello: Hello) -> None:
+        """Beat for workers such as this one from now on."""
+        key = (hello.store, hello.lease)
+        if key not in self._pulses:
+            self._pulses[key] = Pulse(hello.store, hello.lease / 1e6, who=" for the workers")
+            self._since[key] = math.inf
+            self._tasks.append(asyncio.create_task(self._go(key)))
+
+    def beating_since(self, hello: Hello | None) -> float:
+        """Since when beats for this worker succeed; infinite while they do not."""
+        return self._since.get((hello.store, hello.lease), math.inf) if hello else math.inf
+
+    async def retire(self, hello: Hello, cause: Outcome, acks: Sequence[Ack]) -> Rescued:
+        """Give back a dead worker's jobs; tries until the store answers."""
+        self.serve(hello)
+        pulse = self._pulses[hello.store, hello.lease]
+        tries = 0
+        while True:
+            try:
+                return await (await pulse.store()).retire(hello.worker, cause, acks)
+            except PASSING as error:
+                tries += 1
+                if tries == 1:
+                    log.warning("cannot give back the jobs of worker %s yet: %s", hello.worker, error)
+            await asyncio.sleep(pulse.retry_in())
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for pulse in self._pulses.values():
+            await pulse.close()
+
+    async def _go(self, key: tuple[StoreAddress, int]) -> None:
+        pulse = self._pulses[key]
+        while True:
+            try:
+                wait = await self._beat(key, pulse)
+            except Exception:
+                log.exception("the supervisor cannot beat; its workers beat alone")
+                self._since[key] = math.inf
+                wait = pulse.period
+            await asyncio.sleep(wait)
+
+    async def _beat(self, key: tuple[StoreAddress, int], pulse: Pulse) -> float:
+        """Beat once for all; returns the seconds until the next."""
+        wards = {
+            ward.hello.worker: ward
+            for ward in self._wards()
+            if ward.hello is not None and (ward.hello.store, ward.hello.lease) == key and ward.may_beat()
+        }
+        if not wards:
+            return pulse.period
+        sent = await pulse.send([Beat(worker) for worker in wards])
+        if sent is None:
+            self._since[key] = math.inf
+            return pulse.retry_in()
+        self._since[key] = min(self._since[key], sent.at)
+        for reply in sent.replies:
+            if reply.alive and wards[reply.worker].board.fd >= 0:
+                wards[reply.worker].board.extend(sent.at + pulse.lease)
+        return max(0.0, sent.at + pulse.period - boottime())

@@ -1,0 +1,36 @@
+"""What a worker says of itself when it registers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+
+from mainspring.codec import dumps
+from mainspring.records import Registration
+from mainspring.worker.parts import Parts
+
+
+def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
+    """The registration, with ``more`` facts for people and witnesses to read.
+
+    Named are the tasks that it can run: jobs parked for want of a slot of their kind must not come back to it.
+    """
+    settings = parts.settings
+    slots = {"async": settings.async_slots, "thread": settings.thread_slots}
+    info = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "python": platform.python_version(),
+        "version": parts.version,
+        "async_slots": settings.async_slots,
+        "thread_slots": settings.thread_slots,
+        **more,
+    }
+    return Registration(
+        queues=settings.queues,
+        tasks=tuple(name for name, spec in parts.tasks.items() if slots[spec.kind]),
+        lease=settings.lease,
+        info=dumps(info),
+    )

@@ -1,0 +1,103 @@
+"""When a worker must be killed, and who is to blame: the rules, without the acting.
+
+Every rule counts from when the worker could last have moved: one that was stopped (SIGSTOP, a
+debugger, a suspended machine) gets its time again after it goes on. Times are boottime seconds.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from mainspring.worker import fence
+from mainspring.worker.board import STUCK, BoardJob, Phase
+
+TICK_LIMIT = 30.0
+"""Seconds without a tick after which an empty worker's loop counts as wedged."""
+TURN_LEASES = 3
+"""Leases without a successful turn, while loop and store are well, after which a worker counts as wedged."""
+_SETTLE = 0.5  # after a stop of the whole family the worker may fence itself first
+
+
+class Cause(Enum):
+    """Why a worker is killed."""
+
+    OVERDUE = "a job ran past its hard limit and did not yield"
+    REPLACED = "a body would not end"
+    WEDGED_LOOP = "its event loop stands still"
+    WEDGED_TURNS = "it has stopped talking to the store"
+    FENCED = "its lease is over while a guarded job runs"
+    LINGERING = "it did not end in its time"
+
+
+class Sentence(NamedTuple):
+    cause: Cause
+    guilty: tuple[BoardJob, ...] = ()
+    """Who is charged with a time-out. The others are handed back without blame."""
+
+
+class Look(NamedTuple):
+    """One look at a worker."""
+
+    now: float
+    stopped: bool
+    looking_since: float
+    """Since when the watcher has looked without a gap."""
+    moving_since: float
+    """Since when the worker was not seen stopped."""
+    ticking_since: float
+    """Since when its loop ticks without a gap."""
+    beating_since: float
+    """Since when the watcher's own beats succeed; infinite while they fail."""
+    phase: int
+    phase_since: float
+    ticked: float
+    turned: float
+    lease_end: float
+    jobs: list[BoardJob]
+    lease: float
+    grace: float
+    drain: float
+
+
+def judge(look: Look) -> Sentence | None:
+    """The first rule that is broken, or None."""
+    if fence.must_kill(look.now, max(look.lease_end, look.looking_since + _SETTLE), look.jobs) and look.lease_end > 0:
+        return Sentence(Cause.FENCED, _guilty(look))
+    if look.stopped:
+        return None
+    cause = _overdue(look) or _leaving_too_long(look) or _wedged(look)
+    return Sentence(cause, _guilty(look)) if cause else None
+
+
+def _is_overdue(look: Look, job: BoardJob) -> bool:
+    return job.deadline > 0 and max(job.deadline, look.moving_since) + look.grace < look.now
+
+
+def _guilty(look: Look) -> tuple[BoardJob, ...]:
+    return tuple(job for job in look.jobs if job.flags & STUCK or _is_overdue(look, job))
+
+
+def _overdue(look: Look) -> Cause | None:
+    """A stuck body is the worker's own finding: its neighbours get the drain time first."""
+    late = any(_is_overdue(look, job) for job in look.jobs if not job.flags & STUCK)
+    return Cause.OVERDUE if late else None
+
+
+def _leaving_too_long(look: Look) -> Cause | None:
+    since = look.now - max(look.phase_since, look.moving_since)
+    if look.phase == Phase.REPLACE and since > look.drain + look.grace:
+        return Cause.REPLACED
+    if look.phase == Phase.DONE and any(job.flags & STUCK for job in look.jobs):
+        return Cause.REPLACED
+    limit = {Phase.DRAINING: look.drain + 2 * look.grace, Phase.DONE: 2 * look.grace}.get(Phase(look.phase))
+    return Cause.LINGERING if limit is not None and since > limit else None
+
+
+def _wedged(look: Look) -> Cause | None:
+    if look.phase not in (Phase.RUNNING, Phase.DRAINING):
+        return None
+    if not look.jobs and 0 < max(look.ticked, look.moving_since) < look.now - TICK_LIMIT:
+        return Cause.WEDGED_LOOP
+    well_since = max(look.turned, look.ticking_since, look.moving_since, look.beating_since)
+    return Cause.WEDGED_TURNS if well_since < look.now - TURN_LEASES * look.lease else None

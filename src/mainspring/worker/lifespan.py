@@ -1,0 +1,111 @@
+"""What a process sets up before its first job and tidies up after its last.
+
+A lifespan is a generator function, ``def`` or ``async def``, without parameters: what stands before
+its ``yield`` runs before the first claim, what stands after it when the worker stops. The value it
+yields is ``ctx.state``; with several lifespans ``ctx.state`` is a namespace with one attribute for
+each, by the function's name. Cleaning up goes in reverse order; each has its own time limit, and
+the failure of one is logged and does not keep the others from running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from mainspring.errors import InvalidOption
+
+log = logging.getLogger("mainspring.worker")
+
+_END = object()
+
+
+class Lifespans:
+    """Runs the lifespans of one process."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]], limit: float) -> None:
+        self._functions = tuple(functions)
+        self._limit = limit
+        self._open: list[tuple[str, AsyncGenerator[Any, None] | Generator[Any, None, None]]] = []
+        for fn in self._functions:
+            if not (inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)):
+                raise InvalidOption(
+                    "lifespan", fn, "must be a generator function, def or async def", hint="Set up, yield, tidy up."
+                )
+
+    async def start(self) -> Any:
+        """Set up in order; returns the state. If one fails, those before it are cleaned up and its error is raised."""
+        values: dict[str, Any] = {}
+        try:
+            for fn in self._functions:
+                span = fn()
+                self._open.append((_name(fn), span))
+                value = await _advance(span)
+                if value is _END:
+                    raise InvalidOption("lifespan", fn, "ended without a yield")
+                values[_name(fn)] = value
+        except BaseException:
+            self._open.pop()  # it failed by itself
+            await self.stop()
+            raise
+        if len(values) == 1:
+            return next(iter(values.values()))
+        return SimpleNamespace(**values) if values else None
+
+    async def stop(self) -> None:
+        """Clean up in reverse order. Never raises for a lifespan's failure. Idempotent."""
+        while self._open:
+            name, span = self._open.pop()
+            try:
+                async with asyncio.timeout(self._limit):
+                    rest = await _advance(span)
+                if rest is not _END:
+                    log.error("lifespan %s yielded twice; the rest of it is not run", name)
+            except TimeoutError:
+                log.error("lifespan %s did not clean up within %.1f s and is left behind", name, self._limit)
+            except Exception:
+                log.exception("lifespan %s failed to clean up", name)
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+async def _advance(span: AsyncGenerator[Any, None] | Generator[Any, None, None]) -> Any:
+    if isinstance(span, AsyncGenerator):
+        return await anext(span, _END)
+    return await _in_thread(lambda: next(span, _END))
+
+
+async def _in_thread(fn: Callable[[], Any]) -> Any:
+    """Call in a thread that nobody waits for at exit: the loop's own executor would be joined, hanging or not."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def call() -> None:
+        value, problem = None, None
+        try:
+            value = fn()
+        except Exception as error:  # noqa: BLE001 - carried over to the loop
+            problem = error
+        except BaseException as error:  # noqa: BLE001 - SystemExit must not end the loop
+            problem = RuntimeError(f"lifespan raised {error!r}")
+        try:
+            loop.call_soon_threadsafe(settle, value, problem)
+        except RuntimeError:  # the loop is closed
+            return
+
+    threading.Thread(target=call, name="mainspring-lifespan", daemon=True).start()
+    return await future

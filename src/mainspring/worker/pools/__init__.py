@@ -1,0 +1,1 @@
+"""Where bodies run: one pool for each kind of slot."""

@@ -1,0 +1,217 @@
+"""Thread slots: bodies of ``def`` tasks, in threads of our own.
+
+The hand-over is batched both ways. Threads take the next attempt by themselves, without asking the
+loop; what they finished is collected by one wake-up of the loop, however many there are.
+
+Exceptions from outside. A thread body is ended by an exception that the interpreter raises inside
+it at its next bytecode. It must never strike outside the body: it is thrown only while ``_inside``
+is set, both under the runner's lock, and what is still pending when the body is left is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from mainspring.outcomes import Ack
+from mainspring.worker.attempt import Attempt
+from mainspring.worker.context import ending_error
+from mainspring.worker.deadlines import Deadlines
+from mainspring.worker.executor import Executor
+from mainspring.worker.pools.base import Done, Pace
+
+
+class ThreadPool:
+    """Runs functions; threads are made when there is work for them, up to ``slots``."""
+
+    def __init__(self, slots: int, first: int, executor: Executor, deadlines: Deadlines, done: Done) -> None:
+        self.slots = slots
+        self.held = 0
+        self.pace = Pace(slots)
+        self.executor = executor
+        self.deadlines = deadlines
+        self._done = done
+        self._first = first
+        self._runners: list[Runner] = []
+        self._line: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._ended: deque[tuple[Attempt, Ack]] = deque()
+        self._waking = False
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+        self.take = self._line.get
+
+    def submit(self, attempt: Attempt) -> None:
+        self.held += 1
+        self._line.put(attempt)
+        if len(self._runners) < self.slots and len(self._runners) < self.held:
+            self._runners.append(Runner(self, self._first + len(self._runners)))
+
+    def waiting(self, before: float) -> list[Attempt]:
+        out: list[Attempt] = []
+        stay: list[Attempt] = []
+        try:
+            while (attempt := self._line.get_nowait()) is not None:
+                (out if attempt.received < before else stay).append(attempt)
+        except Empty:
+            pass
+        for attempt in stay:
+            self._line.put(attempt)
+        self.held -= len(out)
+        return out
+
+    def bodies(self) -> list[Attempt]:
+        return [attempt for runner in self._runners if (attempt := runner.attempt) is not None]
+
+    def close(self) -> None:
+        """Let idle threads end; one that does not end is left to the end of the process."""
+        for _ in self._runners:
+            self._line.put(None)
+
+    # ---- from the threads --------------------------------------------------------------------
+
+    def run(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call with fresh context variables."""
+        self._context.copy().run(call, *args)
+
+    def finished(self, attempt: Attempt, ack: Ack) -> None:
+        self._ended.append((attempt, ack))
+        if not self._waking:  # two threads may both see it unset: then the loop is woken twice, no harm
+            self._waking = True
+            try:
+                self._loop.call_soon_threadsafe(self._collect)
+            except RuntimeError:  # the loop is closed: this thread outlived its worker
+                return
+
+    def _collect(self) -> None:
+        self._waking = False  # before the look: what comes later wakes again
+        ended = self._ended
+        while ended:
+            attempt, ack = ended.popleft()
+            self.held -= 1
+            if attempt.begun:
+                self.pace.ran(ack.run_us)
+            self._done(attempt, ack)
+
+
+class Runner:
+    """One thread, one slot."""
+
+    def __init__(self, pool: ThreadPool, slot: int) -> None:
+        self.attempt: Attempt | None = None
+        """What runs here now."""
+        self._pool = pool
+        self._slot = slot
+        self._lock = threading.Lock()
+        self._inside = False
+        self._thrown = False
+        self._thread = threading.Thread(target=self._main, name=f"mainspring-slot-{slot}", daemon=True)
+        self._thread.start()
+
+    def throw(self, attempt: Attempt, error: BaseException) -> None:
+        """Raise an exception like ``error`` inside the body of ``attempt``, if that still runs here."""
+        with self._lock:
+            if self.attempt is attempt and self._inside and self._thread.ident is not None:
+                self._thrown = True
+                _set_async_exception(self._thread.ident, _class_of(error))
+
+    def _main(self) -> None:
+        pool = self._pool
+        while (attempt := pool.take()) is not None:
+            pool.run(self._work, attempt)
+
+    def _work(self, attempt: Attempt) -> None:
+        pool, executor = self._pool, self._pool.executor
+        ack = executor.refuse(attempt)
+        if ack is None:
+            ack = self._run(attempt)
+        attempt.over = True
+        if attempt.begun:
+            executor.end(attempt)
+        self.attempt = None
+        pool.finished(attempt, ack)
+
+    def _run(self, attempt: Attempt) -> Ack:
+        ends: list[_Returned | BaseException] = []  # the first is what the body came to; others came too late
+        try:
+            self._body(attempt, ends)
+        except BaseException as error:  # noqa: BLE001 - struck while the body's own error was being taken down
+            ends.append(error)
+        self._leave()
+        executor, end = self._pool.executor, ends[0]
+        if isinstance(end, _Returned):
+            return executor.succeeded(attempt, end.value)
+        return executor.failed(attempt, end)
+
+    def _body(self, attempt: Attempt, ends: list[_Returned | BaseException]) -> None:
+        try:
+            fn, args, kwargs = self._pool.executor.open_body(attempt)
+            self._enter(attempt)
+            ends.append(_Returned(fn(*args, **kwargs)))
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends its attempt, not the worker
+            ends.append(error)
+
+    def _enter(self, attempt: Attempt) -> None:
+        deadlines = self._pool.deadlines
+        attempt.runner = self
+        self.attempt = attempt
+        self._pool.executor.begin(attempt, self._slot)
+        if attempt.next_at < deadlines.next_at:
+            deadlines.arm_from_thread(attempt.next_at)
+        with self._lock:
+            self._inside = True
+            if attempt.ending:  # asked to end before anything could be thrown
+                raise ending_error(attempt)
+
+    def _leave(self) -> None:
+        """From here on nothing can be thrown into this thread."""
+        while True:
+            try:
+                with self._lock:
+                    self._inside = False
+                    if self._thrown:
+                        self._thrown = False
+                        assert self._thread.ident is not None
+                        _set_async_exception(self._thread.ident, None)
+            except BaseException:  # noqa: BLE001, S112 - meant for the body, came late
+                continue
+            return
+
+
+class _Returned:
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+_classes: dict[tuple[type[BaseException], str], type[BaseException]] = {}
+
+
+def _class_of(error: BaseException) -> type[BaseException]:
+    """A class that makes an exception like ``error`` without arguments: the interpreter takes only classes."""
+    kind = type(error)
+    key = (kind, repr(error.args))
+    if key not in _classes:
+        if len(_classes) > 1_000:
+            _classes.clear()
+        args, state = error.args, dict(error.__dict__)
+
+        def rebuild(self: BaseException) -> None:
+            BaseException.__init__(self, *args)
+            self.__dict__.update(state)
+
+        body = {"__init__": rebuild, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        _classes[key] = type(kind.__name__, (kind,), body)
+    return _classes[key]
+
+
+def _set_async_exception(ident: int, kind: type[BaseException] | None) -> None:
+    import ctypes
+
+    raised = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), raised)

@@ -1,0 +1,74 @@
+"""Signals: who owns them, what they mean, and the exit codes that tell how it went.
+
+| signal | supervisor and worker |
+|---|---|
+| TERM, INT, HUP | drain: claim no more, finish, hand back at the limit; the second one stops |
+| QUIT | every thread's stack to stderr, in each worker; nothing ends |
+
+Only the command line and ``app.run()`` own signals: an embedded worker never touches them. A handler
+only notes that it was called and wakes the loop; the work is done there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+
+STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+
+
+class Exit(IntEnum):
+    """Exit codes of a worker and of its supervisor; the supervisor tells the worst of its workers."""
+
+    CLEAN = 0
+    """Everything that was begun was finished."""
+    FAILED = 1
+    """It could not start."""
+    HANDED_BACK = 3
+    """At the drain limit unfinished jobs were handed back."""
+    STOPPED = 4
+    """A second signal: bodies were ended and their jobs handed back."""
+    KILLED = 5
+    """Something did not end and was killed; its jobs were given back."""
+
+
+class Stops:
+    """Counts stop signals: the first says drain, the second stop; more change nothing."""
+
+    def __init__(self, drain: Callable[[], None], stop: Callable[[], None]) -> None:
+        self.count = 0
+        self._drain = drain
+        self._stop = stop
+
+    def __call__(self) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._drain()
+        elif self.count == 2:
+            self._stop()
+
+
+@contextlib.contextmanager
+def owned(on_stop: Callable[[], None]) -> Iterator[None]:
+    """Stop signals call ``on_stop`` on the running loop (of the main thread); afterwards all is as it was."""
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number in STOPPING:
+        loop.add_signal_handler(number, on_stop)
+    try:
+        yield
+    finally:
+        for number in STOPPING:
+            loop.remove_signal_handler(number)
+            if (handler := before[number]) is not None:
+                signal.signal(number, handler)
+
+
+def dump_on_quit() -> None:
+    """SIGQUIT shows every thread's stack. Written by C code: works while the GIL is held."""
+    faulthandler.register(signal.SIGQUIT, file=sys.stderr, all_threads=True, chain=False)

@@ -1,0 +1,287 @@
+"""The loop around ``store.turn``: reports what was finished, asks for work when there is room.
+
+One turn is in flight at a time. A turn whose outcome is unknown is repeated with the same number
+and the same content until the store answers; bodies run on meanwhile and their acks gather.
+
+When is a turn made?
+- at once, when a slot is idle and there are acks to report or the store may have work for it;
+- else when 256 acks have gathered, half of the room ahead is used up, or the oldest ack is 5 ms old;
+- at least each second while anything is held, so that cancel orders arrive; else every 5 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from mainspring.clock import boottime
+from mainspring.ids import worker_id
+from mainspring.outcomes import Ack, Lease
+from mainspring.records import Claim, Order, Turned
+from mainspring.states import State
+from mainspring.stores.base import Store, Turn
+from mainspring.worker.asker import Asker, unstorable
+from mainspring.worker.attempt import NEVER, Attempt
+from mainspring.worker.demand import Demand
+
+log = logging.getLogger("mainspring.worker")
+
+FLUSH_AT = 256
+FLUSH_AFTER = 0.005
+HEAR_AFTER = 1.0
+IDLE_AFTER = 5.0
+_MOST_ACKS = 1024
+_LATER = (State.RETRYING, State.SCHEDULED)
+_SOON = 1_000_000
+
+
+class Holder(Protocol):
+    """The worker, as its turner sees it."""
+
+    def accept(self, claim: Claim, now: float) -> Attempt | Ack:
+        """Make an attempt of a claim, or the ack that declines it."""
+        ...
+
+    def launch(self, attempts: list[Attempt]) -> None: ...
+
+    def ordered(self, attempt: Attempt, order: Order) -> None: ...
+
+    def taken_away(self, attempt: Attempt) -> None: ...
+
+    def due_soon(self, seconds: float) -> None:
+        """A job that this worker put off is due in less than a second."""
+        ...
+
+    async def enrol(self) -> None:
+        """Register the worker's (new) id; returns when the store knows it."""
+        ...
+
+
+class Turner:
+    """Owns the worker's identity in the store: its id, the number of its turns, what it holds."""
+
+    def __init__(self, store: Store, demand: Demand, holder: Holder) -> None:
+        self.id = worker_id()
+        self.held: dict[bytes, Attempt] = {}
+        self.claiming = True
+        self.closing = False
+        """End as soon as nothing is held and everything is acked."""
+        self.turned_at = 0.0
+        self.store_ahead = 0
+        """The store's clock minus ours, microseconds."""
+        self._demand = demand
+        self._holder = holder
+        self._number = 0
+        self._acks: list[Ack] = []
+        self._first_ack = NEVER
+        self._flush_at = 1
+        self._suspects = 0
+        self._held_at = 0.0
+        self._force = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._asker = Asker(store)
+
+    # ---- for the worker ----------------------------------------------------------------------
+
+    def report(self, ack: Ack) -> None:
+        """An attempt is over. Loop thread only."""
+        acks = self._acks
+        if not acks:
+            self._first_ack = boottime()
+        acks.append(ack)
+        if self._waiter is not None and (len(acks) in (1, self._flush_at) or self._demand.idle):
+            self.poke()
+
+    def poke(self) -> None:
+        """Think again about when the next turn is due."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def wake(self) -> None:
+        """The store may have work."""
+        self._demand.wake()
+        self.poke()
+
+    def hear(self) -> None:
+        """Make a turn now, whatever there is to say: the worker may have been given up for lost."""
+        self._force = True
+        self.poke()
+
+    @property
+    def thirsty(self) -> bool:
+        """Slots are free, the store had nothing for them, and no turn is due before it may."""
+        return self._waiter is not None and self.claiming and self._demand.dry
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is held and nothing is left to report."""
+        return not self.held and not self._acks
+
+    def unreported(self, but: Collection[bytes]) -> bool:
+        """Whether anything is still held or unsaid, apart from these jobs."""
+        return bool(self._acks) or any(job not in but for job in self.held)
+
+    async def run(self) -> None:
+        """Turn until closing and empty. Never ends by a store's error."""
+        while True:
+            await self._due()
+            if self.closing and self.empty:
+                return
+            await self._turn()
+
+    # ---- when --------------------------------------------------------------------------------
+
+    async def _due(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (wait := self._wait()) > 0:
+            self._waiter = loop.create_future()
+            timer = loop.call_later(wait, self.poke)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+
+    def _wait(self) -> float:
+        """Seconds until the next turn is due."""
+        if self._force or (self.closing and self.empty):
+            return 0
+        demand, acks = self._demand, self._acks
+        if acks and (len(acks) >= self._flush_at or not self.claiming or demand.idle):
+            return 0
+        if self.claiming and demand.urgent:
+            return 0
+        now = boottime()
+        due = self.turned_at + (HEAR_AFTER if self.held else IDLE_AFTER)
+        if acks:
+            due = min(due, self._first_ack + FLUSH_AFTER)
+        return max(0.0, due - now)
+
+    # ---- the turn ----------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        reply, turn, left = await self._asker.ask(self._next())
+        self._acks[:0] = left
+        if left or self._asker.recovered:
+            self._held_at = 0.0  # compare all leases after trouble
+        now = boottime()
+        self.turned_at = now
+        if reply.lost:
+            await self._lost()
+            return
+        self._compare_clocks(reply.now - int(now * 1e6))
+        self._number = turn.number
+        self._release(turn.acks)
+        if reply.unstorable or reply.stale:
+            self._refused(turn, reply)
+        self._demand.heard(reply.claims)
+        if reply.claims:
+            self._take(reply.claims, now)
+        for order in reply.orders:
+            if (attempt := self._mine(order.id, order.token)) is not None:
+                self._holder.ordered(attempt, order)
+        for lease in reply.gone:
+            if (attempt := self._mine(*lease)) is not None:
+                self._drop(attempt, "the store says that it belongs to somebody else")
+        self._flush_at = self._demand.half_ahead or FLUSH_AT
+
+    def _compare_clocks(self, ahead: int) -> None:
+        """The reply was under way for a while, so each sample is too low: the highest is the nearest to the truth."""
+        if not self.store_ahead or ahead >= self.store_ahead:
+            self.store_ahead = ahead
+        else:
+            self.store_ahead -= (self.store_ahead - ahead) // 8  # the store's clock may have been set back
+
+    def _next(self) -> Turn:
+        acks = self._acks
+        self._acks = acks[_MOST_ACKS:]
+        self._first_ack = boottime() if self._acks else NEVER
+        self._force = False
+        now = boottime()
+        holds = None
+        if self.held and now - self._held_at >= HEAR_AFTER:
+            self._held_at = now
+            holds = tuple(attempt.lease for attempt in self.held.values())
+        return Turn(
+            worker=self.id,
+            number=self._number + 1,
+            seen=self._number,
+            acks=tuple(acks[:_MOST_ACKS]),
+            wants=self._demand.wants() if self.claiming else (),
+            suspects=0 if self._suspects else 1,
+            holds=holds,
+        )
+
+    # ---- the reply ---------------------------------------------------------------------------
+
+    def _take(self, claims: Sequence[Claim], now: float) -> None:
+        fresh: list[Attempt] = []
+        for claim in claims:
+            known = self.held.get(claim.id)
+            if known is not None:
+                if known.claim.token == claim.token:
+                    continue  # said again: the reply before was thought lost
+                self._drop(known, "it was claimed anew")
+            taken = self._holder.accept(claim, now) if self.claiming else Ack.returned(Lease(claim.id, claim.token))
+            if isinstance(taken, Ack):
+                self.report(taken)
+                continue
+            self.held[claim.id] = taken
+            self._demand.took(claim.queue)
+            if claim.crashes:
+                self._suspects += 1
+            fresh.append(taken)
+        self._holder.launch(fresh)
+
+    def _release(self, acks: Sequence[Ack]) -> None:
+        for ack in acks:
+            attempt = self.held.get(ack.id)
+            if attempt is not None and attempt.claim.token == ack.token:
+                self._forget(attempt)
+            if ack.to in _LATER and ack.delay < _SOON:
+                self._holder.due_soon(ack.delay / 1e6)
+
+    def _forget(self, attempt: Attempt) -> None:
+        claim = attempt.claim
+        del self.held[claim.id]
+        self._demand.released(claim.queue)
+        if claim.crashes:
+            self._suspects -= 1
+            self._demand.wake()  # the next suspect may come, if there is one
+
+    def _refused(self, turn: Turn, reply: Turned) -> None:
+        """What the store would not take: late acks are dropped, unstorable ones said in plainer words."""
+        if reply.stale:
+            log.warning("%d acks came too late: their jobs were given to other workers", len(reply.stale))
+        poor = set(reply.unstorable)
+        for ack in turn.acks:
+            if (ack.id, ack.token) not in poor:
+                continue
+            log.error("the result of job %s cannot be stored; the job is dead", ack.id.hex())
+            if (plainer := unstorable(ack)) is not None:
+                self.report(plainer)
+
+    def _drop(self, attempt: Attempt, why: str) -> None:
+        log.warning("job %s (%s) is fenced: %s", attempt.claim.id.hex(), attempt.claim.task, why)
+        self._acks = [ack for ack in self._acks if ack.lease != attempt.lease]
+        self._forget(attempt)
+        self._holder.taken_away(attempt)
+
+    def _mine(self, job: bytes, token: int) -> Attempt | None:
+        attempt = self.held.get(job)
+        return attempt if attempt is not None and attempt.claim.token == token else None
+
+    async def _lost(self) -> None:
+        """Others have the jobs: fence what runs, take a new id and go on."""
+        old, self.id = self.id, worker_id()
+        log.warning("worker %s was given up for lost; %d jobs are fenced, going on as %s", old, len(self.held), self.id)
+        for attempt in list(self.held.values()):
+            self._forget(attempt)
+            self._holder.taken_away(attempt)
+        self._acks.clear()
+        self._number = 0
+        self._demand.wake()
+        if not self.closing:
+            await self._holder.enrol()

@@ -1,0 +1,162 @@
+"""One worker process as its supervisor sees it: started, looked at, and seen to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from mainspring.clock import boottime
+from mainspring.worker import process
+from mainspring.worker.board import Board, BoardJob, Phase
+from mainspring.worker.deathlock import DeathLock
+from mainspring.worker.judge import Look, Sentence
+from mainspring.worker.link import PLACE, CannotStart, Hello, Message, Place, WatcherEnd, pair
+
+log = logging.getLogger("mainspring.supervisor")
+
+_TICKING = 2.5  # seconds between ticks that still count as no gap; the worker ticks twice a second
+_PATIENCE = 5.0  # seconds after which a family that will not die is mentioned
+
+
+class Ward:
+    """A started worker. ``seat`` is the place among the supervisor's processes that it fills."""
+
+    def __init__(self, command: Sequence[str], seat: int, env: Mapping[str, str]) -> None:
+        self.seat = seat
+        self.mark = secrets.token_hex(8)
+        self.board = Board.create()
+        self.lock = DeathLock.create()
+        ours, theirs = pair()
+        place = Place(
+            link=theirs.fileno(), board=self.board.fd, lock=self.lock.fd, lock_path=self.lock.path, parent=os.getpid()
+        )
+        self.link = WatcherEnd(ours)
+        try:
+            # In the caller's thread on purpose: the kernel's signal at a parent's death follows the thread.
+            self._popen = subprocess.Popen(
+                command,
+                env={**env, process.MARK: self.mark, PLACE: msgspec.json.encode(place).decode()},
+                pass_fds=(place.link, place.board, place.lock),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+            )
+        except OSError:
+            self.release()
+            raise
+        finally:
+            theirs.close()
+        self.started = boottime()
+        self.hello: Hello | None = None
+        self.cannot_start = ""
+        self.leaving = False
+        """Its successor may be started."""
+        self.sentence: Sentence | None = None
+        """Why we killed it, if we did."""
+        self._moving_since = self._ticking_since = self._phase_since = self.started
+        self._phase: int = Phase.STARTING
+        self._looked = self.started
+        self._looking_since = self.started
+        self._stopped = False
+        self.busy = True
+        """Whether the last look showed running jobs, or there was none yet."""
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it lives; negative for a signal, as subprocess has it."""
+        return self._popen.poll()
+
+    @property
+    def ready(self) -> bool:
+        return self.hello is not None and self.board.lease_end > 0
+
+    def read(self) -> None:
+        """Take what the worker said."""
+        for message in self.link.read():
+            self._heard(message)
+
+    def _heard(self, message: Message) -> None:
+        if isinstance(message, Hello):
+            self.hello = message
+        elif isinstance(message, CannotStart):
+            self.cannot_start = message.text
+
+    def may_beat(self) -> bool:
+        """Whether the worker lives and moves, as the kernel says now."""
+        stat = process.stat_of(self.pid)
+        return stat is not None and not stat.stopped and not stat.gone
+
+    # ---- looking ----------------------------------------------------------------------------
+
+    def look(self, beating_since: float) -> Look | None:
+        """What there is to judge; None before the worker has said who it is."""
+        now, board, hello = boottime(), self.board, self.hello
+        stat = process.stat_of(self.pid)
+        self._note(now, stopped=stat is not None and stat.stopped)
+        if hello is None:
+            return None
+        jobs = board.jobs()
+        self.busy = bool(jobs)
+        return Look(
+            now, self._stopped, self._looking_since, self._moving_since, self._ticking_since, beating_since,
+            self._phase, self._phase_since, board.ticked, board.turned, board.lease_end, jobs,
+            hello.lease / 1e6, hello.grace / 1e6, hello.drain / 1e6,
+        )  # fmt: skip
+
+    def _note(self, now: float, *, stopped: bool) -> None:
+        """Keep track of since when things are as they are."""
+        if now - self._looked > _TICKING:  # we ourselves were stopped
+            self._looking_since = self._moving_since = now
+        if stopped or self._stopped:
+            self._moving_since = now
+        if now - self.board.ticked > _TICKING:
+            self._ticking_since = now
+        if self.board.phase != self._phase:
+            self._phase, self._phase_since = self.board.phase, now
+        self._looked, self._stopped = now, stopped
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    def order(self, order: bytes) -> None:
+        self.link.order(order)
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill(self, sentence: Sentence) -> None:
+        """SIGKILL to all of it; its jobs are judged by ``sentence``."""
+        if self.sentence is None:
+            self.sentence = sentence
+            name = self.hello.worker if self.hello else "not registered"
+            log.error("killing worker %s (pid %d): %s", name, self.pid, sentence.cause.value)
+        process.kill_family(self.pid, self.mark)
+
+    async def wait_gone(self) -> list[BoardJob]:
+        """Kill what is left of the family until nobody is; returns what the board still shows then."""
+        began = boottime()
+        said = False
+        while (there := process.kill_family(self.pid, self.mark)) or self._popen.poll() is None:
+            if not said and boottime() - began > _PATIENCE:
+                log.warning("processes %s of a dead worker do not die; its jobs wait for that", there or [self.pid])
+                said = True
+            await asyncio.sleep(0.01 if boottime() - began < 1 else 0.25)
+            process.reap_orphans(frozenset())
+        return self.board.jobs()
+
+    def release(self) -> None:
+        """All is settled: the proof of death is not needed any more."""
+        self.lock.close(unlink=True)
+        self.link.close()
+        self.board.close()

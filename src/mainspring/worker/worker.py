@@ -1,0 +1,303 @@
+"""The worker: one process that claims jobs and runs them. Puts the parts together and takes them down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from mainspring.clock import boottime
+from mainspring.ids import worker_id
+from mainspring.outcomes import Outcome
+from mainspring.records import Beat, Registration
+from mainspring.services.promoter import Promoter
+from mainspring.services.pruner import Pruner
+from mainspring.services.rescuer import Rescuer
+from mainspring.stores.base import Store
+from mainspring.worker.attempt import Attempt, Ending
+from mainspring.worker.board import STUCK, Board, Phase
+from mainspring.worker.demand import Demand
+from mainspring.worker.floor import Floor
+from mainspring.worker.hearing import hear_of_the_end, hear_of_work
+from mainspring.worker.introduction import introduce
+from mainspring.worker.lifespan import Lifespans
+from mainspring.worker.parts import Parts
+from mainspring.worker.reporter import Reporter
+from mainspring.worker.stopping import Stopping
+from mainspring.worker.trouble import Trouble
+from mainspring.worker.turner import Turner
+
+log = logging.getLogger("mainspring.worker")
+
+TICK = 0.5
+
+
+class Beats(Protocol):
+    """What the worker asks of its beater."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def wake(self) -> None: ...
+    async def wait_registered(self) -> None: ...
+
+
+class MakeBeats(Protocol):
+    def __call__(
+        self,
+        registration: Callable[[], Registration],
+        worker_id: Callable[[], str],
+        *,
+        on_lost: Callable[[], None],
+        on_lease_low: Callable[[], None],
+    ) -> Beats: ...
+
+
+class Worker:
+    """Serves its queues until it is drained, stopped or, with ``until_empty``, out of work.
+
+    ``beater`` makes what keeps the lease while the loop is busy. ``supervised``: somebody kills and
+    replaces this process when a body will not end, and gives back what then still runs. ``info`` is
+    added to what the worker says of itself.
+    ``drain``, ``stop``, ``on_lost`` and ``on_lease_low`` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        store: Store,
+        *,
+        board: Board,
+        beater: MakeBeats | None = None,
+        info: Mapping[str, object] | None = None,
+        supervised: bool = False,
+    ) -> None:
+        self.beater: Beats | None = None
+        if beater is not None:
+            self.beater = beater(
+                self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low
+            )
+        self.supervised = supervised
+        self._info = dict(info or {})
+        self._parts = parts
+        self._store = store
+        self._board = board
+        self._lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turner: Turner | None = None
+        self._floor: Floor | None = None
+        self._stopping: Stopping | None = None
+        self._asked: list[str] = []  # drain or stop that came before there was a loop
+        self._started = asyncio.Event()
+        self._crew: list[asyncio.Task[Any]] = []
+
+    # ---- use ---------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The worker's name in the store; a new one after it was given up for lost."""
+        return self._turner.id if self._turner else ""
+
+    async def run(self) -> int:
+        """Work until told to end. 0: all finished; 3: handed back at the limit or replaced; 4: stopped fast."""
+        self._loop = asyncio.get_running_loop()
+        self._board.phase = Phase.STARTING
+        tick = self._loop.create_task(self._tick())
+        try:
+            await self._store.open()
+            self._build()
+            return await self._serve() if await self._admitted() else 0
+        finally:
+            tick.cancel()
+            await self._take_down()
+
+    async def wait_started(self) -> None:
+        """Returns when the worker is registered and about to claim."""
+        await self._started.wait()
+
+    def drain(self) -> None:
+        """Claim no more, finish what runs; at the drain limit hand back the rest."""
+        self._ask("drain")
+
+    def stop(self) -> None:
+        """End the bodies now and hand them back."""
+        self._ask("stop")
+
+    def on_lost(self) -> None:
+        """The store said that this worker's id is lost."""
+        if self._turner is not None:
+            self._in_loop(self._turner.hear)
+
+    def on_lease_low(self) -> None:
+        """No beat was confirmed for long: end what must not overlap with a re-run."""
+        if self._floor is not None:
+            self._in_loop(self._floor.fence)
+
+    def registration(self) -> Registration:
+        """What the worker says of itself."""
+        return introduce(self._parts, self._info)
+
+    # ---- up ----------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        parts, settings = self._parts, self._parts.settings
+        self._board.slots = max(1, settings.async_slots + settings.thread_slots)
+        floor = Floor(
+            parts.tasks, settings, self._board, on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon
+        )
+        demand = Demand(settings.queues, settings.concurrency, floor.pools)
+        self._turner = floor.turner = Turner(self._store, demand, floor)
+        floor.reporter = Reporter(self._store, lambda: self.id, self._turner.report)
+        self._floor = floor
+        self._promoter = Promoter(self._store, self._turner.wake)
+        self._rescuer = Rescuer(self._store, lambda: self.id, sweep=settings.sweep / 1e6)
+        self._pruner = Pruner(self._store)
+        self._stopping = Stopping(floor, self._turner, settings, supervised=self.supervised)
+        for asked in self._asked:
+            self._begin_end(asked)
+
+    async def _admitted(self) -> bool:
+        """Set up and registered; False if it was told to end before that was through."""
+        assert self._stopping is not None
+        entering, told = asyncio.create_task(self._enter()), asyncio.create_task(self._stopping.begun())
+        try:
+            await asyncio.wait({entering, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not entering.done():
+                return False
+            entering.result()
+            return True
+        finally:
+            entering.cancel()
+            told.cancel()
+            await asyncio.gather(entering, told, return_exceptions=True)
+
+    async def _enter(self) -> None:
+        assert self._floor is not None
+        self._floor.state = await self._lifespans.start()
+        if self.beater is not None:
+            self.beater.start()
+            await self.beater.wait_registered()
+        else:
+            await self._enrol()
+
+    async def _enrol(self) -> None:
+        """Register the current id, however long it takes."""
+        assert self._turner is not None
+        if self.beater is not None:
+            self.beater.wake()  # it learns the new name from now on; which of us registers it first does not matter
+        trouble = Trouble("registering the worker", log)
+        while True:
+            sent = boottime()
+            try:
+                (reply,) = await self._store.beat([Beat(self._turner.id, self.registration())])
+            except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
+                await asyncio.sleep(trouble.failed(error))
+                continue
+            trouble.over()
+            if reply.alive:
+                break
+            self._turner.id = worker_id()  # that name is taken
+        self._board.extend(sent + self._parts.settings.lease / 1e6)
+
+    async def _serve(self) -> int:
+        assert self._turner is not None
+        assert self._floor is not None
+        assert self._stopping is not None
+        turner = asyncio.create_task(self._turner.run())
+        self._crew = [turner]
+        self._join(self._floor.reporter.run())
+        self._join(hear_of_work(self._store, self._turner, self._parts))
+        for service in (self._promoter, self._rescuer, self._pruner):
+            self._join(service.run())
+        if self._parts.settings.until_empty:
+            self._join(hear_of_the_end(self._store, self._turner, self._parts, self.drain))
+        if self._board.phase == Phase.STARTING:
+            self._board.phase = Phase.RUNNING
+        self._started.set()
+        ending = asyncio.create_task(self._stopping.run())
+        self._crew.append(ending)
+        await asyncio.wait({turner, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if turner.done() and not ending.done() and (error := turner.exception()) is not None:
+            log.critical("the turner ended by an error of its own: %r", error)
+            raise error
+        return await ending
+
+    def _join(self, work: Coroutine[Any, Any, None]) -> None:
+        self._crew.append(asyncio.create_task(work))
+
+    # ---- while it runs -----------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            self._board.ticked = boottime()
+            if self._turner is not None and self._turner.turned_at:
+                self._board.turned = self._turner.turned_at
+            if self._floor is not None:
+                self._floor.give_back_unused()
+            await asyncio.sleep(TICK)
+
+    def _due_soon(self, seconds: float) -> None:
+        """A job is due before the promoter would look again."""
+        asyncio.get_running_loop().call_later(seconds, self._promoter.hurry)
+
+    def _on_stuck(self, attempt: Attempt) -> None:
+        """A body did not end within the grace."""
+        assert self._stopping is not None
+        if attempt.ending not in (Ending.HARD, Ending.CANCEL):
+            return
+        what = f"job {attempt.claim.id.hex()} ({attempt.claim.task})"
+        if not self.supervised:
+            log.error("%s does not end; its slot stays occupied until it does: nobody can replace this worker", what)
+            return
+        log.error("%s does not end: this worker finishes its other jobs and is replaced", what)
+        self._board.mark(attempt.slot, STUCK)
+        self._board.phase = Phase.REPLACE
+        self._stopping.drain()
+
+    # ---- down --------------------------------------------------------------------------------
+
+    def _ask(self, how: str) -> None:
+        self._asked.append(how)
+        self._in_loop(lambda: self._begin_end(how))
+
+    def _begin_end(self, how: str) -> None:
+        if self._stopping is None:
+            return  # told again once it is built
+        if self._board.phase != Phase.REPLACE:
+            self._board.phase = Phase.DRAINING
+        if how == "drain":
+            self._stopping.drain()
+        else:
+            self._stopping.stop()
+
+    def _in_loop(self, call: Callable[[], None]) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it is over anyway
+                self._loop.call_soon_threadsafe(call)
+
+    async def _take_down(self) -> None:
+        for task in self._crew:
+            task.cancel()
+        await asyncio.gather(*self._crew, return_exceptions=True)
+        if self._floor is not None:
+            self._floor.stop_all()  # there are none left, unless run() itself was cancelled
+            self._floor.close()
+        await self._lifespans.stop()
+        if self.beater is not None:
+            self.beater.stop()
+        if self._stopping is not None and self._stopping.flushed and not self._left_to_supervisor():
+            await self._retire()
+        if self._board.phase != Phase.REPLACE:
+            self._board.phase = Phase.DONE
+
+    def _left_to_supervisor(self) -> bool:
+        """A body still runs: its job is given back by whoever sees this process end."""
+        return self.supervised and self._floor is not None and bool(self._floor.bodies())
+
+    async def _retire(self) -> None:
+        try:
+            async with asyncio.timeout(min(1.0, self._parts.settings.grace / 1e6)):
+                await self._store.retire(self.id, Outcome.INTERRUPTED)
+        except Exception as error:  # noqa: BLE001 - its lease will end by itself
+            log.warning("worker %s could not say goodbye: %s", self.id, error)

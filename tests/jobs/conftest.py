@@ -1,0 +1,17 @@
+"""Workers inside the test's process, on a real SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.jobs.world import World
+
+
+@pytest.fixture
+async def world(sqlite_url: str) -> AsyncIterator[World]:
+    made = World(sqlite_url)
+    await made.store.open()
+    yield made
+    await made.close()

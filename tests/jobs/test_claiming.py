@@ -1,0 +1,377 @@
+"""What is claimed, in which order, and how much of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from mainspring.outcomes import Outcome
+from mainspring.records import Beat, Bucket, Registration, Want
+from mainspring.states import State
+from mainspring.stores.base import Store, Turn
+from tests.jobs.faulty import FaultyStore
+from tests.jobs.world import SECOND, World, eventually, result
+
+
+def faulty(world: World) -> tuple[FaultyStore, Store]:
+    store = FaultyStore(world.store)
+    return store, store
+
+
+@pytest.mark.row("Q5")
+async def test_higher_priorities_come_first_and_equal_ones_in_order(world: World) -> None:
+    order: list[int] = []
+
+    async def note(n: int) -> None:
+        order.append(n)
+
+    task = world.task(note)
+    priorities = [0, 50, -50, 100, 50, 0]
+    await world.put(*(world.new_job(task, n, priority=p) for n, p in enumerate(priorities)))
+    await world.drain(async_slots=1, thread_slots=0)
+    assert order == [3, 1, 4, 0, 5, 2]
+
+
+@pytest.mark.row("Q5")
+async def test_one_claim_in_twenty_is_by_age(world: World) -> None:
+    """An old job of the lowest priority starts while high ones are still waiting."""
+    order: list[int] = []
+
+    async def note(n: int) -> None:
+        order.append(n)
+        await asyncio.sleep(0.011)  # long enough never to be claimed ahead
+
+    task = world.task(note)
+    await world.put(world.new_job(task, -1, priority=-100))
+    await world.put(*(world.new_job(task, n, priority=100) for n in range(60)))
+    await world.drain(async_slots=1, thread_slots=0)
+    assert len(order) == 61
+    assert 15 <= order.index(-1) <= 30
+
+
+@pytest.mark.row("W1")
+@pytest.mark.parametrize("colour", ["async", "thread"])
+async def test_the_concurrency_of_a_queue_is_never_exceeded_and_others_go_on(world: World, colour: str) -> None:
+    lock = threading.Lock()
+    now: dict[str, int] = {"few": 0, "many": 0}
+    most: dict[str, int] = {"few": 0, "many": 0}
+
+    def enter(queue: str) -> None:
+        with lock:
+            now[queue] += 1
+            most[queue] = max(most[queue], now[queue])
+
+    def leave(queue: str) -> None:
+        with lock:
+            now[queue] -= 1
+
+    async def in_async(queue: str) -> None:
+        enter(queue)
+        await asyncio.sleep(0.002)
+        leave(queue)
+
+    def in_thread(queue: str) -> None:
+        enter(queue)
+        time.sleep(0.002)
+        leave(queue)
+
+    task = world.task(in_async if colour == "async" else in_thread)
+    await world.put(*(world.new_job(task, q, queue=q) for _ in range(100) for q in ("few", "many")))
+    await world.drain(queues=("few", "many"), concurrency={"few": 2})
+    assert await world.counts() == {State.SUCCEEDED: 200}
+    assert most["few"] <= 2
+    assert most["many"] > 2
+
+
+async def test_a_capped_queue_without_work_lends_its_slots(world: World) -> None:
+    """All slots are filled from the other queue although the capped one could have taken them."""
+    met = asyncio.Barrier(8)
+
+    async def meet() -> None:
+        async with asyncio.timeout(20):
+            await met.wait()
+
+    task = world.task(meet)
+    await world.put(*(world.new_job(task, queue="open") for _ in range(8)))
+    await world.drain(queues=("capped", "open"), concurrency={"capped": 8}, async_slots=8)
+    assert await world.counts() == {State.SUCCEEDED: 8}
+
+
+async def test_a_capped_queue_gets_its_turn_beside_a_flood_of_short_jobs(world: World) -> None:
+    """Claims ahead for the flood never keep it waiting until the flood is over."""
+    order: list[str] = []
+
+    async def note(queue: str) -> None:
+        order.append(queue)
+
+    task = world.task(note)
+    await world.put(*(world.new_job(task, "flood", queue="flood") for _ in range(3_000)))
+    await world.put(*(world.new_job(task, "few", queue="few") for _ in range(5)))
+    await world.drain(queues=("flood", "few"), concurrency={"few": 1}, async_slots=4, thread_slots=0)
+    assert order.count("flood") == 3_000
+    assert [n for n, queue in enumerate(order) if queue == "few"][-1] < 2_000
+
+
+async def test_jobs_enqueued_by_name_never_pile_up_behind_a_full_kind(world: World) -> None:
+    """Threads are free, async slots are not: at most one async job enqueued by name is held in line."""
+    store, passed = faulty(world)
+    gate = asyncio.Event()
+
+    async def waits() -> None:
+        await gate.wait()
+
+    task = world.task(waits)
+    await world.put(*(world.new_job(task, kind="any") for _ in range(10)))
+    running = await world.worker(store=passed, async_slots=1, thread_slots=2, poll=SECOND // 50).started()
+
+    async def many_turns() -> bool | None:
+        return True if len(store.turns) > 8 else None
+
+    await eventually(many_turns, "many turns")
+    assert (await world.counts())[State.RUNNING] <= 2
+    gate.set()
+
+    async def all_done() -> bool | None:
+        return True if await world.counts() == {State.SUCCEEDED: 10} else None
+
+    await eventually(all_done, "all succeed")
+    assert await running.drained() == 0
+
+
+async def test_a_task_without_a_slot_of_its_kind_is_reported_and_left_to_others(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, passed = faulty(world)
+
+    def threaded() -> int:
+        return 1
+
+    job = await world.enqueue(world.task(threaded), kind="any")
+    running = await world.worker(store=passed, thread_slots=0).started()
+
+    async def parked() -> bool | None:
+        row = await world.row(job)
+        return True if row.state is State.READY and "?" in row.lane else None
+
+    await eventually(parked, "the job is parked")
+    sent = len(store.turns)
+
+    async def later() -> bool | None:
+        return True if len(store.turns) > sent + 3 else None
+
+    await eventually(later, "some more turns")
+    assert not any(turn.acks for turn in store.turns[sent:])
+    assert "needs thread slots and this worker has none" in caplog.text
+    assert await running.drained() == 0
+    await world.drain()
+    assert result(await world.row(job)) == 1
+
+
+@pytest.mark.row("W6")
+async def test_claims_ahead_are_bounded_and_given_back_when_unused(world: World) -> None:
+    """Short jobs make the worker claim ahead; when the slots are then held up, the rest is ready for others."""
+    gate = asyncio.Event()
+
+    async def short() -> None:
+        return None
+
+    async def long() -> None:
+        await gate.wait()
+
+    first, second = world.task(short), world.task(long)
+    await world.put(*(world.new_job(first) for _ in range(40)))
+    jobs = await world.put(*(world.new_job(second) for _ in range(40)))
+    running = await world.worker(async_slots=2, thread_slots=0).started()
+
+    async def given_back() -> bool | None:
+        counts = await world.counts()
+        done = counts == {State.SUCCEEDED: 40, State.RUNNING: 2, State.READY: 38}
+        returned = [a for job in jobs for a in await world.attempts(job) if a.outcome is Outcome.INTERRUPTED]
+        return True if done and returned else None
+
+    await eventually(given_back, "only what runs is held")
+    other = await world.worker(async_slots=4, thread_slots=0).started()
+
+    async def shared() -> bool | None:
+        return True if (await world.counts()).get(State.RUNNING) == 6 else None
+
+    await eventually(shared, "another worker runs what was given back")
+    gate.set()
+    await asyncio.gather(*(world.final(job) for job in jobs))
+    assert {(await world.row(job)).attempt for job in jobs} == {1}
+    assert [await running.drained(), await other.drained()] == [0, 0]
+
+
+@pytest.mark.row("W6")
+@pytest.mark.parametrize("kind", ["early", "limited"])
+async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: str) -> None:
+    """Whenever one runs, none waits for a slot; those that came with a claim ahead went back unharmed."""
+    waiting: list[int] = []
+
+    async def short() -> None:
+        return None
+
+    async def early() -> None:
+        floor = running.worker._floor
+        assert floor is not None
+        line = floor.pools["async"]._line  # type: ignore[attr-defined]  # the test looks inside
+        waiting.append(sum(attempt.pressing for attempt in line))
+        await asyncio.sleep(0.001)
+
+    first, second = world.task(short), world.task(early, early=kind == "early")
+    buckets = (Bucket("wide", 50),) if kind == "limited" else ()
+    await world.put(*(world.new_job(first) for _ in range(40)))
+    jobs = await world.put(*(world.new_job(second, buckets=buckets) for _ in range(60)))
+    running = world.worker(async_slots=2, thread_slots=0)
+    await asyncio.gather(*(world.final(job) for job in jobs))
+    assert await world.counts() == {State.SUCCEEDED: 100}
+    assert waiting == [0] * 60
+    returned = [a.outcome for job in jobs for a in await world.attempts(job)]
+    assert set(returned) == {Outcome.INTERRUPTED}
+    assert await running.drained() == 0
+
+
+async def test_a_full_worker_asks_for_nothing(world: World) -> None:
+    store, passed = faulty(world)
+    gate = asyncio.Event()
+
+    async def long() -> None:
+        await gate.wait()
+
+    jobs = await world.put(*(world.new_job(world.task(long)) for _ in range(5)))
+    running = await world.worker(store=passed, async_slots=2, thread_slots=0, poll=SECOND // 20).started()
+
+    async def many_turns() -> bool | None:
+        return True if len(store.turns) > 3 and store.turns[-1].holds is not None else None
+
+    await eventually(many_turns, "turns go on while the worker is full")
+    assert store.turns[-1].wants == ()
+    assert len(store.turns[-1].holds or ()) == 2
+    gate.set()
+    await asyncio.gather(*(world.final(job) for job in jobs))
+    assert await running.drained() == 0
+
+
+async def test_suspects_are_held_one_at_a_time(world: World) -> None:
+    """Jobs that were running when a worker crashed run one after the other."""
+    store, passed = faulty(world)
+    gate = asyncio.Event()
+    now = most = 0
+
+    async def careful() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await gate.wait()
+        now -= 1
+
+    task = world.task(careful)
+    jobs = await world.put(*(world.new_job(task) for _ in range(5)))
+    (beaten,) = await world.store.beat([Beat("doomed", Registration(queues=("default",)))])
+    await world.store.turn(Turn(worker="doomed", number=1, seen=0, wants=(Want(("default/async",), 5),)))
+    await world.store.rescue("doomed", beaten.number, Outcome.CRASHED)
+    assert {(await world.row(job)).crashes for job in jobs} == {1}
+    running = await world.worker(store=passed, poll=SECOND // 50).started()
+
+    async def many_turns() -> bool | None:
+        return True if len(store.turns) > 8 else None
+
+    await eventually(many_turns, "many turns")
+    gate.set()
+
+    async def all_done() -> bool | None:
+        return True if await world.counts() == {State.SUCCEEDED: 5} else None
+
+    await eventually(all_done, "all succeed")
+    assert most == 1
+    assert await running.drained() == 0
+
+
+async def test_jobs_enqueued_by_name_run_in_either_kind_of_slot(world: World) -> None:
+    async def one() -> str:
+        return "async"
+
+    def two() -> str:
+        return "thread"
+
+    jobs = [await world.enqueue(world.task(fn), kind="any") for fn in (one, two)]
+    await world.drain()
+    assert [result(await world.row(job)) for job in jobs] == ["async", "thread"]
+
+
+async def test_a_job_that_expired_before_it_could_start_is_not_run(world: World) -> None:
+    ran: list[int] = []
+
+    async def late() -> None:
+        ran.append(1)
+
+    job = await world.enqueue(world.task(late), expires_in=1)
+    await world.drain()
+    row = await world.final(job)
+    assert (row.state, row.reason, ran) == (State.CANCELLED, "expired", [])
+
+
+async def test_a_job_that_expires_while_it_waits_for_a_slot_is_not_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claimed ahead in time, but its slot became free too late."""
+    monkeypatch.setattr("mainspring.worker.floor.UNUSED_AFTER", 3600.0)
+    gate, begun = asyncio.Event(), asyncio.Event()
+    ran: list[int] = []
+
+    async def short() -> None:
+        return None
+
+    async def long() -> None:
+        begun.set()
+        await gate.wait()
+
+    async def late() -> None:
+        ran.append(1)
+
+    await world.put(*(world.new_job(world.task(short)) for _ in range(40)))
+    await world.put(world.new_job(world.task(long)))
+    (job,) = await world.put(world.new_job(world.task(late), expires_in=SECOND))
+    running = world.worker(async_slots=1, thread_slots=0)
+    await begun.wait()
+    expires = (await world.until(job, State.RUNNING)).expires
+    assert expires is not None
+
+    async def past() -> bool | None:
+        return True if time.time_ns() // 1000 > expires + SECOND else None
+
+    await eventually(past, "the job has long expired")
+    gate.set()
+    row = await world.final(job)
+    assert (row.state, row.reason, ran) == (State.CANCELLED, "expired", [])
+    assert await running.drained() == 0
+
+
+async def test_until_empty_waits_for_what_is_due_later(world: World) -> None:
+    """Scheduled jobs keep it; jobs of tasks that it does not know do not."""
+
+    async def one() -> None:
+        return None
+
+    later = await world.enqueue(world.task(one), delay=SECOND // 2)
+    stranger = await world.enqueue("who.knows")
+    assert await world.drain() == 0
+    assert (await world.row(later)).state is State.SUCCEEDED
+    assert (await world.row(stranger)).state is State.READY
+
+
+@pytest.mark.row("W7")
+async def test_an_idle_worker_is_woken_by_an_enqueue(world: World) -> None:
+    """With a poll of a minute only the wake-up can have brought it."""
+
+    async def one() -> int:
+        return 1
+
+    task = world.task(one)
+    running = await world.worker(poll=60 * SECOND).started()
+    for _ in range(3):
+        assert result(await world.final(await world.enqueue(task))) == 1
+    assert await running.drained() == 0

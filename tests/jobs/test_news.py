@@ -1,0 +1,154 @@
+"""Progress and log lines of running jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from mainspring.states import State
+from mainspring.worker.context import AsyncContext, Context
+from tests.jobs.test_claiming import faulty
+from tests.jobs.world import World, error, eventually, result
+
+
+def progress(data: bytes | None) -> Any:
+    return None if data is None else msgspec.json.decode(data)
+
+
+@pytest.mark.parametrize("colour", ["async", "thread"])
+async def test_progress_is_seen_while_the_job_runs(world: World, colour: str) -> None:
+    gate = threading.Event()
+
+    async def in_async(ctx: AsyncContext) -> None:
+        ctx.progress(3, 10, "mixing", phase="a")
+        await asyncio.to_thread(gate.wait, 20)
+
+    def in_thread(ctx: Context) -> None:
+        ctx.progress(3, 10, "mixing", phase="a")
+        gate.wait(20)
+
+    job = await world.enqueue(world.task(in_async if colour == "async" else in_thread, takes_context=True))
+    running = await world.worker().started()
+
+    async def seen() -> Any:
+        row = await world.row(job)
+        return progress(row.progress) if row.state is State.RUNNING else None
+
+    assert await eventually(seen, "progress") == {"done": 3, "total": 10, "note": "mixing", "meta": {"phase": "a"}}
+    gate.set()
+    await world.final(job)
+    assert await running.drained() == 0
+
+
+@pytest.mark.parametrize("colour", ["async", "thread"])
+async def test_log_lines_are_kept_in_order_with_those_of_the_last_moment(
+    world: World, colour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ack waits for them; the logger gets them with the job's id."""
+
+    async def in_async(ctx: AsyncContext) -> None:
+        ctx.log("first", n=1)
+        ctx.log("nul \0 and \ud800 are cleaned")
+        ctx.log("last")
+
+    def in_thread(ctx: Context) -> None:
+        ctx.log("first", n=1)
+        ctx.log("nul \0 and \ud800 are cleaned")
+        ctx.log("last")
+
+    job = await world.enqueue(world.task(in_async if colour == "async" else in_thread, takes_context=True))
+    with caplog.at_level(logging.INFO, logger="mainspring.jobs"):
+        await world.drain()
+    lines = await world.logs(job)
+    assert [line.text for line in lines] == ["first n=1", "nul \\x00 and \\ud800 are cleaned", "last"]
+    assert {line.level for line in lines} == {"info"}
+    record = next(record for record in caplog.records if "first" in record.getMessage())
+    assert record.__dict__["job_id"] == str(UUID(bytes=job))
+
+
+async def test_only_the_newest_thousand_lines_are_kept(world: World) -> None:
+    async def chatty(ctx: AsyncContext) -> None:
+        for n in range(2_500):
+            ctx.log(f"line {n}")
+
+    job = await world.enqueue(world.task(chatty, takes_context=True))
+    await world.drain()
+    lines = await world.logs(job)
+    assert len(lines) == 1_000
+    assert lines[-1].text == "line 2499"
+
+
+async def test_the_rate_of_writes_is_bounded(world: World) -> None:
+    """A thousand reports of one job are a few calls."""
+    store, passed = faulty(world)
+    calls = 0
+    inner = store._inner.report
+
+    async def counted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await inner(*args)
+
+    store.report = counted  # type: ignore[attr-defined]  # the test counts
+
+    async def busy(ctx: AsyncContext) -> None:
+        for n in range(1_000):
+            ctx.progress(n, 1_000)
+            if n % 100 == 0:
+                await asyncio.sleep(0.01)
+
+    job = await world.enqueue(world.task(busy, takes_context=True))
+    assert await world.worker(store=passed, until_empty=True).end() == 0
+    assert 1 <= calls <= 5
+    assert progress((await world.row(job)).progress)["done"] == 999
+
+
+@pytest.mark.parametrize("colour", ["async", "thread"])
+async def test_track_reports_by_itself(world: World, colour: str) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for n in (1, 2, 3):
+            yield n
+
+    async def in_async(ctx: AsyncContext) -> list[int]:
+        plain = [n for n in ctx.track([1, 2, 3])]  # noqa: C416 - the loop is what is tested
+        both = [n async for n in ctx.track([4])]
+        return plain + both + [n async for n in ctx.track(numbers(), "adding", total=3)]
+
+    def in_thread(ctx: Context) -> list[int]:
+        return list(ctx.track([1, 2, 3], "adding"))
+
+    job = await world.enqueue(world.task(in_async if colour == "async" else in_thread, takes_context=True))
+    await world.drain()
+    row = await world.row(job)
+    assert result(row) == ([1, 2, 3, 4, 1, 2, 3] if colour == "async" else [1, 2, 3])
+    assert progress(row.progress) == {"done": 3, "total": 3, "note": "adding"}
+
+
+async def test_progress_that_cannot_be_stored_is_the_handlers_error(world: World) -> None:
+    async def wrong(ctx: AsyncContext) -> None:
+        ctx.progress(1, thing=object())
+
+    job = await world.enqueue(world.task(wrong, takes_context=True))
+    await world.drain()
+    row = await world.row(job)
+    assert error(row).type == "mainspring.errors.InvalidOption"
+
+
+async def test_news_that_cannot_be_sent_hold_up_nothing(world: World) -> None:
+    store, passed = faulty(world)
+    store.lose.add("report")
+
+    async def chatty(ctx: AsyncContext) -> int:
+        ctx.log("hello")
+        return 1
+
+    job = await world.enqueue(world.task(chatty, takes_context=True))
+    assert await world.worker(store=passed, until_empty=True).end() == 0
+    assert result(await world.row(job)) == 1

@@ -1,0 +1,255 @@
+"""A store that fails, loses replies or gives a worker up: nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.errors import StoreConflict
+from mainspring.outcomes import Ack, Outcome
+from mainspring.records import Rescued
+from mainspring.states import Reason, State
+from mainspring.stores.base import Turn
+from tests.jobs.test_claiming import faulty
+from tests.jobs.world import LIMIT, SECOND, World, error, eventually, result
+
+
+async def give_up(world: World, worker: str) -> Rescued:
+    """Rescue a worker that is well, as one that was cut off would be; its own beats may come in between."""
+
+    async def rescued() -> Rescued | None:
+        (row,) = [row for row in await world.store.workers() if row.id == worker]
+        done = await world.store.rescue(worker, row.number, Outcome.LOST)
+        return done if done.taken else None
+
+    return await eventually(rescued, "the worker is given up")
+
+
+@pytest.mark.row("R12", "B22")
+async def test_an_outage_interrupts_no_body_and_loses_no_ack(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Bodies end while the store is away; their acks arrive afterwards; the log says it twice."""
+    store, passed = faulty(world)
+    gate, begun = threading.Event(), threading.Semaphore(0)
+    runs: Counter[int] = Counter()
+
+    async def on_loop(n: int) -> int:
+        runs[n] += 1
+        begun.release()
+        await asyncio.to_thread(gate.wait, 20)
+        return n
+
+    def in_thread(n: int) -> int:
+        runs[n] += 1
+        begun.release()
+        gate.wait(20)
+        return n
+
+    one, two = world.task(on_loop), world.task(in_thread)
+    jobs = await world.put(*(world.new_job(one if n % 2 else two, n) for n in range(8)))
+    running = await world.worker(store=passed).started()
+    for _ in jobs:
+        assert await asyncio.to_thread(begun.acquire, True, 20)
+    store.down = True
+    gate.set()
+
+    async def noticed() -> bool | None:
+        return True if store.failed > 6 else None
+
+    await eventually(noticed, "the outage is noticed")
+    store.down = False
+    rows = [await world.final(job) for job in jobs]
+    assert [result(row) for row in rows] == list(range(8))
+    assert set(runs.values()) == {1}
+    assert await running.drained() == 0
+    said = [r.getMessage() for r in caplog.records if "a turn with the store" in r.getMessage()]
+    assert len(said) == 2
+    assert "failed, trying again" in said[0]
+    assert "works again" in said[1]
+
+
+@pytest.mark.row("B21")
+@pytest.mark.parametrize("every", [1, 2, 3])
+async def test_lost_replies_of_turns_strand_and_double_nothing(world: World, every: int) -> None:
+    """Each lost turn is repeated with its number and content; every job runs once."""
+    store, passed = faulty(world)
+    runs: Counter[int] = Counter()
+
+    async def once(n: int) -> int:
+        runs[n] += 1
+        return n
+
+    task = world.task(once)
+    jobs = await world.put(*(world.new_job(task, n) for n in range(50)))
+    seen: set[int] = set()
+
+    def lose_first(turn: Turn) -> Turn:
+        if turn.number % every == 0 and turn.number not in seen:
+            store.lose.add("turn")
+        seen.add(turn.number)
+        return turn
+
+    store.twist = lose_first
+    running = await world.worker(store=passed, async_slots=4).started()
+    rows = [await world.final(job) for job in jobs]
+    assert [result(row) for row in rows] == list(range(50))
+    assert set(runs.values()) == {1}
+    assert {row.attempt for row in rows} == {1}
+    assert await running.drained() == 0
+    assert store.failed > 0
+    contents: dict[int, set[Turn]] = {}
+    for turn in store.turns:
+        contents.setdefault(turn.number, set()).add(turn)
+    assert all(len(same) == 1 for same in contents.values())
+
+
+@pytest.mark.row("B21")
+@pytest.mark.parametrize("call", ["beat", "promote", "report", "retire", "listen", "count"])
+async def test_a_lost_reply_of_any_other_call_costs_nothing(world: World, call: str) -> None:
+    store, passed = faulty(world)
+    store.lose.add(call)
+
+    async def once(n: int) -> int:
+        return n
+
+    task = world.task(once)
+    jobs = await world.put(*(world.new_job(task, n, delay=n % 2) for n in range(10)))
+    assert await world.worker(store=passed, until_empty=True).end() == 0
+    assert [result(await world.row(job)) for job in jobs] == list(range(10))
+
+
+@pytest.mark.row("W4")
+async def test_a_worker_given_up_for_lost_fences_its_bodies_and_goes_on_under_a_new_id(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The jobs run again elsewhere or here; what the old bodies came to is not reported."""
+    ended = asyncio.Event()
+    runs = 0
+
+    async def waits() -> str:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            return "second"
+        try:
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return "first"
+
+    job = await world.enqueue(world.task(waits))
+    running = await world.worker().started()
+    await world.until(job, State.RUNNING)
+    old = running.worker.id
+    assert (await give_up(world, old)).ready == (job,)
+    final = await world.final(job)
+    assert (result(final), final.attempt, runs) == ("second", 1, 2)
+    assert ended.is_set()
+    assert running.worker.id != old
+    assert [a.outcome for a in await world.attempts(job)] == [Outcome.LOST]
+    assert await running.drained() == 0
+    assert "came too late" not in caplog.text
+
+
+async def test_on_lost_makes_the_worker_look_at_once(world: World) -> None:
+    """An idle worker that is told by its beats registers anew and takes work."""
+
+    async def one() -> int:
+        return 1
+
+    task = world.task(one)
+    running = await world.worker().started()
+    old = running.worker.id
+    await give_up(world, old)
+    running.worker.on_lost()
+
+    async def renamed() -> bool | None:
+        return True if running.worker.id != old else None
+
+    await eventually(renamed, "a new id")
+    assert result(await world.final(await world.enqueue(task))) == 1
+    assert await running.drained() == 0
+
+
+async def test_a_lease_that_is_gone_is_fenced_and_its_neighbours_are_not(world: World) -> None:
+    """The store has put one job off behind our back; the digest of what is held tells."""
+    gate, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def waits(n: int) -> int:
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return n
+
+    task = world.task(waits)
+    kept, gone = await world.put(world.new_job(task, 0), world.new_job(task, 1))
+    running = await world.worker().started()
+    await world.until(gone, State.RUNNING)
+    turner = running.worker._turner
+    assert turner is not None
+
+    async def put_off() -> bool | None:
+        acks = (Ack.snoozed(turner.held[gone].lease, delay=3600 * SECOND),)
+        try:
+            await world.store.turn(Turn(worker=turner.id, number=turner._number, seen=turner._number, acks=acks))
+        except StoreConflict:  # the worker's own turn came first
+            return None
+        return True
+
+    await eventually(put_off, "the job is put off")
+    async with asyncio.timeout(LIMIT):
+        await cancelled.wait()
+    gate.set()
+    assert result(await world.final(kept)) == 0
+    assert await running.drained() == 0
+    row = await world.row(gone)
+    assert (row.state, [a.outcome for a in await world.attempts(gone)]) == (State.SCHEDULED, [Outcome.SNOOZED])
+
+
+async def test_an_ack_that_the_store_cannot_keep_is_replaced_and_blocks_nobody(world: World) -> None:
+    store, passed = faulty(world)
+
+    async def one(n: int) -> int:
+        return n
+
+    task = world.task(one, retries=5)
+    jobs = await world.put(*(world.new_job(task, n) for n in range(10)))
+
+    def spoil(turn: Turn) -> Turn:
+        """The ack of one job says what no ack can say."""
+        acks = tuple(replace(a, to=State.READY) if a.id == jobs[3] and a.result else a for a in turn.acks)
+        return replace(turn, acks=acks)
+
+    store.twist = spoil
+    assert await world.worker(store=passed, until_empty=True).end() == 0
+    rows = [await world.row(job) for job in jobs]
+    assert [row.state for row in rows] == [State.SUCCEEDED] * 3 + [State.DEAD] + [State.SUCCEEDED] * 6
+    assert (rows[3].reason, error(rows[3]).message) == (Reason.NOT_RETRYABLE, "the result cannot be stored")
+
+
+async def test_turns_that_the_store_refuses_for_good_cost_the_identity_not_the_worker(world: World) -> None:
+    """Another process used our id: after some tries the worker goes on under a new one."""
+    store, passed = faulty(world)
+
+    async def one() -> int:
+        return 1
+
+    task = world.task(one)
+    running = await world.worker(store=passed).started()
+    old = running.worker.id
+    stolen = Turn(worker=old, number=1_000_000, seen=999_999)
+    await world.store.turn(stolen)
+
+    async def renamed() -> bool | None:
+        return True if running.worker.id != old else None
+
+    await eventually(renamed, "a new id")
+    assert result(await world.final(await world.enqueue(task))) == 1
+    assert await running.drained() == 0
+    assert len(store.turns) < 100

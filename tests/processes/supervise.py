@@ -1,0 +1,15 @@
+"""``python -m tests.processes.supervise TARGET PROCESSES OPTIONS``: a supervisor, as the command line runs it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from mainspring.worker.process import python
+from mainspring.worker.supervisor import Supervisor
+
+if __name__ == "__main__":
+    target, processes, options = sys.argv[1:]
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
+    command = python("-m", "mainspring.boot", "--target", target, "--options", options)
+    sys.exit(Supervisor(command, int(processes)).run())

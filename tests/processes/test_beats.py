@@ -1,0 +1,223 @@
+"""Beats from a thread and from a helper process, on a real store."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mainspring.clock import boottime
+from mainspring.errors import SchemaOutdated
+from mainspring.ids import worker_id
+from mainspring.outcomes import Outcome
+from mainspring.records import Beat, Registration, WorkerRow
+from mainspring.sync import run
+from mainspring.worker import fence
+from mainspring.worker.beater import Beater
+from mainspring.worker.board import Board
+from mainspring.worker.parts import StoreAddress, WorkerSettings
+from tests.processes.fleet import Fleet, alive, kill, until
+
+LEASE = 1.5
+
+
+class Kept:
+    """A beater with what a worker would give it."""
+
+    def __init__(self, url: str) -> None:
+        self.board = Board.create(8)
+        self.id = worker_id()
+        self.lost = threading.Event()
+        self.low: list[float] = []
+        self.announced: list[str] = []
+        self.beater = Beater(
+            StoreAddress(url=url),
+            lambda: Registration(queues=("default",), lease=int(LEASE * 1e6), info=b'{"pid": 1}'),
+            lambda: self.id,
+            WorkerSettings(lease=int(LEASE * 1e6)),
+            self.board,
+            on_lost=self.lost.set,
+            on_lease_low=lambda: self.low.append(boottime()),
+            announce=self.announced.append,
+        )
+
+
+@pytest.fixture
+def kept(store_url: str) -> Iterator[Kept]:
+    kept = Kept(store_url)
+    yield kept
+    kept.beater.stop()
+    kept.board.close()
+
+
+def row_of(fleet: Fleet, worker: str) -> WorkerRow | None:
+    return next((row for row in fleet.workers() if row.id == worker), None)
+
+
+def numbers(fleet: Fleet, worker: str) -> Callable[[int], bool]:
+    """Whether the worker's beat number has passed one."""
+    return lambda above: (row := row_of(fleet, worker)) is not None and row.number > above
+
+
+class TestBeater:
+    async def test_the_first_beat_registers_and_the_lease_goes_on(self, fleet: Fleet, kept: Kept) -> None:
+        kept.beater.start()
+        await kept.beater.wait_registered()
+        assert kept.beater.registered.is_set()
+        assert kept.announced == [kept.id]
+        assert 0 < kept.board.lease_end <= boottime() + LEASE
+
+    def test_it_beats_on_by_itself(self, fleet: Fleet, kept: Kept) -> None:
+        kept.beater.start()
+        until(kept.beater.registered.is_set)
+        first = kept.board.lease_end
+        until(lambda: numbers(fleet, kept.id)(5))
+        assert kept.board.lease_end > first
+        assert not kept.low
+        assert not kept.lost.is_set()
+
+    async def test_a_lost_worker_registers_again_under_a_new_id(self, fleet: Fleet, kept: Kept) -> None:
+        kept.beater.start()
+        await kept.beater.wait_registered()
+        store = await fleet.tasks.app.client.store()
+        rescued = False
+        while not rescued:
+            row = next(row for row in await store.workers() if row.id == kept.id)
+            rescued = (await store.rescue(kept.id, row.number, Outcome.LOST)).taken
+        kept.beater.wake()
+        assert kept.lost.wait(30)
+        old, kept.id = kept.id, worker_id()
+        kept.beater.wake()
+        await kept.beater.wait_registered()
+        rows = {row.id: row.lost for row in await store.workers()}
+        assert rows == {old: True, kept.id: False}
+        assert kept.announced == [old, kept.id]
+
+    def test_an_outage_is_told_once_and_loses_nobody(self, fleet: Fleet, kept: Kept, store_url: str) -> None:
+        kept.beater.start()
+        until(kept.beater.registered.is_set)
+        outage = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+        outage.execute("begin immediate")
+        until(lambda: fence.is_over(boottime(), kept.board.lease_end), what="the lease ends")
+        assert len(kept.low) == 1
+        outage.execute("rollback")
+        outage.close()
+        until(lambda: not fence.is_low(boottime(), kept.board.lease_end, LEASE), what="the lease goes on")
+        assert len(kept.low) == 1
+        assert not kept.lost.is_set()
+        assert row_of(fleet, kept.id) is not None
+
+    async def test_what_will_not_pass_is_raised_to_who_waits(self, fleet: Fleet, kept: Kept, store_url: str) -> None:
+        await fleet.tasks.app.aopen()
+        with contextlib.closing(sqlite3.connect(store_url.removeprefix("sqlite:///"))) as newer:
+            newer.execute("update mainspring_meta set version = 9999")
+            newer.commit()
+        kept.beater.start()
+        with pytest.raises(SchemaOutdated):
+            await kept.beater.wait_registered()
+
+
+HOST = """
+    import ctypes, json, os, sys, time
+    from mainspring.worker.board import Board
+    from mainspring.worker.deathlock import DeathLock
+    from mainspring.worker.helper import Helper
+    from mainspring.worker.link import Hello
+    from mainspring.worker.parts import StoreAddress
+    board = Board.create(8)
+    helper = Helper(board, DeathLock.create())
+    helper.announce(Hello(worker=sys.argv[1], store=StoreAddress(url=sys.argv[2]), lease=1_500_000, grace=1, drain=1))
+    print(helper.pid, flush=True)
+    if sys.argv[3] == "gil":
+        ctypes.PyDLL(None).usleep(600_000_000)
+    sys.stdin.read()
+    helper.stop()
+"""
+
+
+@pytest.fixture
+def host(
+    fleet: Fleet, store_url: str, request: pytest.FixtureRequest
+) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """A program with a helper, the helper's pid, and the worker it beats for."""
+    worker = worker_id()
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOST), worker, store_url, getattr(request, "param", "wait")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    pid = int(program.stdout.readline())
+    yield program, pid, worker
+    for each in (program.pid, pid):
+        kill(each, signal.SIGKILL)
+    program.communicate()
+
+
+async def register(fleet: Fleet, worker: str) -> None:
+    store = await fleet.tasks.app.client.store()
+    await store.beat([Beat(worker, Registration(lease=int(LEASE * 1e6), info=json.dumps({"pid": 1}).encode()))])
+
+
+Host = tuple[subprocess.Popen[str], int, str]
+
+
+class TestHelper:
+    @pytest.mark.row("W2")
+    @pytest.mark.parametrize("host", ["gil"], indirect=True)
+    def test_it_beats_while_its_host_keeps_the_gil(self, fleet: Fleet, host: Host) -> None:
+        _, _, worker = host
+        run("register", register(fleet, worker))
+        until(lambda: numbers(fleet, worker)(8), what="beats over several leases")
+
+    def test_it_does_not_beat_for_a_stopped_host(self, fleet: Fleet, host: Host) -> None:
+        program, _, worker = host
+        run("register", register(fleet, worker))
+        until(lambda: numbers(fleet, worker)(3))
+        kill(program.pid, signal.SIGSTOP)
+
+        def silent() -> bool:
+            """The number stands still for a whole lease."""
+            row = row_of(fleet, worker)
+            assert row is not None
+            end = boottime() + LEASE
+            while boottime() < end:
+                if numbers(fleet, worker)(row.number):
+                    return False
+            return True
+
+        until(silent)
+        kill(program.pid, signal.SIGCONT)
+        row = row_of(fleet, worker)
+        assert row is not None
+        until(lambda: numbers(fleet, worker)(row.number), what="beats go on")
+
+    def test_it_gives_back_what_a_dead_host_held_and_ends(self, fleet: Fleet, host: Host) -> None:
+        program, pid, worker = host
+        run("register", register(fleet, worker))
+        until(lambda: numbers(fleet, worker)(2))
+        kill(program.pid, signal.SIGKILL)
+        program.wait()
+        until(lambda: row_of(fleet, worker) is None, what="the worker is retired")
+        until(lambda: not alive(pid), what="the helper ends")
+
+    def test_it_ends_without_a_word_when_the_worker_is_over(self, fleet: Fleet, host: Host) -> None:
+        program, pid, worker = host
+        run("register", register(fleet, worker))
+        until(lambda: numbers(fleet, worker)(2))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(pid, number)
+        program.communicate("")
+        assert program.returncode == 0
+        assert not alive(pid)
+        assert row_of(fleet, worker) is not None, "retiring is the worker's own affair"

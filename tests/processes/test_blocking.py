@@ -1,0 +1,98 @@
+"""Bodies that block the loop or keep the GIL for several leases run once."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.states import State
+from tests.processes.fleet import Fleet, alive, overlaps, until
+
+
+def runs_once(fleet: Fleet, task: str, seconds: float, **options: Any) -> None:
+    """Two supervisors, one job that makes its worker mute: the other one must not take it."""
+    fleet.start(**options).wait_ready()
+    fleet.start(**options).wait_ready()
+    job = getattr(fleet.tasks, task).enqueue(seconds)
+    (info,) = fleet.ended([job], limit=max(60.0, 3 * seconds))
+    assert info.state is State.SUCCEEDED
+    assert info.attempts == ()
+    assert [line.word for line in fleet.journal(job)] == ["START", "END"]
+
+
+@pytest.mark.row("W2", "B4")
+@pytest.mark.parametrize("task", ["block_loop", "hold_gil"])
+def test_a_mute_worker_keeps_its_job(fleet: Fleet, task: str) -> None:
+    runs_once(fleet, task, 6.0, lease="1500ms")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.row("W2", "B4")
+@pytest.mark.parametrize(("task", "seconds"), [("block_loop", 60.0), ("hold_gil", 40.0)])
+def test_a_mute_worker_keeps_its_job_with_the_default_lease(fleet: Fleet, task: str, seconds: float) -> None:
+    runs_once(fleet, task, seconds, lease="15s", sweep="3s", poll="1s", grace="5s", drain="25s")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_worker_whose_empty_loop_stands_still_is_replaced(fleet: Fleet) -> None:
+    supervised = fleet.start()
+    (pid,) = supervised.wait_ready()
+    job = fleet.tasks.wedge.enqueue()
+    assert fleet.ended([job])[0].state is State.SUCCEEDED
+    until(lambda: not alive(pid), limit=200, what="the wedged worker is killed")
+    assert fleet.ended([fleet.tasks.quick.enqueue()])[0].state is State.SUCCEEDED
+
+
+@pytest.mark.row("B22")
+def test_a_strict_body_ends_with_its_lease_and_is_handed_back(fleet: Fleet, tmp_path: Path, store_url: str) -> None:
+    """The store is away for longer than the lease and the body keeps the GIL: the supervisor must end it."""
+    fleet.start().wait_ready()
+    gate = tmp_path / "gate"
+    job = fleet.tasks.strict.enqueue(str(gate))
+    (first,) = fleet.started(job)
+    outage = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+    outage.execute("begin immediate")
+    until(lambda: not alive(first.pid), what="the fenced worker is killed")
+    outage.execute("rollback")
+    outage.close()
+    gate.touch()
+    (info,) = fleet.ended([job])
+    assert info.state is State.SUCCEEDED
+    assert (info.attempt, info.crashes) == (1, 0)
+    assert overlaps(fleet.journal()) == []
+
+
+@pytest.mark.row("B22")
+def test_an_ordinary_body_outlives_an_outage(fleet: Fleet, tmp_path: Path, store_url: str) -> None:
+    """Nobody is rescued, blamed or interrupted; the ack arrives afterwards."""
+    first, second = fleet.start(), fleet.start()
+    first.wait_ready()
+    second.wait_ready()
+    gate = tmp_path / "gate"
+    jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(8)]
+    fleet.started(*jobs)
+    outage = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+    outage.execute("begin immediate")
+    gate.touch()
+    until(lambda: len(fleet.journal(word="END")) == 8, what="the bodies end during the outage")
+    wait_out_a_lease(fleet)
+    outage.execute("rollback")
+    outage.close()
+    infos = fleet.ended(jobs)
+    assert {info.state for info in infos} == {State.SUCCEEDED}
+    assert [info.attempts for info in infos] == [()] * 8
+    assert len(fleet.journal(word="START")) == 8
+
+
+def wait_out_a_lease(fleet: Fleet) -> None:
+    """Until no worker's lease can be good any more, by the store's own record of beats."""
+    seen = {row.id: row.number for row in fleet.workers()}
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 4.5, what="one and a half leases")
+    assert {row.id: row.number for row in fleet.workers()} == seen

@@ -1,0 +1,127 @@
+"""kill -9 of a worker, of a supervisor, of both: nothing is lost, nothing overlaps, blame is proven."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from mainspring.outcomes import Outcome
+from mainspring.states import Reason, State
+from tests.processes.fleet import Fleet, alive, kill, overlaps, until
+
+
+@pytest.mark.row("W3", "B4")
+def test_a_killed_worker_s_jobs_run_again_under_its_supervisor(fleet: Fleet, tmp_path: Path) -> None:
+    supervised = fleet.start()
+    (pid,) = supervised.wait_ready()
+    gate = tmp_path / "gate"
+    jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(20)]
+    fleet.started(*jobs)
+    kill(pid, signal.SIGKILL)
+    again = fleet.started(*jobs[:1], times=2)
+    assert not alive(pid)
+    gate.touch()
+    infos = fleet.ended(jobs)
+    assert {info.state for info in infos} == {State.SUCCEEDED}
+    assert {info.crashes for info in infos} == {1}
+    assert {info.attempt for info in infos} == {1}, "a crash uses none of the retries"
+    assert again[0].pid in supervised.worker_pids()
+    assert overlaps(fleet.journal()) == []
+
+
+@pytest.mark.row("W3", "B4")
+def test_an_orphaned_worker_hands_back_and_ends(fleet: Fleet, tmp_path: Path) -> None:
+    """Its supervisor was killed: it stops by itself, without blame for anybody."""
+    supervised = fleet.start()
+    (pid,) = supervised.wait_ready()
+    gate = tmp_path / "gate"
+    jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(5)]
+    fleet.started(*jobs)
+    supervised.signal(signal.SIGKILL)
+    until(lambda: not alive(pid), what="the worker ends")
+    gate.touch()
+    fleet.start()
+    infos = fleet.ended(jobs)
+    assert {info.state for info in infos} == {State.SUCCEEDED}
+    assert {info.crashes for info in infos} == {0}
+    assert [len(fleet.journal(job, word="START")) for job in jobs] == [2] * 5
+    assert overlaps(fleet.journal()) == []
+
+
+@pytest.mark.row("W3", "B4")
+def test_a_witness_on_the_same_host_proves_the_death_of_a_whole_group(fleet: Fleet, tmp_path: Path) -> None:
+    """Well before the lease is over: the lease here is far longer than the test."""
+    doomed = fleet.start(lease="10m")
+    (pid,) = doomed.wait_ready()
+    gate = tmp_path / "gate"
+    jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(5)]
+    fleet.started(*jobs)
+    witness = fleet.start(lease="10m")
+    witness.wait_ready()
+    kill(doomed.pid, signal.SIGKILL)
+    kill(pid, signal.SIGKILL)
+    gate.touch()
+    infos = fleet.ended(jobs)
+    assert {info.state for info in infos} == {State.SUCCEEDED}
+    assert {info.attempts[0].outcome for info in infos} == {Outcome.CRASHED}
+    assert overlaps(fleet.journal()) == []
+
+
+@pytest.mark.row("W3")
+def test_without_a_proof_the_lease_decides(fleet: Fleet, tmp_path: Path) -> None:
+    """A witness that cannot see the lock waits for the lease and blames nobody."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    doomed = fleet.start(env={"XDG_RUNTIME_DIR": str(elsewhere)})
+    (pid,) = doomed.wait_ready()
+    gate = tmp_path / "gate"
+    jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(5)]
+    fleet.started(*jobs)
+    fleet.start().wait_ready()
+    kill(doomed.pid, signal.SIGKILL)
+    kill(pid, signal.SIGKILL)
+    gate.touch()
+    infos = fleet.ended(jobs)
+    assert {info.state for info in infos} == {State.SUCCEEDED}
+    assert {info.crashes for info in infos} == {0}
+    assert {info.attempts[0].outcome for info in infos} == {Outcome.LOST}
+
+
+def test_no_descendant_of_a_dead_worker_survives(fleet: Fleet, tmp_path: Path) -> None:
+    """Not even one with a session of its own; the job runs again only after it is gone."""
+    fleet.start().wait_ready()
+    path = tmp_path / "child"
+    job = fleet.tasks.leave_child.enqueue(str(path))
+    (info,) = fleet.ended([job])
+    assert info.state is State.SUCCEEDED
+    assert not alive(int(path.read_text()))
+
+
+@pytest.mark.row("W5")
+def test_a_poison_job_dies_alone(fleet: Fleet) -> None:
+    fleet.start(async_slots=64).wait_ready()
+    with_it = [fleet.tasks.nap.s(0.25) for _ in range(20)]
+    *neighbours, poison = fleet.tasks.app.enqueue_many([*with_it, fleet.tasks.poison.s()])
+    (dead,) = fleet.ended([poison])
+    assert (dead.state, dead.reason, dead.crashes) == (State.DEAD, Reason.CRASHED, 3)
+    assert len(fleet.journal(poison, word="START")) == 3
+    infos = fleet.ended(neighbours)
+    assert {info.state for info in infos} == {State.SUCCEEDED}
+    assert max(info.crashes for info in infos) <= 1
+    assert overlaps(fleet.journal()) == []
+
+
+@pytest.mark.row("W6")
+def test_an_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: Path) -> None:
+    supervised = fleet.start()
+    (pid,) = supervised.wait_ready()
+    job = fleet.tasks.early.enqueue(str(tmp_path / "never"))
+    fleet.started(job)
+    kill(pid, signal.SIGKILL)
+    (info,) = fleet.ended([job])
+    assert (info.state, info.reason) == (State.DEAD, Reason.CRASHED)
+    marker = fleet.tasks.quick.enqueue()  # the queue goes on, and the early job had its chance to run
+    fleet.ended([marker])
+    assert len(fleet.journal(job, word="START")) == 1

@@ -1,0 +1,57 @@
+"""Hard limits of bodies that do not yield: the worker is replaced, only the guilty one is charged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.outcomes import Outcome
+from mainspring.states import State
+from tests.processes.fleet import Fleet, alive, overlaps, until
+
+
+@pytest.mark.row("R5")
+@pytest.mark.parametrize("task", ["stuck", "stuck_loop"])
+def test_only_the_body_that_will_not_end_is_charged(fleet: Fleet, tmp_path: Path, task: str) -> None:
+    supervised = fleet.start(drain="1s")
+    (pid,) = supervised.wait_ready()
+    gate = tmp_path / "gate"
+    neighbours = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(3)]
+    fleet.started(*neighbours)
+    job = getattr(fleet.tasks, task).enqueue(str(tmp_path / "first"))
+    fleet.started(job)
+    fleet.started(job, times=2)
+    assert not alive(pid), "no second copy while the first lives"
+    fleet.started(*neighbours, times=2)
+    gate.touch()
+    (info,) = fleet.ended([job])
+    assert info.state is State.SUCCEEDED
+    assert job.result() == "second"
+    assert [attempt.outcome for attempt in info.attempts] == [Outcome.TIMED_OUT]
+    assert info.attempts[0].error is not None
+    assert info.attempts[0].error.type.endswith("HardTimeout")
+    assert (info.attempt, info.crashes) == (2, 0)
+    others = fleet.ended(neighbours)
+    assert {other.state for other in others} == {State.SUCCEEDED}
+    assert {(other.attempt, other.crashes) for other in others} == {(1, 0)}
+    assert overlaps(fleet.journal()) == []
+
+
+@pytest.mark.row("R5")
+def test_neighbours_of_a_stuck_thread_finish_in_the_drain_time(fleet: Fleet, tmp_path: Path) -> None:
+    supervised = fleet.start(drain="30s")
+    (pid,) = supervised.wait_ready()
+    gate = tmp_path / "gate"
+    neighbour = fleet.tasks.wait_for.enqueue(str(gate))
+    job = fleet.tasks.stuck.enqueue(str(tmp_path / "first"))
+    fleet.started(neighbour, job)
+    until(lambda: len(supervised.worker_pids()) == 2, what="the successor is started while the old one drains")
+    assert alive(pid)
+    gate.touch()
+    (info,) = fleet.ended([neighbour])
+    assert info.attempts == ()
+    assert len(fleet.journal(neighbour, word="START")) == 1
+    (late,) = fleet.ended([job])
+    assert late.state is State.SUCCEEDED
+    assert not alive(pid)
