@@ -138,7 +138,8 @@ class Store(Protocol):
         With ``retry`` only ids that are in no place (live, finished, dead) are inserted, the rest
         say ``created=False``; without it an id that is live says ``created=False`` too. So one
         batch id makes each job at most once, however often it is sent.
-        Wakes listeners of the queues concerned. Raises ``StoreFull`` before anything is lost.
+        Wakes listeners of the queues concerned. Raises ``StoreFull`` before anything is lost, and
+        ``StoreConflict`` for a batch that is too large for the engine: 1,000 jobs and 8 MB fit everywhere.
         """
         ...
 
@@ -175,7 +176,10 @@ class Store(Protocol):
         Numbers: a turn with the number of the last turn applied is a repeat: acks answer
         ``already``, and the claims of that number that still run under this worker come again,
         nothing new. Rows claimed by a number above ``seen`` that the worker never heard of come
-        again as well. A number lower than the last is a ``StoreConflict``.
+        again as well, beside what is wanted. A number lower than the last is a ``StoreConflict``.
+
+        A full store takes acks and may give no claims; where even that is impossible the turn raises
+        ``StoreFull`` and its number is not used up.
         """
         ...
 
@@ -234,6 +238,7 @@ class Store(Protocol):
         ``refused`` and unchanged. Cancel of a running job sets an order (and is ``done``).
         Retry makes the job ready in a new epoch (the first is 1), attempt 0, crashes 0, its token
         going on; an ``expires`` that has passed is dropped.
+        ``refused`` is said for queries by id only: a filter finds what it can act on.
         ``more`` says that the slice was full and another call may find more.
         """
         ...

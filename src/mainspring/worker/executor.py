@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mainspring.backoff import DEFAULT
 from mainspring.clock import boottime
 from mainspring.errors import HardTimeout, Undecodable
 from mainspring.outcomes import Ack
@@ -107,12 +108,15 @@ class Executor:
         """What the supervisor needs if it must end this attempt: when the next one is, -1 for never.
 
         Drawn once for each (task, attempt number): on the hot path a backoff would cost more than the rest.
+        The user's own functions are not asked about an end that will hardly ever come: the default stands in.
         """
         number = attempt.claim.attempt
         if number > attempt.retries or attempt.claim.early:
             return -1
         key = (spec.name, number)
         if key not in self._later:
+            backoff = DEFAULT if spec.backoff.kind == "function" else spec.backoff
+            plain = spec._replace(backoff=backoff, retry_if=None)
             error = HardTimeout(attempt.timeout / 1e6)
-            self._later[key] = verdict.retry_in(spec, number, error) if verdict.may_retry(spec, error) else -1
+            self._later[key] = verdict.retry_in(plain, number, error) if verdict.may_retry(plain, error) else -1
         return self._later[key]

@@ -1,0 +1,43 @@
+-- takeback: the running jobs of a worker that is over. Needs common, moves.
+local function by_seq(a, b) return a[2][SEQ] < b[2][SEQ] end
+
+-- Moves all jobs of `worker` out of running, by cause (lost, crashed, interrupted).
+-- Returns the ids that are now ready, retrying, dead, cancelled.
+local function take_back(worker, cause, delays)
+  send_gathered()
+  local ids = call('HKEYS', named('running', worker))
+  preload(ids)
+  local held, suspects = {}, false
+  for n, id in ipairs(ids) do
+    held[n] = {id, heads[id]}
+    suspects = suspects or heads[id][CRASHES] > 0
+  end
+  table.sort(held, by_seq)
+  local moved = {ready = {}, retrying = {}, dead = {}, cancelled = {}}
+  for _, pair in ipairs(held) do
+    local id, head = pair[1], pair[2]
+    local charged = cause == 'crashed' and (not suspects or head[CRASHES] > 0)
+    local to, reason = 'ready', false
+    keep_attempt(id, head, cause, false)
+    head[ATTEMPT] = head[ATTEMPT] - 1
+    if charged then head[CRASHES] = head[CRASHES] + 1 end
+    if head[ORDER] then
+      to, reason = 'cancelled', 'by_user'
+    elseif head[EARLY] or charged and head[CRASHES] >= head[CRASH_LIMIT] then
+      to, reason = 'dead', 'crashed'
+    end
+    if reason then
+      finish(id, head, to, reason)
+    else
+      leave(id, head)
+      if charged then
+        local delay = delays[math.min(head[CRASHES], #delays)] or 0
+        if delay > 0 then to, head[DUE] = 'retrying', NOW + delay end
+        head[LANE] = lane_for(head, is_parked(head[LANE]))
+      end
+      enter(id, head, to)
+    end
+    moved[to][#moved[to] + 1] = id
+  end
+  return {1, moved.ready, moved.retrying, moved.dead, moved.cancelled}
+end

@@ -1,0 +1,26 @@
+-- uses: common
+-- beat: count up beat numbers; make the row of a worker that registers and has none
+-- args: now, then for each beat: worker, registration [queues, tasks, lease] or empty, info
+-- returns the new number of each, 0 for a worker that is not alive
+local numbers = {}
+pass_when_full()
+for first = 2, #ARGV, 3 do
+  local worker, registration = ARGV[first], ARGV[first + 1]
+  local key = named('worker', worker)
+  local row = call('HMGET', key, 'number', 'lost')
+  local number = 0
+  if row[1] and row[2] ~= '1' then
+    number = call('HINCRBY', key, 'number', 1)
+    call('HSET', key, 'seen', NOW)
+  elseif not row[1] and registration ~= '' then
+    local queues, tasks, lease = unpack(cmsgpack.unpack(registration))
+    number = 1
+    call(
+      'HSET', key, 'number', 1, 'turn', 0, 'lost', 0, 'started', NOW, 'seen', NOW, 'lease', lease,
+      'queues', cmsgpack.pack(queues), 'tasks', cmsgpack.pack(tasks), 'info', ARGV[first + 2]
+    )
+    call('SADD', WORKERS, worker)
+  end
+  numbers[#numbers + 1] = number
+end
+return numbers

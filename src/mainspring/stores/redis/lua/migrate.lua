@@ -1,0 +1,8 @@
+-- uses: common
+-- migrate: bring the namespace to the version of this code
+-- args: now, version
+-- returns the versions before and after; a newer one is left alone
+local before, wanted = tonumber(call('HGET', META, 'schema')) or 0, tonumber(ARGV[2])
+if before >= wanted then return {before, before} end
+call('HSET', META, 'schema', wanted)
+return {before, wanted}

@@ -1,0 +1,151 @@
+"""A server that stands still, is full, restarts or forgets its scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import redis.asyncio
+
+from mainspring.errors import StoreFull, StoreUnavailable
+from mainspring.outcomes import Ack, Outcome
+from mainspring.query import Query
+from mainspring.records import Want
+from mainspring.states import Action, State
+from mainspring.stores.base import Batch
+from mainspring.stores.door import Door
+from mainspring.testing import servers
+from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in, row, running, state
+
+from .conftest import MakeStore
+
+HURRY = 0.3
+
+
+@asynccontextmanager
+async def full(client: redis.asyncio.Redis) -> AsyncIterator[None]:
+    """The server at its maxmemory."""
+    await client.config_set("maxmemory", "1mb")
+    try:
+        yield
+    finally:
+        await client.config_set("maxmemory", "0")
+
+
+class TestFrozen:
+    async def test_a_stall_rescues_nobody_who_beat(self, own_server: servers.Valkey, own_store: Door) -> None:
+        """The beat was sent into the stall, its sender gave up; after the thaw it counts, and the rescue fails."""
+        hand = await Hand(own_store).join()
+        await put_in(own_store, *(job() for _ in range(8)))
+        claims = await hand.take(8)
+        seen, hurried = hand.beats, Hand(Door(own_store.inner, deadline=HURRY))
+        hurried.name = hand.name
+        own_server.freeze()
+        try:
+            with pytest.raises(StoreUnavailable):
+                await hurried.beat()
+        finally:
+            own_server.thaw()
+        async with asyncio.timeout(30):
+            while (await own_store.workers())[0].number == seen:  # the server will read what lies in its socket
+                pass
+        assert not (await own_store.rescue(hand.name, seen, Outcome.LOST)).taken
+        assert (await hand.turn(holds=claims)).gone == ()
+        await hand.succeed(*claims)
+
+    async def test_beat_and_rescue_both_sent_into_the_stall(
+        self, own_server: servers.Valkey, own_store: Door, make_store: MakeStore
+    ) -> None:
+        """Whichever the server reads first wins; the other is told."""
+        other = make_store(own_server.url)
+        await other.open()
+        hand, claim = await running(own_store)
+        own_server.freeze()
+        beat = asyncio.create_task(hand.beat())
+        rescue = asyncio.create_task(other.rescue(hand.name, hand.beats, Outcome.LOST))
+        await asyncio.sleep(0)
+        own_server.thaw()
+        alive, said = await beat, await rescue
+        assert alive is not said.taken
+        assert await state(own_store, claim) == (State.RUNNING if alive else State.READY)
+        await other.close()
+
+
+class TestFull:
+    async def test_enqueue_is_refused_and_leaves_nothing(
+        self, own_store: Door, own_client: redis.asyncio.Redis
+    ) -> None:
+        jobs = job(), job(delay=1_000_000), job(record=b"x" * 1000)
+        async with full(own_client):
+            with pytest.raises(StoreFull):
+                await put_in(own_store, *jobs)
+            with pytest.raises(StoreFull):
+                own_store.enqueue_now(Batch(id=jobs[0].id, jobs=jobs))
+            assert (await own_store.find(Query.everything())).jobs == ()
+        assert all(each.created for each in await put_in(own_store, *jobs, retry=True))
+
+    async def test_work_under_way_is_finished(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+        """Acks, beats, orders and rescues go on; no more is handed out."""
+        jobs = [job() for _ in range(6)]
+        child = job(after=jobs[:1])
+        await put_in(own_store, *jobs, child)
+        hand, lost = await Hand(own_store).join(), await Hand(own_store).join()
+        first, second, third = await hand.take(3)
+        (theirs,) = await lost.take(1)
+        async with full(own_client):
+            assert await hand.beat()
+            said = await hand.turn(
+                Ack.succeeded(lease(first), b"result"),
+                Ack.failed(lease(second), b"{}", retry_in=0),
+                wants=[Want((LANE,), 5)],
+            )
+            assert (said.claims, said.stale, said.already) == ((), (), ())
+            with pytest.raises(StoreFull):
+                await hand.take(1)
+            hand.number -= 1  # it was refused as a whole: its number is not used up
+            await own_store.act(Action.CANCEL, Query(ids=(third.id,)))
+            assert [order.id for order in (await hand.turn()).orders] == [third.id]
+            assert (await own_store.promote()).promoted == 1
+            assert (await own_store.rescue(lost.name, lost.beats, Outcome.LOST)).ready == (theirs.id,)
+            assert (await own_store.retire(hand.name, Outcome.INTERRUPTED)).cancelled == (third.id,)
+        assert [await state(own_store, each) for each in (first, second, third, theirs)] == [
+            State.SUCCEEDED,
+            State.READY,
+            State.CANCELLED,
+            State.READY,
+        ]
+        assert (await row(own_store, first)).result == b"result"
+        assert await state(own_store, child) == State.READY
+
+
+class TestScripts:
+    async def test_a_server_that_forgot_the_scripts_is_told_them_again(
+        self, own_store: Door, own_client: redis.asyncio.Redis
+    ) -> None:
+        await own_client.script_flush()
+        made = await one(own_store)
+        await own_client.script_flush()
+        assert not own_store.enqueue_now(Batch(id=made.id, jobs=(made,)))[0].created
+        hand = await Hand(own_store).join()
+        assert ids(await hand.take(5)) == [made.id]
+
+
+async def test_a_restart_loses_nothing_that_was_confirmed(make_store: MakeStore) -> None:
+    """With an append-only file synced at each write: kill -9 of the server, and everything is where it was."""
+    with servers.valkey(own=True, durable=True) as server:
+        assert isinstance(server, servers.Valkey)
+        store = make_store(server.url)
+        await store.open()
+        assert await store.durability() == "redis:aof-always"
+        hand, claim = await running(store)
+        waiting = await one(store)
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            await store.workers()
+        server.start()
+        assert await hand.beat()
+        await hand.succeed(claim)
+        assert ids(await hand.take(5)) == [waiting.id]
+        await store.close()
