@@ -243,8 +243,21 @@ class Mainspring:
         from mainspring.ids import new_id
 
         pairs = []
+        connections = {} if connection is None else {id(connection): connection}
         for call in calls:
-            connection = connection if connection is not None else call.connection
+            if call.app is not self:
+                raise InvalidOption(
+                    "calls", call, "is a call of another app", subject="enqueue_many",
+                    hint="One enqueue goes into one store: enqueue it through its own app.",
+                )  # fmt: skip
             pairs.append(call.new_job(self.settings.version))
+            if connection is None or call.connection is not None:
+                connections[id(call.connection)] = call.connection
+        if len(connections) > 1:
+            raise InvalidOption(
+                "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",
+                hint="They are enqueued all or none, so in one transaction: enqueue_many(calls, connection=...).",
+            )  # fmt: skip
+        connection = next(iter(connections.values()), None)
         batch = Batch(id=new_id().bytes, jobs=tuple([new for new, _ in pairs]))
         return batch, [job for _, job in pairs], connection

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import importlib
 import importlib.util
 import logging
@@ -23,8 +22,8 @@ import msgspec
 
 from mainspring import logs
 from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
-from mainspring.worker import process, signals
-from mainspring.worker.link import PLACE, Bye, CannotStart, Hello, Place, WorkerEnd
+from mainspring.worker import ending, process, signals
+from mainspring.worker.link import PLACE, Bye, CannotStart, Hello, Place, WorkerEnd, end_group
 from mainspring.worker.signals import Exit
 
 if TYPE_CHECKING:
@@ -122,8 +121,12 @@ def _run(place: Place, target: str, options: dict[str, Any]) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises while it is imported
         link.say(CannotStart(_explain(error)))
         return Exit.FAILED
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_Worker(place, link, parts).run())
+    grace = parts.settings.grace / 1e6
+    code = ending.run_loop(_Worker(place, link, parts).run(), grace=grace / 2, factory=_loop_factory())
+    if link.orphaned:
+        end_group()
+    ending.leave_process(code, grace=grace / 2)
+    return code
 
 
 class _Worker:
@@ -202,11 +205,7 @@ class _Worker:
         self._link.say(Bye())
         self._link.over.set()
         if self._board.jobs():
-            logging.shutdown()
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(code)
+            ending.exit_now(code)
 
 
 def _explain(error: BaseException) -> str:

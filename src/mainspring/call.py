@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from mainspring import options
+from mainspring.errors import NotBuilt, did_you_mean
 from mainspring.ids import new_id
 from mainspring.job import Job
 from mainspring.records import Body, NewJob
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from mainspring.options import JobOptions
 
 R_co = TypeVar("R_co", covariant=True)
+
+LATER = frozenset({"each", "then", "undo"})
+"""Verbs of the public API that are reserved, and refused until they work."""
 
 _encode_body = msgspec.json.Encoder().encode
 
@@ -67,6 +71,22 @@ class Call(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Call {self.task} {self._arguments[:80].decode(errors='replace')}>"
+
+    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
+
+        def __or__(self, other: Any) -> Any:
+            raise NotBuilt("Call", "|")
+
+        def __getattr__(self, name: str) -> Any:
+            if name in LATER:
+                raise NotBuilt("Call", name)
+            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            raise AttributeError(f"'Call' object has no attribute {name!r}{did_you_mean(name, known)}")
+
+    @property
+    def app(self) -> Mainspring:
+        """Whose call it is."""
+        return self._app
 
     @property
     def connection(self) -> Any:

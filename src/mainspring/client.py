@@ -32,14 +32,13 @@ class Client:
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         """Insert the batch, blocking, in this thread. Repeated safely while the store is out of reach."""
-        store = self._blocking_store()
-        if connection is not None:
-            return store.enqueue_now(batch, connection)  # the caller's transaction: the caller repeats it
+        if connection is not None:  # the caller's transaction: the caller repeats it
+            return self._blocking_store().enqueue_now(batch, connection)
         give_up = time.monotonic() + ENQUEUE_PATIENCE
         pause = 0.05
         while True:
             try:
-                return store.enqueue_now(batch)
+                return self._blocking_store().enqueue_now(batch)  # asked anew: it may have been closed meanwhile
             except StoreUnavailable:
                 if time.monotonic() + pause > give_up:
                     raise
@@ -49,12 +48,11 @@ class Client:
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
         """The async twin of :meth:`enqueue_now`."""
-        store = await self.store()
         give_up = time.monotonic() + ENQUEUE_PATIENCE
         pause = 0.05
         while True:
             try:
-                return await store.enqueue(batch)
+                return await (await self.store()).enqueue(batch)
             except StoreUnavailable:
                 if time.monotonic() + pause > give_up:
                     raise

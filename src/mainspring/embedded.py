@@ -75,9 +75,10 @@ class EmbeddedWorker:
         await asyncio.to_thread(self.stop)
 
     def _run(self) -> None:
+        from mainspring.worker.ending import run_loop
+
         try:
-            with asyncio.Runner() as runner:
-                self.exit_code = runner.run(self._main())
+            self.exit_code = run_loop(self._main(), grace=self._parts.settings.grace / 1e6)
         except BaseException as error:  # noqa: BLE001 - told to whoever started or stops it
             self._trouble = error
         finally:

@@ -179,7 +179,7 @@ class NotBuilt(ConfigError):
 
     def __init__(self, subject: str, name: str, *, hint: str = "") -> None:
         super().__init__(
-            f"{subject}: option {name!r} is not built yet",
+            f"{subject}: {name!r} is not built yet",
             hint=hint or "It is reserved for a later release and does nothing today: leave it out.",
         )
         self.subject = subject
@@ -333,7 +333,7 @@ class JobDead(JobError):
         super().__init__(
             f"job {job} is dead{because}{': ' + cause if cause else ''}",
             job=job,
-            hint="Every attempt with its traceback is in job.info(); job.retry() runs it again.",
+            hint="Every attempt with its traceback is in job.info().",
         )
         self.error = error
         self.type_name = type_name

@@ -15,7 +15,7 @@ from mainspring import sync
 from mainspring.clock import to_datetime
 from mainspring.codec import ErrorRecord, loads
 from mainspring.duration import Duration, to_seconds
-from mainspring.errors import JobCancelled, JobDead, JobNotFound, ResultGone, ResultTimeout
+from mainspring.errors import JobCancelled, JobDead, JobNotFound, NotBuilt, ResultGone, ResultTimeout, did_you_mean
 from mainspring.outcomes import Outcome
 from mainspring.query import Query
 from mainspring.records import AttemptRow, JobRow
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from mainspring.client import Client
 
 R_co = TypeVar("R_co", covariant=True)
+
+LATER = frozenset({"delete", "logs", "retry", "run_now", "stream", "watch", "why"})
+"""Verbs of the public API that are reserved, and refused until they work; so are their a-twins."""
 
 FIRST_LOOK = 0.002
 SLOWEST_LOOK = 0.1
@@ -150,6 +153,14 @@ class Job(Generic[R_co]):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in LATER or name.removeprefix("a") in LATER:
+                raise NotBuilt("Job", name)
+            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            raise AttributeError(f"'Job' object has no attribute {name!r}{did_you_mean(name, known)}")
 
     async def _row(self) -> JobRow:
         store = await self._client.store()

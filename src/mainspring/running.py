@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +27,24 @@ def run(app: Mainspring, given: Mapping[str, Any]) -> int:
     main = sys.modules.get("__main__")
     if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
         raise NoMainGuard
-    return run_target(address(app), given)
+    path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
+    return run_target(address(app), given, env={"PYTHONPATH": path})  # the child finds what this program finds
 
 
-def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None = None) -> int:
+def run_target(
+    target: str, given: Mapping[str, Any], *, log_level: str | None = None, env: Mapping[str, str] | None = None
+) -> int:
     """Supervise workers of the app that ``target`` names; imports no user code here."""
     level = logs.configure(log_level)
-    command = [sys.executable, "-m", CHILD, "--target", target, "--options", msgspec.json.encode(given).decode()]
-    return Supervisor(command, int(given.get("processes", 1)), env={**os.environ, logs.LEVEL: level}).run()
+    told = msgspec.json.encode({name: _plain(value) for name, value in given.items()}).decode()
+    command = [sys.executable, "-m", CHILD, "--target", target, "--options", told]
+    env = {**os.environ, logs.LEVEL: level, **(env or {})}
+    return Supervisor(command, int(given.get("processes", 1)), env=env).run()
+
+
+def _plain(value: Any) -> Any:
+    """An option as it can be told to another process: durations in seconds, the rest as JSON has it."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def address(app: Mainspring) -> str:

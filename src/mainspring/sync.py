@@ -67,7 +67,16 @@ def in_loop() -> bool:
 def warn_blocking(verb: str) -> None:
     """Say once per place that a blocking verb holds up the event loop it was called in."""
     if not in_notebook():
-        warnings.warn(f"{verb}() blocks the running event loop; use: await a{verb}(...)", stacklevel=4)
+        text = f"{verb}() blocks the running event loop; use: await a{verb}(...)"
+        warnings.warn(text, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """The stack level of the caller that is not of this package."""
+    level, frame = 2, sys._getframe(2)  # noqa: SLF001  # the only way to walk the stack without its cost
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mainspring."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def in_notebook() -> bool:

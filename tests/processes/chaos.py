@@ -80,12 +80,12 @@ class Chaos:
         """Load and faults for so long, then wait until everything has ended and look."""
         began = time.monotonic()
         self._fill()
-        next_fault = began + self._random.uniform(1, 3)
+        next_fault = began + self._random.uniform(0.5, 2)
         while (now := time.monotonic()) < began + seconds:
             self._load()
             if now >= next_fault:
                 self._fault()
-                next_fault = now + self._random.uniform(1, 3)
+                next_fault = now + self._random.uniform(0.5, 2)
             self._fill()
             time.sleep(1 / LOADS_PER_SECOND)
         self._let_all_go_on()
@@ -107,6 +107,7 @@ class Chaos:
 
     def _load(self) -> None:
         jobs = self._mixed.load(str(self.fleet.folder / f"snoozed{len(self.jobs)}"), seconds=0.3)
+        jobs += self._app.enqueue_many([self._mixed.good.s(2.0), self._mixed.thread.s(2.0)])  # so a fault hits many
         self.jobs += jobs
         jobs[0].cancel()
 
@@ -122,7 +123,7 @@ class Chaos:
         supervised = self._random.choice(self._running)
         whom = self._random.choice(["worker", "supervisor", "both"])
         how = self._random.choice(["kill", "kill", "stop", "stop", "restart"])
-        stop_for = self._random.uniform(0.1, 2.5) * LEASE
+        stop_for = self._random.uniform(0.5, 3.0) * LEASE
         workers = supervised.worker_pids()
         pids = {"worker": workers, "supervisor": [supervised.pid], "both": [supervised.pid, *workers]}[whom]
         self._stopped = [stopped for stopped in self._stopped if stopped.is_alive()]

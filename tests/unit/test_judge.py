@@ -12,7 +12,6 @@ from mainspring.states import Reason, State
 from mainspring.worker import blame, fence
 from mainspring.worker.board import EARLY, STRICT, STUCK, BoardJob, Phase
 from mainspring.worker.judge import Cause, Look, Sentence, judge
-from mainspring.worker.signals import Exit
 
 NOW = 1000.0
 
@@ -118,15 +117,14 @@ class TestJudge:
 
 class TestBlame:
     def test_a_worker_that_died_by_itself_is_a_crash(self) -> None:
-        assert blame.verdict(-9, None, [job()], NOW) == (Outcome.CRASHED, [])
+        assert blame.verdict(None, [job()], NOW, orderly=False) == (Outcome.CRASHED, [])
 
-    @pytest.mark.parametrize("code", [Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED])
-    def test_an_orderly_exit_blames_nobody(self, code: Exit) -> None:
-        assert blame.verdict(code, None, [job()], NOW) == (Outcome.INTERRUPTED, [])
+    def test_an_orderly_exit_blames_nobody(self) -> None:
+        assert blame.verdict(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
 
     def test_only_the_late_one_is_charged(self) -> None:
         late = job(1, deadline=NOW - 9)
-        cause, (ack,) = blame.verdict(-9, Sentence(Cause.OVERDUE, (late,)), [late, job(2)], NOW)
+        cause, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
         assert cause is Outcome.INTERRUPTED
         assert (ack.token, ack.outcome, ack.to, ack.delay, ack.run_us) == (
             1, Outcome.TIMED_OUT, State.RETRYING, 5_000_000, 100_000_000,
@@ -136,16 +134,17 @@ class TestBlame:
 
     def test_without_a_retry_left_it_is_dead(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)
-        _, (ack,) = blame.verdict(-9, Sentence(Cause.OVERDUE, (late,)), [late], NOW)
+        _, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
 
     def test_a_job_that_ended_after_the_sentence_is_not_charged(self) -> None:
-        assert blame.verdict(-9, Sentence(Cause.OVERDUE, (job(1),)), [job(2)], NOW) == (Outcome.INTERRUPTED, [])
+        said = blame.verdict(Sentence(Cause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
+        assert said == (Outcome.INTERRUPTED, [])
 
     def test_a_worker_that_left_its_stuck_body_behind_charges_it(self) -> None:
-        _, (ack,) = blame.verdict(Exit.CLEAN, None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW)
+        _, (ack,) = blame.verdict(None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW, orderly=True)
         assert (ack.token, ack.outcome) == (1, Outcome.TIMED_OUT)
 
     def test_an_early_job_that_began_never_begins_again(self) -> None:
-        _, (ack,) = blame.verdict(-9, Sentence(Cause.FENCED), [job(1, flags=EARLY), job(2)], NOW)
+        _, (ack,) = blame.verdict(Sentence(Cause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False)
         assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)

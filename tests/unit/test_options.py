@@ -184,7 +184,7 @@ def test_an_option_of_another_scope_says_where_it_belongs() -> None:
 @pytest.mark.parametrize(("name", "scopes"), NOT_BUILT.items())
 def test_an_option_of_a_later_release_is_refused_not_ignored(name: str, scopes: frozenset[Scope]) -> None:
     for scope in scopes:
-        with pytest.raises(NotBuilt, match=f"option '{name}' is not built yet"):
+        with pytest.raises(NotBuilt, match=f"'{name}' is not built yet"):
             resolve(scope, {name: None}, subject=scope)
 
 

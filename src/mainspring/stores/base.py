@@ -21,7 +21,7 @@ their policy, its bucket holds end. So nothing can leak and no dependent can be 
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
-whose facts stand in the history row itself.
+whose facts stand in the history row itself; of each job at least the newest 100.
 """
 
 from __future__ import annotations
@@ -261,7 +261,8 @@ class Store(Protocol):
 
         ``acks`` (of jobs known to be guilty, say by timing out) are applied first, then what is
         left is taken back: ``INTERRUPTED`` gives every job back without blame (but an ``early`` one,
-        which began, is dead), ``CRASHED`` as in :meth:`rescue`. The row goes. Repeating it changes nothing and says ``taken=False``.
+        which began, is dead), ``CRASHED`` as in :meth:`rescue`. The row goes. Repeating it changes
+        nothing and says ``taken=False``.
         """
         ...
 

@@ -11,13 +11,10 @@ from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.states import Reason
 from mainspring.worker.board import EARLY, STUCK, BoardJob
 from mainspring.worker.judge import Cause, Sentence
-from mainspring.worker.signals import Exit
-
-_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED)
 
 
 def verdict(
-    exit_code: int, sentence: Sentence | None, jobs: Sequence[BoardJob], now: float
+    sentence: Sentence | None, jobs: Sequence[BoardJob], now: float, *, orderly: bool
 ) -> tuple[Outcome, list[Ack]]:
     """The cause of retirement and the acks to send with it.
 
@@ -26,7 +23,7 @@ def verdict(
     did it, the store finds out by running suspects one at a time.
     """
     guilty = _guilty(sentence, jobs)
-    if sentence is None and not guilty and exit_code not in _ORDERLY:
+    if sentence is None and not guilty and not orderly:
         return Outcome.CRASHED, []
     acks = [_timed_out(job, now) for job in guilty]
     charged = {job.token for job in guilty}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -108,14 +109,20 @@ class WorkerEnd:
         self.orphaned = True
         self._pass_on(STOP)
         if not self.over.wait(4.5):
-            os._exit(4)
+            end_group()
 
     def _pass_on(self, order: bytes) -> None:
         with self._lock:
             act = self._drain if order == DRAIN else self._stop
         if act is None:
+            self.say(Bye())
             os._exit(0)
         act()
+
+
+def end_group() -> None:
+    """The last act of a worker whose watcher is gone: what its jobs have started ends with it."""
+    os.killpg(0, signal.SIGKILL)
 
 
 class WatcherEnd:

@@ -55,15 +55,19 @@ class Stops:
 
 @contextlib.contextmanager
 def owned(on_stop: Callable[[], None]) -> Iterator[None]:
-    """Stop signals call ``on_stop`` on the running loop (of the main thread); afterwards all is as it was."""
+    """Stop signals call ``on_stop`` on the running loop (of the main thread); afterwards all is as it was.
+
+    A signal that whoever started us wants ignored (nohup) stays ignored.
+    """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in STOPPING}
-    for number in STOPPING:
+    ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in ours:
         loop.add_signal_handler(number, on_stop)
     try:
         yield
     finally:
-        for number in STOPPING:
+        for number in ours:
             loop.remove_signal_handler(number)
             if (handler := before[number]) is not None:
                 signal.signal(number, handler)

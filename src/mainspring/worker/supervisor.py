@@ -38,7 +38,6 @@ LOOK = 0.25
 IDLE_LOOK = 0.5
 _UNKNOWN = 5.0  # seconds to end for workers that have not said their own limits
 _LAST = 5.0  # seconds to give back the jobs of workers that had to be killed at the very end
-_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED)
 
 
 class Supervisor:
@@ -55,6 +54,7 @@ class Supervisor:
         self._seats = Seats(processes)
         self._heart = Heart(lambda: self.wards)
         self._endings: set[asyncio.Task[None]] = set()
+        self._ending: set[int] = set()
         self._stops = signals.Stops(self._drain, self._stop)
         self._kill_at = float("inf")
         self._exit = Exit.CLEAN
@@ -86,7 +86,7 @@ class Supervisor:
             self._start_missing()
             for ward in list(self.wards):
                 self._look_at(ward)
-            process.reap_orphans(frozenset(ward.pid for ward in self.wards))
+            process.reap_orphans(self._pids())
             if not self.wards and self._may_leave():
                 return
             alarm = self._loop.call_later(self._nap(), self._news.set)
@@ -144,6 +144,7 @@ class Supervisor:
 
     def _begin_end(self, ward: Ward) -> None:
         self.wards.remove(ward)
+        self._ending.add(ward.pid)
         self._heard(ward)
         self._loop.remove_reader(ward.link)
         task = asyncio.create_task(self._see_to_its_end(ward))
@@ -160,26 +161,31 @@ class Supervisor:
             log.error("giving back a dead worker's jobs failed; its lease decides now", exc_info=error)
 
     async def _see_to_its_end(self, ward: Ward) -> None:
-        jobs = await ward.wait_gone()
+        jobs = await ward.wait_gone(self._pids)
         if ward.hello is not None:
-            cause, acks = blame.verdict(ward.exit_code or 0, ward.sentence, jobs, boottime())
+            cause, acks = blame.verdict(ward.sentence, jobs, boottime(), orderly=ward.orderly)
             given = await self._heart.retire(ward.hello, cause, acks)
             if given.taken and (cause is Outcome.CRASHED or ward.sentence):
                 log.warning(
                     "worker %s ended (%s): %d jobs ready again, %d later, %d dead",
                     ward.hello.worker, _told(ward), len(given.ready), len(given.retrying), len(given.dead),
                 )  # fmt: skip
+        self._ending.discard(ward.pid)
         ward.release()
+
+    def _pids(self) -> frozenset[int]:
+        """The workers of this supervisor, also those that are being seen to their end."""
+        return frozenset(self._ending | {ward.pid for ward in self.wards})
 
     def _vacate(self, ward: Ward) -> None:
         """Decide whether and when the seat is filled again."""
         code = ward.exit_code
         if ward.cannot_start or (ward.hello is None and code not in (0, None) and not self._stops.count):
             self._failed(ward.seat, ward.cannot_start or f"the worker process {_told(ward)}")
-        elif code == 0 and ward.hello is not None and ward.hello.until_empty:
+        elif code == 0 and ward.orderly and ward.hello is not None and ward.hello.until_empty:
             self._seats.finished(ward.seat)
         else:
-            self._seats.left(ward.seat, orderly=ward.sentence is not None or code in _ORDERLY)
+            self._seats.left(ward.seat, orderly=ward.sentence is not None or ward.orderly)
 
     def _failed(self, seat: int, why: str) -> None:
         if text := self._seats.failed(seat, why):
@@ -192,7 +198,7 @@ class Supervisor:
         """The supervisor's exit code is the worst that happened while it stopped."""
         code = ward.exit_code or 0
         if self._stops.count and self._exit is not Exit.FAILED:
-            self._exit = max(self._exit, Exit(code) if code in _ORDERLY else Exit.KILLED)
+            self._exit = max(self._exit, Exit(code) if ward.orderly else Exit.KILLED)
 
     # ---- stopping ---------------------------------------------------------------------------
 

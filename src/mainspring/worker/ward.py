@@ -9,7 +9,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -18,11 +18,13 @@ from mainspring.worker import process
 from mainspring.worker.board import Board, BoardJob, Phase
 from mainspring.worker.deathlock import DeathLock
 from mainspring.worker.judge import Look, Sentence
-from mainspring.worker.link import PLACE, CannotStart, Hello, Message, Place, WatcherEnd, pair
+from mainspring.worker.link import PLACE, Bye, CannotStart, Hello, Message, Place, WatcherEnd, pair
+from mainspring.worker.signals import Exit
 
 log = logging.getLogger("mainspring.supervisor")
 
 _TICKING = 2.5  # seconds between ticks that still count as no gap; the worker ticks twice a second
+_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED)
 _PATIENCE = 5.0  # seconds after which a family that will not die is mentioned
 
 
@@ -56,6 +58,7 @@ class Ward:
         self.started = boottime()
         self.hello: Hello | None = None
         self.cannot_start = ""
+        self._said_bye = False
         self.leaving = False
         """Its successor may be started."""
         self.sentence: Sentence | None = None
@@ -78,6 +81,11 @@ class Ward:
         return self._popen.poll()
 
     @property
+    def orderly(self) -> bool:
+        """Whether it ended by itself and said so. The exit code alone proves nothing: a job can end its process too."""
+        return self._said_bye and self.exit_code in _ORDERLY
+
+    @property
     def ready(self) -> bool:
         return self.hello is not None and self.board.lease_end > 0
 
@@ -91,6 +99,8 @@ class Ward:
             self.hello = message
         elif isinstance(message, CannotStart):
             self.cannot_start = message.text
+        elif isinstance(message, Bye):
+            self._said_bye = True
 
     def may_beat(self) -> bool:
         """Whether the worker lives and moves, as the kernel says now."""
@@ -143,8 +153,11 @@ class Ward:
             log.error("killing worker %s (pid %d): %s", name, self.pid, sentence.cause.value)
         process.kill_family(self.pid, self.mark)
 
-    async def wait_gone(self) -> list[BoardJob]:
-        """Kill what is left of the family until nobody is; returns what the board still shows then."""
+    async def wait_gone(self, siblings: Callable[[], frozenset[int]]) -> list[BoardJob]:
+        """Kill what is left of the family until nobody is; returns what the board still shows then.
+
+        ``siblings`` are the other workers: their exits are not to be taken for those of orphans.
+        """
         began = boottime()
         said = False
         while (there := process.kill_family(self.pid, self.mark)) or self._popen.poll() is None:
@@ -152,7 +165,7 @@ class Ward:
                 log.warning("processes %s of a dead worker do not die; its jobs wait for that", there or [self.pid])
                 said = True
             await asyncio.sleep(0.01 if boottime() - began < 1 else 0.25)
-            process.reap_orphans(frozenset())
+            process.reap_orphans(siblings())
         return self.board.jobs()
 
     def release(self) -> None:

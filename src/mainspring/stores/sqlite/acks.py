@@ -98,7 +98,7 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
     ordered = flags & ORDERED
     if ordered or ack.to is not State.SUCCEEDED:
         acked = (ack.id, token, epoch, attempt, worker, started, tx.now, ack.outcome, 1, ack.error)
-        tx.run("add_attempt", acked)
+        tx.add_attempt(acked)
     if ack.refund:
         attempt -= 1
     if ordered or ack.to in (State.SUCCEEDED, State.DEAD, State.CANCELLED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ _NOBODY: set[str] = set()
 class Call:
     """``work`` runs inside a transaction, perhaps more than once until one commits: it has no other effects."""
 
-    __slots__ = ("done", "error", "future", "loop", "optional", "value", "woken", "work")
+    __slots__ = ("bell", "done", "error", "future", "loop", "optional", "value", "woken", "work")
 
     def __init__(
         self,
@@ -35,6 +36,8 @@ class Call:
         self.error: BaseException | None = None
         self.woken = _NOBODY
         self.done = False
+        self.bell: threading.Event | None = None
+        """For a blocking caller that leaves the work to another thread."""
 
     @property
     def abandoned(self) -> bool:
@@ -53,6 +56,8 @@ class Call:
     def settle(self) -> None:
         """Tell whoever waits."""
         self.done = True
+        if self.bell is not None:
+            self.bell.set()
         if self.loop is not None:
             with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
                 self.loop.call_soon_threadsafe(self._answer)

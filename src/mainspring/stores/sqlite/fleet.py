@@ -100,7 +100,7 @@ class Held(NamedTuple):
 
 def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -> State:
     outcome = (held.job, held.token, held.epoch, held.attempt, worker, held.started, tx.now, cause, 0, None)
-    tx.run("add_attempt", outcome)
+    tx.add_attempt(outcome)
     attempt, crashes = held.attempt - 1, held.crashes + charge.charged
     ending: tuple[State, Reason] | None = None
     if held.flags & ORDERED:

@@ -13,14 +13,18 @@ from .calls import Call
 from .tx import Tx
 
 if TYPE_CHECKING:
+    from .identity import Identity
     from .statements import Statements
 
 
 class Reader:
     """One thread, started with the first question; each question sees one snapshot."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], sql: Statements, now: Callable[[], int]) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], sql: Statements, now: Callable[[], int], identity: Identity
+    ) -> None:
         self._connect = connect
+        self._identity = identity
         self._sql = sql
         self._now = now
         self._lock = threading.Lock()
@@ -57,9 +61,12 @@ class Reader:
             call.settle()
 
     def _answer(self, call: Call) -> None:
+        if self._identity.changed():
+            self._disconnect()
         cursor = self._cursor
         if cursor is None:
             cursor = self._cursor = self._connect().cursor()
+            self._identity.note()
         cursor.execute("begin")
         try:
             call.run(Tx(cursor, self._sql, self._now()))

@@ -42,6 +42,7 @@ from .connections import MEMORY, open_reader, open_writer
 from .enqueue import enqueue
 from .errors import is_busy, translate
 from .gate import Gate
+from .identity import Identity
 from .promote import promote
 from .reader import Reader
 from .reserve import Reserve
@@ -92,9 +93,13 @@ class SqliteStore:
         self._wake = Wake(folder)
         self._writer = Writer(
             self._connect, sql=self._sql, now=self._now, gate=self._gate, reserve=self._reserve, wake=self._wake.poke,
-            in_memory=on_disk is None,
+            identity=Identity(on_disk), in_memory=on_disk is None,
         )  # fmt: skip
-        self._reader = None if on_disk is None else Reader(partial(open_reader, self.path), self._sql, self._now)
+        self._reader = (
+            None
+            if on_disk is None
+            else Reader(partial(open_reader, self.path), self._sql, self._now, Identity(on_disk))
+        )
         self._checked = False
         self._closed = False
         fork.watch(self)

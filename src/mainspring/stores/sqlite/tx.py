@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
+KEPT_ATTEMPTS = 100
 HAS_CHILDREN = 1
 ORDERED = 2
 LIMITED = 4
@@ -47,6 +48,11 @@ class Tx:
     def next_seq(self, n: int = 1) -> int:
         """Take ``n`` places in the store's order; the first of them."""
         return int(self.cursor.execute(self.sql["next_seq"], (n,)).fetchall()[0][0]) - n + 1
+
+    def add_attempt(self, row: Row) -> None:
+        """Keep an ended attempt; of each job the newest ones."""
+        self.run("add_attempt", row)
+        self.run("forget_attempts", (row[0], KEPT_ATTEMPTS))
 
     @contextmanager
     def savepoint(self, name: str) -> Iterator[None]:

@@ -6,7 +6,7 @@ socket. It may be lost: whoever listens polls as well.
 """
 
 # SQLite names files by text, and some of this is asked at every commit:
-# ruff: noqa: PTH102, PTH108, PTH112, PTH116, PTH118, PTH123, PTH208
+# ruff: noqa: PTH102, PTH108, PTH110, PTH112, PTH116, PTH118, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
+
+from mainspring.errors import StoreUnavailable
 
 _LONGEST = 100  # sun_path takes 104 bytes on macOS, 108 on Linux
 _END = ".sock"
@@ -43,7 +45,8 @@ class Wake:
         """``worker`` is only there to be read by people who look into the directory."""
         shown = "".join(filter(str.isalnum, worker.encode("ascii", "ignore").decode()))[:16]
         name = f"{shown}-{os.getpid()}-{os.urandom(4).hex()}{_END}"
-        listener = SqliteListener(frozenset(queues), self._bind(name, queues), lambda: self._forget(name))
+        place = None if self._folder is None else os.path.join(self._folder, name)
+        listener = SqliteListener(frozenset(queues), self._bind(name, queues), lambda: self._forget(name), place)
         self._listeners[name] = listener
         return listener
 
@@ -141,6 +144,8 @@ class Wake:
 
     def _reachable(self) -> str | None:
         """A short name of the directory, for addresses have a small limit; None if it is not ours alone."""
+        if self._base is not None and self._folder is not None and not os.path.isdir(self._folder):
+            self.let_go()  # somebody took it away
         if self._base is None and self._folder is not None and make_private(self._folder):
             self._base = self._folder
             if len(os.fsencode(self._folder)) > _LONGEST - 40:
@@ -172,9 +177,12 @@ class Wake:
 class SqliteListener:
     """See :class:`mainspring.stores.base.Listener`; waits on whatever loop is running."""
 
-    def __init__(self, queues: frozenset[str], bound: socket.socket | None, forget: Callable[[], None]) -> None:
+    def __init__(
+        self, queues: frozenset[str], bound: socket.socket | None, forget: Callable[[], None], place: str | None
+    ) -> None:
         self.queues = queues
         self._socket = bound
+        self._place = place
         self._forget = forget
         self._lock = threading.Lock()
         self._woken = False
@@ -210,7 +218,12 @@ class SqliteListener:
                 loop.remove_reader(file)
             with self._lock:
                 woken, self._woken, self._waiter = self._woken, False, None
+        if not woken and self._cut_off():
+            raise StoreUnavailable("the socket for wake-ups was taken away", hint="Listen again.")
         return woken
+
+    def _cut_off(self) -> bool:
+        return self._socket is not None and self._place is not None and not os.path.exists(self._place)
 
     def _readable(self) -> None:
         if self._drain():

@@ -3,7 +3,8 @@
 Callers hand in calls. Whoever holds the lock runs all that are pending in one transaction, each
 under a savepoint of its own, and settles them after the commit (flat combining): a blocking
 caller needs no other thread, and while one commit waits for the disk the next group gathers.
-Async callers are served by one thread, which starts with the first of them.
+Async callers and bodies of jobs are served by one thread, which starts with the first of them and
+from then on serves everybody.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from mainspring import bodies
+
 from .calls import Call
 from .errors import is_full
 from .gate import begin
@@ -24,6 +27,7 @@ from .tx import Tx
 
 if TYPE_CHECKING:
     from .gate import Gate
+    from .identity import Identity
     from .reserve import Reserve
     from .statements import Statements
 
@@ -40,6 +44,7 @@ class Writer:
         gate: Gate,
         reserve: Reserve,
         wake: Callable[[set[str]], None],
+        identity: Identity,
         in_memory: bool,
     ) -> None:
         self._connect = connect
@@ -48,11 +53,13 @@ class Writer:
         self._gate = gate
         self._reserve = reserve
         self._wake = wake
+        self._identity = identity
         self._in_memory = in_memory
         self._pending: deque[Call] = deque()
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._forking = False
+        self._committing = False
         self._cursor: sqlite3.Cursor | None = None
         self._bell: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -62,29 +69,39 @@ class Writer:
     def do(self, work: Callable[[Tx], Any], *, optional: bool = False) -> Any:
         """Run ``work`` in a transaction and wait for its commit, in the calling thread."""
         call = Call(work, optional=optional)
-        if not self._pending and self._lock.acquire(blocking=False):  # the common case: nobody else is here
-            try:
+        if self._thread is not None or bodies.here():
+            self._leave_to_thread(call)
+        elif not self._pending and not self._lock.locked():  # the common case: nobody else is here
+            with self._lock:
                 self._serve_group([call], call)
-            finally:
-                self._lock.release()
-            return call.result()
-        self._pending.append(call)
-        with self._lock:
-            if not call.done:
-                self._serve(call)
+        else:
+            self._pending.append(call)
+            while not call.done:
+                with self._lock:  # whoever had it may have served this call too
+                    if not call.done:
+                        self._serve(call)
         return call.result()
+
+    def _leave_to_thread(self, call: Call) -> None:
+        """Let the writer's thread do it: a body may be struck by an exception meant for its job, never for others'."""
+        call.bell = threading.Event()
+        self._pending.append(call)
+        self._start_thread()
+        self._bell.put(True)
+        call.bell.wait()
 
     def send(self, work: Callable[[Tx], Any], *, optional: bool = False) -> asyncio.Future[Any]:
         """The same, to be awaited on the running loop."""
         call = Call(work, optional=optional, loop=asyncio.get_running_loop())
         assert call.future is not None
         self._pending.append(call)
-        if self._thread is None:
-            self._start_thread()
+        self._start_thread()
         self._bell.put(True)
         return call.future
 
     def _start_thread(self) -> None:
+        if self._thread is not None:
+            return
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="mainspring-sqlite-writer", daemon=True)
@@ -113,21 +130,35 @@ class Writer:
     def _serve_group(self, group: list[Call], own: Call | None) -> None:
         began = time.perf_counter()
         try:
+            self._run_group(group)
+            woken = group[0].woken if len(group) == 1 else set[str]().union(*(call.woken for call in group))
+            if woken:
+                self._wake(woken)
+            for call in group:
+                call.settle()
+        except BaseException:  # a signal handler raised in this thread: the others' work is not its business
+            self._spare_others(group, own)
+            raise
+        self._gate.let_pass(began)
+
+    def _run_group(self, group: list[Call]) -> None:
+        """All in one transaction or, when that fails as a whole, each in its own. Errors go to their calls."""
+        try:
             self._commit(group)
         except Exception as error:  # noqa: BLE001  # told to whoever handed the call in
             for call in group:
                 self._alone(call, error if len(group) == 1 else None)
-        except BaseException:  # a signal handler raised in this thread: the others' work is not its business
-            self._roll_back()
-            self._pending.extendleft(call for call in reversed(group) if call is not own)
-            self._bell.put(True)
-            raise
-        woken = group[0].woken if len(group) == 1 else set[str]().union(*(call.woken for call in group))
-        if woken:
-            self._wake(woken)
-        for call in group:
-            call.settle()
-        self._gate.let_pass(began)
+
+    def _spare_others(self, group: list[Call], own: Call | None) -> None:
+        """Struck in the middle: the others' calls are committed and answered, or not at all and tried again."""
+        others = [call for call in group if call is not own and not call.done]
+        if self._committing and self._cursor is not None and not self._cursor.connection.in_transaction:
+            for call in others:
+                call.settle()
+            return
+        self._roll_back()
+        self._pending.extendleft(reversed(others))
+        self._bell.put(True)
 
     def _alone(self, call: Call, error: Exception | None) -> None:
         """One call in a transaction of its own, after its group failed as a whole."""
@@ -145,7 +176,10 @@ class Writer:
                 call.fail(again)
 
     def _commit(self, group: list[Call]) -> None:
+        if self._identity.changed():
+            self._disconnect()
         cursor = self._cursor or self._open()
+        self._committing = False
         begin(cursor, self._gate, may_give_up=all(call.optional for call in group))
         try:
             now = self._now()
@@ -154,6 +188,7 @@ class Writer:
             else:
                 for call in group:
                     self._run_guarded(cursor, call, now)
+            self._committing = True
             cursor.execute("commit")
         except BaseException:
             self._roll_back()
@@ -183,6 +218,7 @@ class Writer:
 
     def _open(self) -> sqlite3.Cursor:
         self._cursor = self._connect().cursor()
+        self._identity.note()
         return self._cursor
 
     def close(self) -> None:

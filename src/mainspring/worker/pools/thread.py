@@ -18,6 +18,7 @@ from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from mainspring import bodies
 from mainspring.outcomes import Ack
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.context import ending_error
@@ -120,6 +121,7 @@ class Runner:
                 _set_async_exception(self._thread.ident, _class_of(error))
 
     def _main(self) -> None:
+        bodies.enter()
         pool = self._pool
         while (attempt := pool.take()) is not None:
             pool.run(self._work, attempt)

@@ -37,6 +37,11 @@ select 1 from {t}attempts where job = :id and token = :token and worker = :worke
 insert or ignore into {t}attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: forget_attempts
+-- a job that snoozes for ever keeps its newest attempts only
+delete from {t}attempts
+where job = ?1 and token <= (select token from {t}attempts where job = ?1 order by token desc limit 1 offset ?2)
+
 -- name: put_off
 -- retrying or scheduled; the owner stays readable so that a repeated ack is told "already"
 update {t}jobs

@@ -1,0 +1,104 @@
+"""What every benchmark is made of: what it was told, the rows it gives, and the arithmetic between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+DRAIN_FLOOR = 40_000
+"""Below this many jobs a drain flatters whoever defers its acks: such a run is for looking, not for quoting."""
+
+
+class Failed(Exception):
+    """A system could not be measured; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What a run was told."""
+
+    n: int = DRAIN_FLOOR
+    rounds: int = 2
+    scale: int = 1_000_000
+    probes: int = 300
+    idle_seconds: float = 20.0
+    folder: str | None = None
+    """Where the stores are made; it must be a real disk, for syncing to memory costs nothing."""
+    say: Callable[[str], None] = print
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for one measurement, gone afterwards."""
+        with TemporaryDirectory(prefix="bench-", dir=self.folder) as folder:
+            yield Path(folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the result: ``value`` is the median of ``samples``, one for each round."""
+
+    column: str
+    system: str
+    value: float | None
+    unit: str
+    samples: tuple[float, ...] = ()
+    goal: str = ""
+    met: bool | None = None
+    note: str = ""
+
+
+class Samples:
+    """Values by system and round, in the order in which systems were first measured."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[int, float]] = {}
+        self._failures: dict[str, str] = {}
+
+    def add(self, system: str, number: int, value: float) -> None:
+        """What round ``number`` gave."""
+        self._values.setdefault(system, {})[number] = value
+
+    def fail(self, system: str, why: str) -> None:
+        self._failures[system] = why
+
+    def of(self, system: str) -> tuple[float, ...]:
+        return tuple(self._values.get(system, {}).values())
+
+    def systems(self) -> list[str]:
+        return list(dict.fromkeys([*self._values, *self._failures]))
+
+    def row(self, column: str, system: str, unit: str, *, at_most: float | None = None, note: str = "") -> Row:
+        """The median of a system; with ``at_most`` it is held to that goal."""
+        samples = self.of(system)
+        why = self._failures.get(system, "")
+        value = statistics.median(samples) if samples else None
+        goal = "" if at_most is None else f"<= {at_most:g} {unit}"
+        met = None if at_most is None else value is not None and value <= at_most
+        return Row(column, system, value, unit, samples, goal, met, "; ".join(filter(None, (note, why))))
+
+    def rows(self, column: str, unit: str) -> list[Row]:
+        return [self.row(column, system, unit) for system in self.systems()]
+
+    def ratio(
+        self, column: str, top: str, bottom: str, *, at_least: float | None = None, at_most: float | None = None
+    ) -> Row:
+        """How many times ``bottom`` is in ``top``, round by round: neighbours in time share the machine's mood."""
+        over, under = self._values.get(top, {}), self._values.get(bottom, {})
+        samples = tuple([value / under[number] for number, value in over.items() if under.get(number)])
+        value = statistics.median(samples) if samples else None
+        row = Row(column, f"{top} / {bottom}", value, "x", samples)
+        if at_least is not None:
+            return dataclasses.replace(row, goal=f">= {at_least:g} x", met=value is not None and value >= at_least)
+        if at_most is not None:
+            return dataclasses.replace(row, goal=f"<= {at_most:g} x", met=value is not None and value <= at_most)
+        return row
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The value below which ``share`` of all lie; the nearest one that was measured."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]

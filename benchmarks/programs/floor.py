@@ -1,0 +1,81 @@
+"""The bare driver: what SQLite and asyncio cost without a queue around them. No recovery, no retries, nothing.
+
+Run as a program it drains: the ack of a batch and the claim of the next in one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+BATCH = 100
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+CLAIM = """
+update job set state = 1
+where id in (select id from job where state = 0 order by id limit 100)
+returning id, body
+"""
+
+
+@functools.cache
+def connect() -> sqlite3.Connection:
+    connection = sqlite3.connect(os.environ["BENCH_STORE"], isolation_level=None)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute(f"pragma synchronous = {os.environ['BENCH_DURABILITY']}")
+    connection.execute("create table if not exists job (id integer primary key, state integer not null, body blob)")
+    return connection
+
+
+def body(task: str, n: int) -> bytes:
+    """With an id made here, for whoever enqueues wants to ask for the job later."""
+    return _encode({"id": os.urandom(16).hex(), "task": task, "args": [n]})
+
+
+def one(task: str, n: int) -> None:
+    """One durable insert."""
+    connect().execute("insert into job (state, body) values (0, ?)", (body(task, n),))
+
+
+def many(task: str, numbers: Sequence[int]) -> None:
+    """One transaction."""
+    connection = connect()
+    connection.execute("begin immediate")
+    connection.executemany("insert into job (state, body) values (0, ?)", [(body(task, n),) for n in numbers])
+    connection.execute("commit")
+
+
+async def noop(n: int) -> None:
+    pass
+
+
+async def drain() -> None:
+    connection = connect()
+    loop = asyncio.get_running_loop()
+    done: list[int] = []
+    while True:
+        connection.execute("begin immediate")
+        if done:
+            connection.execute(f"delete from job where id in ({','.join('?' * len(done))})", done)  # noqa: S608
+        claimed = connection.execute(CLAIM).fetchall()
+        connection.execute("commit")
+        if not claimed:
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*[loop.create_task(noop(*_decode(data)["args"])) for _, data in claimed])
+        done = [id for id, _ in claimed]
+
+
+if __name__ == "__main__":
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(drain())
+    else:
+        uvloop.run(drain())

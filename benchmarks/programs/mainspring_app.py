@@ -1,0 +1,53 @@
+"""The tasks on Mainspring, with its defaults; the durability is said by the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.programs.stamps import first_start, record
+from mainspring import Mainspring
+
+durability: Any = os.environ["BENCH_DURABILITY"]
+app = Mainspring("sqlite:///" + os.environ["BENCH_STORE"], durability=durability)
+
+
+@app.task
+async def noop(n: int) -> None:
+    pass
+
+
+@app.task
+def noop_thread(n: int) -> None:
+    pass
+
+
+@app.task
+async def stamp(sent: int) -> None:
+    record(sent)
+
+
+@app.task
+def stamp_thread(sent: int) -> None:
+    record(sent)
+
+
+@app.task
+async def hold(n: int) -> None:
+    """Its first start lasts until its process is killed."""
+    if first_start(n):
+        await asyncio.sleep(600)
+
+
+_TASKS: dict[str, Any] = {task.fn.__name__: task for task in (noop, noop_thread, stamp, stamp_thread, hold)}
+
+
+def one(task: str, n: int) -> None:
+    _TASKS[task].enqueue(n)
+
+
+def many(task: str, numbers: Sequence[int]) -> None:
+    call = _TASKS[task].s
+    app.enqueue_many([call(n) for n in numbers])

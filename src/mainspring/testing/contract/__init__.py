@@ -1,0 +1,101 @@
+"""The store contract as a test suite. Printed with ``pytest --collect-only`` it reads as the specification.
+
+Each module holds test classes about one part of ``mainspring.stores.base``. They need three fixtures:
+``store`` (open, empty, behind the door, with ``clock`` as its clock), ``second_store`` (another client
+of the same database) and ``elsewhere`` (the same database under another namespace). All three are made by
+``mainspring.testing.contract.fixtures`` from one that the author of a store supplies:
+
+    # conftest.py
+    import pytest
+    from mainspring.stores.door import Door
+
+    pytest_plugins = ["mainspring.testing.contract.fixtures"]
+
+    @pytest.fixture
+    def make_store(tmp_path):
+        def make(*, namespace, clock):
+            return Door(MyStore(tmp_path / "store", namespace=namespace, clock=clock))
+
+        return make
+
+    # test_contract.py
+    from mainspring.testing.contract.everything import *
+
+    # test_model.py: random walks of two clients, compared step by step with a model of the contract
+    from mainspring.testing.contract.machine import FullMachine, walk
+
+    def test_random_walks(make_store):
+        walk(FullMachine, make_store)
+
+A test never asks which store it has, and none is skipped. An engine that is not complete yet is
+held to the classes named in :data:`SLICE` and must refuse the rest with ``NotBuilt``.
+"""
+
+from __future__ import annotations
+
+MODULES = (
+    "acks",
+    "acting",
+    "buckets",
+    "documents",
+    "edges",
+    "enqueue",
+    "finding",
+    "life",
+    "lost",
+    "order",
+    "orders",
+    "pairs",
+    "promote",
+    "pruning",
+    "races",
+    "reports",
+    "rescues",
+    "suspects",
+    "times",
+    "turns",
+    "waking",
+)
+"""The modules that hold test classes."""
+
+SLICE: tuple[str, ...] = (
+    "TestEnqueue",
+    "TestParents",
+    "TestRecords",
+    "TestClaimOrder",
+    "TestOldest",
+    "TestTurnNumbers",
+    "TestAcksAreCompared",
+    "TestHolds",
+    "TestParking",
+    "TestUnstorable",
+    "TestAckSucceeded",
+    "TestAckFailed",
+    "TestAckDead",
+    "TestAckSnoozed",
+    "TestAckCancelled",
+    "TestAckInterrupted",
+    "TestCancelOrder",
+    "TestEarly",
+    "TestSuspects",
+    "TestBlame",
+    "TestRescue",
+    "TestRetire",
+    "TestBeat",
+    "TestPromote",
+    "TestExpiry",
+    "TestBuckets",
+    "TestJoin",
+    "TestCancelWaiting",
+    "TestFindById",
+    "TestCount",
+    "TestTokens",
+    "TestClocks",
+    "TestLife",
+    "TestNamespaces",
+    "TestTransitions",
+    "TestLostReplies",
+    "TestRaces",
+)
+"""The classes that an engine under construction passes: it has enqueue, turn with buckets and edges, beat,
+rescue, retire, promote, cancel, find by ids and states, count, attempts, workers and durability."""

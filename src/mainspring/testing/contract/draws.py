@@ -1,0 +1,65 @@
+"""What a random walk does next: jobs with all their options, and every way to report an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from mainspring.outcomes import Ack, Lease
+from mainspring.records import Bucket, Edge, NewJob, Want
+from mainspring.states import Reason
+
+SECOND = 1_000_000
+ERROR = b'{"type":"ValueError"}'
+TASK = "shop.tasks.send"
+QUEUES = ("a", "b")
+LANES = tuple(f"{queue}/any" for queue in QUEUES)
+BUCKETS = (Bucket("gate", 1), Bucket("pair", 2))
+
+wants = st.lists(
+    st.builds(Want, st.sampled_from((LANES[:1], LANES[1:], LANES)), st.integers(1, 4), st.sampled_from((0, 0, 1, 2))),
+    max_size=2,
+)
+
+
+def one_in(draw: st.DrawFn, n: int) -> bool:
+    """Now and then."""
+    return draw(st.integers(1, n)) == n
+
+
+@st.composite
+def acks(draw: st.DrawFn, lease: Lease) -> Ack:
+    """Any way to report the end of an attempt."""
+    delay = draw(st.sampled_from((0, SECOND, 30 * SECOND)))
+    ways = (
+        Ack.succeeded(lease, b"1"),
+        Ack.failed(lease, ERROR, retry_in=delay),
+        Ack.failed(lease, ERROR, retry_in=delay, timed_out=True),
+        Ack.dead(lease, ERROR, Reason.RETRIES_EXHAUSTED),
+        Ack.snoozed(lease, delay=delay),
+        Ack.cancelled(lease),
+        Ack.interrupted(lease),
+        Ack.returned(lease),
+    )
+    return draw(st.sampled_from(ways))
+
+
+@st.composite
+def new_jobs(draw: st.DrawFn, number: int, parents: Sequence[bytes]) -> NewJob:
+    """Most jobs are plain in most ways."""
+    chosen = draw(st.lists(st.sampled_from(parents), max_size=2, unique=True)) if parents and one_in(draw, 2) else []
+    return NewJob(
+        id=UUID(int=(number << 80) | (7 << 76) | (2 << 62)).bytes,
+        task=TASK,
+        queue=draw(st.sampled_from(QUEUES)),
+        priority=draw(st.sampled_from((0, 50, -50))),
+        delay=5 * SECOND if one_in(draw, 3) else 0,
+        expires_in=12 * SECOND + 1 if one_in(draw, 4) else None,
+        crashes=draw(st.sampled_from((3, 2, 1))),
+        early=one_in(draw, 6),
+        record=b"%d" % number,
+        after=tuple(Edge(id, draw(st.sampled_from(("fail", "ignore")))) for id in chosen),
+        buckets=draw(st.sampled_from(((), BUCKETS[:1], BUCKETS[1:], BUCKETS))) if one_in(draw, 2) else (),
+    )

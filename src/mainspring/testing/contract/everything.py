@@ -1,0 +1,24 @@
+"""All classes of the contract: ``from mainspring.testing.contract.everything import *``."""
+
+# ruff: noqa: F403  # this module is nothing but the sum of the others
+from .acks import *
+from .acting import *
+from .buckets import *
+from .documents import *
+from .edges import *
+from .enqueue import *
+from .finding import *
+from .life import *
+from .lost import *
+from .order import *
+from .orders import *
+from .pairs import *
+from .promote import *
+from .pruning import *
+from .races import *
+from .reports import *
+from .rescues import *
+from .suspects import *
+from .times import *
+from .turns import *
+from .waking import *

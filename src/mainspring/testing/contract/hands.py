@@ -1,0 +1,220 @@
+"""Short words for the contract's tests: jobs to enqueue, hands that work, questions about a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Self
+from uuid import UUID
+
+from mainspring.ids import new_id
+from mainspring.outcomes import Ack, Lease, Outcome
+from mainspring.query import Query
+from mainspring.records import (
+    AttemptRow,
+    Beat,
+    Bucket,
+    Claim,
+    Edge,
+    Enqueued,
+    JobRow,
+    NewJob,
+    Registration,
+    Turned,
+    Want,
+)
+from mainspring.states import Reason, State
+from mainspring.stores.base import Batch, Store, Turn
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+LANE = "q/any"
+TASK = "shop.tasks.send"
+ERROR = b'{"type":"ValueError","text":"no \xf0\x9f\x90\x9b"}'
+
+_names = count(1)
+
+
+def job(
+    *,
+    id: bytes | None = None,
+    task: str = TASK,
+    queue: str = "q",
+    kind: str = "any",
+    priority: int = 0,
+    delay: int = 0,
+    run_at: int | None = None,
+    expires_in: int | None = None,
+    crashes: int = 3,
+    early: bool = False,
+    record: bytes = b"{}",
+    after: Iterable[NewJob | Edge] = (),
+    buckets: Iterable[Bucket] = (),
+) -> NewJob:
+    """A job with everything at its default but what the test is about; ``after`` takes jobs or edges."""
+    edges = tuple(parent if isinstance(parent, Edge) else Edge(parent.id) for parent in after)
+    return NewJob(
+        id=id or new_id().bytes,
+        task=task,
+        queue=queue,
+        kind=kind,
+        priority=priority,
+        delay=delay,
+        run_at=run_at,
+        expires_in=expires_in,
+        crashes=crashes,
+        early=early,
+        record=record,
+        after=edges,
+        buckets=tuple(buckets),
+    )
+
+
+def ignoring(parent: NewJob) -> Edge:
+    """The child does not mind how its parent ends."""
+    return Edge(parent.id, "ignore")
+
+
+async def put_in(store: Store, *jobs: NewJob, retry: bool = False) -> list[Enqueued]:
+    """Enqueue these jobs as one batch."""
+    return await store.enqueue(Batch(id=new_id().bytes, jobs=jobs, retry=retry))
+
+
+async def one(store: Store, made: NewJob | None = None) -> NewJob:
+    """Enqueue one job."""
+    made = made or job()
+    await put_in(store, made)
+    return made
+
+
+async def row(store: Store, which: NewJob | Claim | bytes) -> JobRow:
+    """Everything the store knows of this job."""
+    wanted = which if isinstance(which, bytes) else which.id
+    found = await store.find(Query(ids=(wanted,)))
+    assert len(found.jobs) == 1, f"job {UUID(bytes=wanted)} is in {len(found.jobs)} places"
+    return found.jobs[0]
+
+
+async def gone(store: Store, which: NewJob | Claim) -> bool:
+    """Whether the job is in no place."""
+    return not (await store.find(Query(ids=(which.id,)))).jobs
+
+
+async def state(store: Store, which: NewJob | Claim | bytes) -> State:
+    return (await row(store, which)).state
+
+
+async def ending(store: Store, which: NewJob | Claim | bytes) -> tuple[State, Reason | None]:
+    """The state with its reason."""
+    found = await row(store, which)
+    return found.state, found.reason
+
+
+async def outcomes(store: Store, which: NewJob | Claim) -> list[Outcome]:
+    """What the ended attempts came to, oldest first."""
+    return [attempt.outcome for attempt in await store.attempts(which.id)]
+
+
+async def last_attempt(store: Store, which: NewJob | Claim) -> AttemptRow:
+    return (await store.attempts(which.id))[-1]
+
+
+def lease(claim: Claim) -> Lease:
+    return Lease(claim.id, claim.token)
+
+
+def ids(many: Iterable[NewJob | Claim | JobRow]) -> list[bytes]:
+    return [each.id for each in many]
+
+
+class Hand:
+    """One worker of a test: it numbers its turns as the contract asks and remembers what it has read."""
+
+    def __init__(self, store: Store, *, tasks: Sequence[str] = (TASK,), queues: Sequence[str] = ("q",)) -> None:
+        self.store = store
+        self.name = f"hand-{next(_names)}-{new_id().hex[-6:]}"
+        self.registration = Registration(queues=tuple(queues), tasks=tuple(tasks))
+        self.number = 0
+        self.seen = 0
+        self.beats = 0
+        self.last = Turn(worker=self.name, number=0, seen=0)
+
+    async def join(self) -> Self:
+        """Register."""
+        await self.beat(register=True)
+        return self
+
+    async def beat(self, *, register: bool = False) -> bool:
+        """Beat once; whether the store calls this worker alive."""
+        (said,) = await self.store.beat([Beat(self.name, self.registration if register else None)])
+        self.beats = said.number
+        return said.alive
+
+    async def turn(
+        self,
+        *acks: Ack,
+        wants: Sequence[Want] = (),
+        suspects: int = 1,
+        holds: Sequence[Claim] | None = None,
+        via: Store | None = None,
+    ) -> Turned:
+        """The next turn, its reply read."""
+        leases = None if holds is None else tuple((held.id, held.token) for held in holds)
+        self.number += 1
+        self.last = Turn(
+            worker=self.name,
+            number=self.number,
+            seen=self.seen,
+            acks=acks,
+            wants=tuple(wants),
+            suspects=suspects,
+            holds=leases,
+        )
+        said = await (via or self.store).turn(self.last)
+        self.seen = self.number
+        return said
+
+    async def repeat(self) -> Turned:
+        """The last turn once more, as after a lost reply."""
+        return await self.store.turn(self.last)
+
+    async def take(
+        self, n: int = 1, *lanes: str, oldest: int = 0, suspects: int = 1, via: Store | None = None
+    ) -> tuple[Claim, ...]:
+        """Claim up to ``n`` jobs."""
+        want = Want(lanes or (LANE,), n, oldest)
+        return (await self.turn(wants=[want], suspects=suspects, via=via)).claims
+
+    async def take_one(self, *lanes: str, suspects: int = 1) -> Claim:
+        """Claim the one job that must be there."""
+        (claim,) = await self.take(1, *lanes, suspects=suspects)
+        return claim
+
+    async def succeed(self, *claims: Claim) -> None:
+        """End these attempts well; every ack must be applied."""
+        said = await self.turn(*(Ack.succeeded(lease(claim), b'"ok"') for claim in claims))
+        assert applied(said), said
+
+    async def kill(self, *claims: Claim) -> None:
+        """End these jobs as dead; every ack must be applied."""
+        said = await self.turn(*(Ack.dead(lease(claim), ERROR, Reason.NOT_RETRYABLE) for claim in claims))
+        assert applied(said), said
+
+    async def crash(self, *, via: Store | None = None) -> None:
+        """Die, and be taken by a rescuer that knows it."""
+        assert (await (via or self.store).rescue(self.name, self.beats, Outcome.CRASHED)).taken
+
+
+def applied(said: Turned) -> bool:
+    """Whether the store took every ack of the turn for the first time."""
+    return not (said.lost or said.already or said.stale or said.unstorable)
+
+
+async def running(store: Store, made: NewJob | None = None) -> tuple[Hand, Claim]:
+    """A fresh worker with one running job; in a queue of its own unless the job says another."""
+    made = await one(store, made or job(queue=f"own-{next(_names)}"))
+    hand = await Hand(store).join()
+    claim = await hand.take_one(f"{made.queue}/{made.kind}")
+    assert claim.id == made.id
+    return hand, claim

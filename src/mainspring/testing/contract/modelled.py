@@ -1,0 +1,89 @@
+"""What the model of the contract is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mainspring.outcomes import Outcome
+from mainspring.records import Claim, NewJob
+from mainspring.states import WAITING, Reason, State
+
+Lease = tuple[bytes, int]
+
+
+@dataclass
+class Ended:
+    """An attempt that is over."""
+
+    token: int
+    attempt: int
+    worker: str
+    outcome: Outcome
+
+
+@dataclass
+class ModelJob:
+    new: NewJob
+    state: State
+    due: int | None
+    expires: int | None
+    waits_for: dict[bytes, str] = field(default_factory=dict)
+    reason: Reason | None = None
+    attempt: int = 0
+    epoch: int = 0
+    crashes: int = 0
+    token: int = 0
+    worker: str | None = None
+    turn: int = 0
+    ordered: bool = False
+    seq: int = 0
+    arrived: int = 0
+    """The step of its last entry into ready: the order of arrival as far as the contract fixes it."""
+    attempts: list[Ended] = field(default_factory=list)
+    acked: dict[int, tuple[str, Outcome]] = field(default_factory=dict)
+    """Tokens whose ack was applied, with the owner and what it said."""
+
+    @property
+    def lane(self) -> str:
+        return f"{self.new.queue}/{self.new.kind}"
+
+    @property
+    def waiting(self) -> bool:
+        return self.state in WAITING
+
+
+@dataclass
+class ModelWorker:
+    number: int
+    turn: int = 0
+    lost: bool = False
+
+
+@dataclass
+class Reply:
+    """What a turn must say. ``unsure`` are acks that may be called already or stale: their owner ended the attempt
+    in another way, or the job has moved on since."""
+
+    lost: bool = False
+    conflict: bool = False
+    claims: list[ModelJob] = field(default_factory=list)
+    already: set[Lease] = field(default_factory=set)
+    stale: set[Lease] = field(default_factory=set)
+    unsure: set[Lease] = field(default_factory=set)
+    orders: set[Lease] = field(default_factory=set)
+    gone: set[Lease] = field(default_factory=set)
+
+
+@dataclass
+class Taken:
+    """What a rescue or a retirement must have moved."""
+
+    taken: bool = False
+    moved: dict[State, set[bytes]] = field(default_factory=dict)
+
+
+def agrees(job: ModelJob, claim: Claim) -> bool:
+    """Whether a claim hands out this job as it stands."""
+    return (claim.id, claim.token, claim.attempt, claim.crashes, claim.turn, claim.record) == (
+        job.new.id, job.token, job.attempt, job.crashes, job.turn, job.new.record,
+    )  # fmt: skip

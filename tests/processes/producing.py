@@ -1,0 +1,31 @@
+"""``python -m tests.processes.producing enqueue|aenqueue|cancel JOB [again]``: one thing done to one job.
+
+The batch has the id of its job, so ``again`` is the same batch sent a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from msgspec.structs import replace
+
+from mainspring.ids import parse_id
+from mainspring.stores.base import Batch
+from tests.processes.mixed import app, tasks
+
+
+def batch_of(id: bytes, *, again: bool) -> Batch:
+    new, _ = tasks.good.s().new_job(None)
+    return Batch(id=id, jobs=(replace(new, id=id),), retry=again)
+
+
+if __name__ == "__main__":
+    verb, job, *rest = sys.argv[1:]
+    batch = batch_of(parse_id(job).bytes, again="again" in rest)
+    if verb == "enqueue":
+        app.client.enqueue_now(batch)
+    elif verb == "aenqueue":
+        asyncio.run(app.client.enqueue(batch))
+    else:
+        tasks.endless.job(job).cancel()

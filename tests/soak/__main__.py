@@ -1,0 +1,97 @@
+"""``./dev soak [--minutes N] [--store S] [--seed N] [--only CAMPAIGN]``: long campaigns, one JSON verdict at the end.
+
+chaos       random kills, stops and restarts of a fleet under load, for N minutes in runs of five at most
+machine     the hypothesis state machine of the contract suite, with its long profile
+slow        the process tests that take minutes
+mutations   every planted fault must be caught by the suite
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.processes.chaos import Chaos, Verdict
+from tests.processes.fleet import ROOT, Fleet
+
+CHAOS_STORES = ("sqlite",)
+"""Those on which whole fleets are proven so far."""
+LONGEST_RUN = 300.0
+
+
+def chaos(minutes: float, store: str, seed: int) -> dict[str, Any]:
+    """Runs with one seed after the other until the time is over; ends at the first problem."""
+    end, runs = time.monotonic() + 60 * minutes, list[Verdict]()
+    while (left := end - time.monotonic()) > 0 and not (runs and runs[-1].problems):
+        runs.append(one_run(store, seed + len(runs), min(left, LONGEST_RUN)))
+        print(f"soak: {msgspec.json.encode(runs[-1]).decode()}", file=sys.stderr, flush=True)
+    return {
+        "ok": not any(run.problems or run.lost for run in runs),
+        "jobs": sum(run.jobs for run in runs),
+        "faults": sum(sum(run.faults.values()) for run in runs),
+        "lost": sum(run.lost for run in runs),
+        "runs": [msgspec.to_builtins(run) for run in runs],
+    }
+
+
+def one_run(store: str, seed: int, seconds: float) -> Verdict:
+    """A fresh store and fleet; their folder stays behind if something is wrong."""
+    if store not in CHAOS_STORES:
+        raise SystemExit(f"soak: chaos runs on {', '.join(CHAOS_STORES)} so far, not on {store}")
+    folder = Path(tempfile.mkdtemp(prefix="mainspring-soak-"))
+    run = Chaos(Fleet(f"sqlite:///{folder}/mainspring.db", folder), seed)
+    try:
+        verdict = run.run(seconds)
+    finally:
+        run.close()
+    if verdict.problems:
+        print(f"soak: seed {seed}: the store and the journal are kept in {folder}", file=sys.stderr)
+    else:
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
+    return verdict
+
+
+def command(*arguments: str, **env: str) -> dict[str, Any]:
+    """A program of the tests, its output on standard error."""
+    ran = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, env={**os.environ, **env}, stdout=sys.stderr, check=False
+    )
+    return {"ok": ran.returncode == 0, "exit_code": ran.returncode}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="./dev soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=60, help="how long the chaos lasts (60)")
+    parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgres", "redis"))
+    parser.add_argument("--seed", type=int, default=None, help="of the chaos; drawn and told if not given")
+    parser.add_argument("--only", action="append", choices=("chaos", "machine", "slow", "mutations"))
+    given = parser.parse_args(arguments)
+    seed = given.seed if given.seed is not None else int.from_bytes(os.urandom(3))
+    pytest = ("pytest", "-q", "-n0", "--store", given.store, "-o", "timeout=0")
+    campaigns: dict[str, Callable[[], dict[str, Any]]] = {
+        "chaos": lambda: chaos(given.minutes, given.store, seed),
+        "slow": lambda: command(*pytest, "-m", "slow", "tests/processes"),
+        "machine": lambda: command(*pytest, "tests/contract/test_model.py", MAINSPRING_SOAK="1"),
+        "mutations": lambda: command("tests.mutations"),
+    }
+    chosen = given.only or list(campaigns)
+    results = {name: run() for name, run in campaigns.items() if name in chosen}
+    ok = all(result["ok"] for result in results.values())
+    print(json.dumps({"ok": ok, "store": given.store, "seed": seed, **results}))
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
