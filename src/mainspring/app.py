@@ -137,6 +137,14 @@ class Mainspring:
             self.client.enqueue_now(batch, connection)
         return jobs
 
+    def enqueue_one(self, call: Call[R]) -> Job[R]:
+        """What ``call.enqueue()`` does; the same as a batch of one, without the making of one."""
+        if sync.in_loop():
+            sync.warn_blocking("enqueue")
+        new, job = call.new_job(self.settings.version)
+        self.client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
+        return job
+
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
         batch, jobs, connection = self._batch(calls, connection)
         if connection is not None:

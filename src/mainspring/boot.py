@@ -46,7 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m mainspring.boot", description=__doc__)
     parser.add_argument("--target", required=True, help="module:object, or file.py[:object]")
     parser.add_argument("--options", default="{}", help="worker options as JSON")
+    parser.add_argument("--path", default="[]", help="where to look for modules, as JSON")
     given = parser.parse_args(arguments)
+    sys.path += [folder for folder in msgspec.json.decode(given.path) if folder not in sys.path]
     place = os.environ.pop(PLACE, None)
     if place is None:
         parser.error(f"{PLACE} is not set: this command is started by a supervisor")
@@ -205,6 +207,8 @@ class _Worker:
         self._link.say(Bye())
         self._link.over.set()
         if self._board.jobs():
+            if self._link.orphaned:
+                end_group()
             ending.exit_now(code)
 
 

@@ -60,9 +60,7 @@ class Call(Generic[R_co]):
 
     def enqueue(self) -> Job[R_co]:
         """Create the job. It exists, durably, when this returns."""
-        job: Job[R_co]
-        [job] = self._app.enqueue_many([self])
-        return job
+        return self._app.enqueue_one(self)
 
     async def aenqueue(self) -> Job[R_co]:
         job: Job[R_co]

@@ -34,17 +34,23 @@ class Client:
         """Insert the batch, blocking, in this thread. Repeated safely while the store is out of reach."""
         if connection is not None:  # the caller's transaction: the caller repeats it
             return self._blocking_store().enqueue_now(batch, connection)
+        try:
+            return self._blocking_store().enqueue_now(batch)
+        except StoreUnavailable:
+            return self._enqueue_again(Batch(id=batch.id, jobs=batch.jobs, retry=True))
+
+    def _enqueue_again(self, batch: Batch) -> list[Enqueued]:
+        """Repeat until it is known to be there, or patience ends."""
         give_up = time.monotonic() + ENQUEUE_PATIENCE
         pause = 0.05
         while True:
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(1.0, pause * 2)
             try:
                 return self._blocking_store().enqueue_now(batch)  # asked anew: it may have been closed meanwhile
             except StoreUnavailable:
                 if time.monotonic() + pause > give_up:
                     raise
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(1.0, pause * 2)
-            batch = Batch(id=batch.id, jobs=batch.jobs, retry=True)
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
         """The async twin of :meth:`enqueue_now`."""

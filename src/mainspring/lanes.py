@@ -7,7 +7,7 @@ kind beside it:
 
     email/async                  base lane: queue "email", async slots
     email/any                    enqueued by name: the producer does not know the kind of slot
-    email/async!                 suspects: the job was running when its worker crashed
+    email/async!                 suspects: one more crash of its worker and the job is dead
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
     email/async#gate,tenant:7    limited: needs room in the named buckets
 
@@ -26,6 +26,16 @@ KINDS: tuple[Kind, ...] = ("async", "thread", "any")
 
 def base_lane(queue: str, kind: str) -> str:
     return f"{queue}/{kind}"
+
+
+def is_suspect(crashes: int, limit: int) -> bool:
+    """Whether a job has crashed and its next crash would be its last: then it is kept apart from others like it."""
+    return crashes > 0 and crashes >= limit - 1
+
+
+def guilt(crashes: int, limit: int) -> int:
+    """Whom a crash is charged to if jobs of several kinds ran: 1 those that crashed before, 2 suspects, 0 others."""
+    return 2 if is_suspect(crashes, limit) else int(crashes > 0)
 
 
 def suspect_lane(base: str) -> str:

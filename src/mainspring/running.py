@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -27,18 +27,18 @@ def run(app: Mainspring, given: Mapping[str, Any]) -> int:
     main = sys.modules.get("__main__")
     if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
         raise NoMainGuard
-    path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
-    return run_target(address(app), given, env={"PYTHONPATH": path})  # the child finds what this program finds
+    path = [folder or str(Path.cwd()) for folder in sys.path]
+    return run_target(address(app), given, path=path)  # the child finds what this program finds
 
 
-def run_target(
-    target: str, given: Mapping[str, Any], *, log_level: str | None = None, env: Mapping[str, str] | None = None
-) -> int:
+def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None = None, path: Sequence[str] = ()) -> int:
     """Supervise workers of the app that ``target`` names; imports no user code here."""
     level = logs.configure(log_level)
     told = msgspec.json.encode({name: _plain(value) for name, value in given.items()}).decode()
     command = [sys.executable, "-m", CHILD, "--target", target, "--options", told]
-    env = {**os.environ, logs.LEVEL: level, **(env or {})}
+    if path:
+        command += ["--path", msgspec.json.encode(path).decode()]
+    env = {**os.environ, logs.LEVEL: level}
     return Supervisor(command, int(given.get("processes", 1)), env=env).run()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .word import mutation
 
-CHARGED = "cause is Outcome.CRASHED and (each.crashes > 0 or not suspects)"
+CHARGED = "cause is Outcome.CRASHED and each.guilt == blamed"
 OWNER = 'row[1] != ack.token or row[2] != worker or row[0] != "running"'
 
 OWNERS = (
@@ -124,11 +124,19 @@ OWNERS = (
     ),
     mutation(
         "silence-blamed", "A loss is no blame at all", "suspects",
-        ("fleet.py", CHARGED, "each.crashes > 0 or not suspects"),
+        ("fleet.py", CHARGED, "each.guilt == blamed"),
     ),
     mutation(
         "crash-without-end", "The crash budget ends a job", "suspects",
-        ("fleet.py", "charge.charged and crashes >= held.crash_limit", "False"),
+        ("fleet.py", "charge.charged and charge.named and crashes >= held.crash_limit", "False"),
+    ),
+    mutation(
+        "dead-for-a-neighbour", "Only a suspect, or a job that ran alone, can die of a crash", "suspects",
+        ("fleet.py", "each.guilt == 2 or len(held) == 1", "True"),
+    ),
+    mutation(
+        "suspect-first", "A last crash is charged only where nobody else is likelier", "suspects",
+        ("fleet.py", "min((each.guilt for each in held if each.guilt), default=0)", "max(each.guilt for each in held)"),
     ),
     mutation(
         "many-suspects", "A worker holds at most one suspect", "suspects",

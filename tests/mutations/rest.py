@@ -167,7 +167,7 @@ REST = (
     ),
     mutation(
         "namespaces-shared", "Two namespaces never see each other", "life",
-        ("statements.py", "        super().__init__(", '        prefix = "shared_"\n        super().__init__('),
+        ("store.py", "self._namespace = namespace\n", 'self._namespace = namespace = "shared"\n'),
     ),
     mutation(
         "nobody-woken", "Work that another client brought wakes the listeners", "waking",

@@ -78,7 +78,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     acks: tuple[Ack, ...] = ()
     wants: tuple[Want, ...] = ()
     suspects: int = 1
-    """How many jobs with a crash may be among the claims: 0 when the worker holds one."""
+    """How many suspects may be among the claims: 0 when the worker holds a job with a crash."""
     holds: tuple[tuple[bytes, int], ...] | None = None
     """All leases the worker believes it has, now and then; the reply's ``gone`` names those it has not."""
 
@@ -196,10 +196,14 @@ class Store(Protocol):
         beats, turns and reports are answered lost.
 
         ``LOST`` (the owner is silent): ready again, attempt given back, no blame.
-        ``CRASHED`` (the owner is known dead): attempt given back and one crash charged: to the jobs
-        that were suspects already if there was one among them, else to all. A charged job goes to
-        its suspects' lane, ready after ``delays[crashes - 1]`` (retrying while that lies ahead);
-        the crash that reaches ``crash_limit`` makes it dead (crashed). An uncharged one is ready at once.
+        ``CRASHED`` (the owner is known dead): attempt given back and one crash charged: to those
+        that crashed before and are no suspects, else to the suspects, else to all: a last crash
+        is charged only where nobody else is likelier. A charged job is ready after
+        ``delays[crashes - 1]``, the last of them for every crash beyond (retrying while that lies
+        ahead); the crash that reaches ``crash_limit`` makes it dead (crashed) if it was a suspect
+        or ran alone, for only then is it known whose crash it was. A job whose next
+        crash would be its last is a suspect and goes to its suspects' lane. An uncharged one is
+        ready at once.
         Either way: a job with a cancel order is cancelled; an ``early`` job is dead (crashed),
         for it began and must not begin again.
         """

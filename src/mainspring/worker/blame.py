@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.errors import AttemptError, Fenced, HardTimeout
+from mainspring.errors import Fenced, HardTimeout, JobCancelled, MainspringError
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.states import Reason
-from mainspring.worker.board import EARLY, STUCK, BoardJob
+from mainspring.worker.board import EARLY, ORDERED, STUCK, BoardJob
 from mainspring.worker.judge import Cause, Sentence
 
 
@@ -25,7 +25,7 @@ def verdict(
     guilty = _guilty(sentence, jobs)
     if sentence is None and not guilty and not orderly:
         return Outcome.CRASHED, []
-    acks = [_timed_out(job, now) for job in guilty]
+    acks = [_ended(job, now) for job in guilty]
     charged = {job.token for job in guilty}
     acks += [_begun(job, sentence) for job in jobs if job.flags & EARLY and job.token not in charged]
     return Outcome.INTERRUPTED, acks
@@ -37,11 +37,13 @@ def _guilty(sentence: Sentence | None, jobs: Sequence[BoardJob]) -> list[BoardJo
     return [job for job in jobs if job.token in named or job.flags & STUCK]
 
 
-def _timed_out(job: BoardJob, now: float) -> Ack:
-    limit = job.deadline - job.started if job.started else 0.0
-    error = _record(HardTimeout(round(limit, 3)))
+def _ended(job: BoardJob, now: float) -> Ack:
     run_us = int((now - job.started) * 1e6) if job.started else 0
     lease = Lease(job.job, job.token)
+    if job.flags & ORDERED:
+        return Ack.cancelled(lease, _record(JobCancelled()), run_us=run_us)
+    limit = job.deadline - job.started if job.started else 0.0
+    error = _record(HardTimeout(round(limit, 3)))
     if job.retry_in < 0:
         return Ack.dead(lease, error, Reason.TIMED_OUT, timed_out=True, run_us=run_us)
     return Ack.failed(lease, error, retry_in=job.retry_in, timed_out=True, run_us=run_us)
@@ -54,7 +56,7 @@ def _begun(job: BoardJob, sentence: Sentence | None) -> Ack:
     return Ack.lost_early(Lease(job.job, job.token), _record(Fenced(f"the worker was ended: {why}", hint=hint)))
 
 
-def _record(error: AttemptError) -> bytes:
+def _record(error: MainspringError) -> bytes:
     from mainspring.codec import describe_error  # heavy, and seldom needed in a supervisor
 
     return msgspec.json.encode(describe_error(error))

@@ -26,6 +26,9 @@ SUSPECT = 4
 STUCK = 8
 """The body did not end at its hard limit: this is the one to blame when the worker is replaced."""
 
+ORDERED = 16
+"""The stuck body was told to end by a cancel order, not by its time limit."""
+
 CAPACITY = 16_384
 """Slots of a board whose worker is not known yet; untouched pages cost nothing."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from mainspring.worker import process
 from mainspring.worker.parts import StoreAddress, WorkerSettings
 
 PLACE = "MAINSPRING_PLACE"
@@ -122,6 +123,10 @@ class WorkerEnd:
 
 def end_group() -> None:
     """The last act of a worker whose watcher is gone: what its jobs have started ends with it."""
+    for pid in process.family(os.getpid(), os.environ.get(process.MARK, "")):
+        if pid != os.getpid():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
     os.killpg(0, signal.SIGKILL)
 
 

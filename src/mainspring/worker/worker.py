@@ -17,7 +17,7 @@ from mainspring.services.pruner import Pruner
 from mainspring.services.rescuer import Rescuer
 from mainspring.stores.base import Store
 from mainspring.worker.attempt import Attempt, Ending
-from mainspring.worker.board import STUCK, Board, Phase
+from mainspring.worker.board import ORDERED, STUCK, Board, Phase
 from mainspring.worker.demand import Demand
 from mainspring.worker.floor import Floor
 from mainspring.worker.hearing import hear_of_the_end, hear_of_work
@@ -251,7 +251,7 @@ class Worker:
             log.error("%s does not end; its slot stays occupied until it does: nobody can replace this worker", what)
             return
         log.error("%s does not end: this worker finishes its other jobs and is replaced", what)
-        self._board.mark(attempt.slot, STUCK)
+        self._board.mark(attempt.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
         self._board.phase = Phase.REPLACE
         self._stopping.drain()
 

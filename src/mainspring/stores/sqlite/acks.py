@@ -52,7 +52,7 @@ def _all_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> bool:
             raise
         good = False
     if not good:
-        execute("rollback to successes")
+        execute("rollback to successes")  # it takes no places in the order: nothing to forget
     execute("release successes")
     return good
 
@@ -112,7 +112,7 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         tx.run("free_holds", (ack.id,))
     if ack.to is State.READY:
         if ack.park:
-            lane = parked(lane, task, buckets, crashes)
+            lane = parked(lane, task, buckets)
         tx.run("give_back", (attempt, lane, tx.next_seq(), ack.id))
         enter_ready(tx, queue, Standing(lane, task, crashes, buckets))
     else:

@@ -56,7 +56,7 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
     for start, end in sizes(len(rows)):
         inserted += tx.sized("enqueue", end - start, [value for row in rows[start:end] for value in row]).rowcount
     if inserted < len(rows):
-        execute("rollback to bulk")
+        execute("rollback to bulk")  # the places were taken before the savepoint: they stay taken
     execute("release bulk")
     return inserted
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from mainspring.lanes import guilt, is_suspect
 from mainspring.outcomes import Ack, Outcome
 from mainspring.records import Beat, Beaten, Rescued, WorkerRow
 from mainspring.states import Reason, State
@@ -71,11 +72,12 @@ def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Seq
 
 def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Rescued:
     held = [Held(*row) for row in tx.all("held", (worker,))]
-    suspects = any(each.crashes for each in held)
+    blamed = min((each.guilt for each in held if each.guilt), default=0)
     moved: dict[State, list[bytes]] = {state: [] for state in _AFTER}
     for each in held:
-        charged = cause is Outcome.CRASHED and (each.crashes > 0 or not suspects)
-        moved[_take_job(tx, worker, each, cause, Charge(charged, delays))].append(each.job)
+        charged = cause is Outcome.CRASHED and each.guilt == blamed
+        named = each.guilt == 2 or len(held) == 1  # only then is it known whose crash it was
+        moved[_take_job(tx, worker, each, cause, Charge(charged, named, delays))].append(each.job)
     ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
     return Rescued(True, ready, retrying, dead, cancelled)
 
@@ -97,6 +99,10 @@ class Held(NamedTuple):
     flags: int
     buckets: str | None
 
+    @property
+    def guilt(self) -> int:
+        return guilt(self.crashes, self.crash_limit)
+
 
 def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -> State:
     outcome = (held.job, held.token, held.epoch, held.attempt, worker, held.started, tx.now, cause, 0, None)
@@ -105,14 +111,14 @@ def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -
     ending: tuple[State, Reason] | None = None
     if held.flags & ORDERED:
         ending = State.CANCELLED, Reason.BY_USER
-    elif held.early or (charge.charged and crashes >= held.crash_limit):
+    elif held.early or (charge.charged and charge.named and crashes >= held.crash_limit):
         ending = State.DEAD, Reason.CRASHED
     if ending is not None:
         finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes))
         return ending[0]
     if held.flags & LIMITED:
         tx.run("free_holds", (held.job,))
-    lane = suspected(held.lane, held.buckets) if charge.charged else held.lane
+    lane = suspected(held.lane, held.buckets) if is_suspect(crashes, held.crash_limit) else held.lane
     delay = charge.delay(crashes)
     state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)
     tx.run("take_back", (state, due, attempt, crashes, lane, tx.next_seq(), held.job))
@@ -122,9 +128,10 @@ def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -
 
 
 class Charge(NamedTuple):
-    """Whether a crash is blamed on a job, and how long it then waits."""
+    """Whether a crash is blamed on a job, whether it can be its last, and how long it then waits."""
 
     charged: bool
+    named: bool
     delays: Sequence[int]
 
     def delay(self, crashes: int) -> int:

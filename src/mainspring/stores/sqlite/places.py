@@ -37,19 +37,24 @@ def base_of(lane: str) -> str:
 
 
 def home(lane: str, buckets: str | None) -> str:
-    """Where a job without crashes stands: its base lane, or the limited lane beside it."""
+    """Where a job stands that is no suspect: its base lane, or the limited lane beside it."""
     base = base_of(lane)
     return limited_lane(base, [name for name, _ in read_buckets(buckets)]) if buckets else base
 
 
 def suspected(lane: str, buckets: str | None) -> str:
-    """Where a job stands that was running when its worker crashed."""
+    """Where a suspect stands."""
     return suspect_lane(home(lane, buckets))
 
 
-def parked(lane: str, task: str, buckets: str | None, crashes: int) -> str:
+def stands_apart(lane: str, buckets: str | None) -> bool:
+    """Whether a job in this lane is a suspect."""
+    return lane[len(home(lane, buckets)) :].startswith(suspect_lane(""))
+
+
+def parked(lane: str, task: str, buckets: str | None) -> str:
     """Where a job stands that a worker without its task handed back."""
-    return parked_lane(suspected(lane, buckets) if crashes else home(lane, buckets), task)
+    return parked_lane(suspected(lane, buckets) if stands_apart(lane, buckets) else home(lane, buckets), task)
 
 
 class Standing(NamedTuple):
@@ -68,6 +73,6 @@ def enter_ready(tx: Tx, queue: str, job: Standing) -> None:
     if job.lane == base:
         return
     known = job.task if job.lane.endswith("?" + job.task) else None
-    tx.run("add_lane", (job.lane, base, job.crashes > 0, known, job.buckets))
+    tx.run("add_lane", (job.lane, base, stands_apart(job.lane, job.buckets), known, job.buckets))
     for name, size in read_buckets(job.buckets):
         tx.run("add_bucket", (name, size))

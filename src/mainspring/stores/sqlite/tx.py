@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .seqs import Seqs
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -23,10 +25,11 @@ LIMITED = 4
 class Tx:
     """A cursor inside an open transaction, the store's time in it, and whom to wake after the commit."""
 
-    __slots__ = ("cursor", "now", "sql", "woken")
+    __slots__ = ("cursor", "now", "seqs", "sql", "woken")
 
-    def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int, seqs: Seqs | None = None) -> None:
         self.cursor = cursor
+        self.seqs = seqs if seqs is not None else Seqs()
         self.sql = sql
         self.now = now
         self.woken: set[str] = set()
@@ -47,7 +50,7 @@ class Tx:
 
     def next_seq(self, n: int = 1) -> int:
         """Take ``n`` places in the store's order; the first of them."""
-        return int(self.cursor.execute(self.sql["next_seq"], (n,)).fetchall()[0][0]) - n + 1
+        return self.seqs.take(self.cursor, self.sql["next_seq"], n)
 
     def add_attempt(self, row: Row) -> None:
         """Keep an ended attempt; of each job the newest ones."""
@@ -62,6 +65,7 @@ class Tx:
         try:
             yield
         except BaseException:
+            self.seqs.forget()
             if self.cursor.connection.in_transaction:  # a full disk rolls everything back by itself
                 execute("rollback to " + name)
                 execute("release " + name)

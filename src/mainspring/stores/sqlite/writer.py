@@ -23,6 +23,7 @@ from mainspring import bodies
 from .calls import Call
 from .errors import is_full
 from .gate import begin
+from .seqs import Seqs
 from .tx import Tx
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Writer:
         self._starting = threading.Lock()
         self._forking = False
         self._committing = False
+        self._seqs = Seqs()
         self._cursor: sqlite3.Cursor | None = None
         self._bell: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -180,11 +182,13 @@ class Writer:
             self._disconnect()
         cursor = self._cursor or self._open()
         self._committing = False
-        begin(cursor, self._gate, may_give_up=all(call.optional for call in group))
+        if cursor.connection.in_transaction:  # struck by a signal on the way out of an earlier one
+            self._roll_back()
         try:
+            begin(cursor, self._gate, may_give_up=all(call.optional for call in group))
             now = self._now()
             if len(group) == 1:
-                group[0].run(Tx(cursor, self._sql, now))
+                group[0].run(Tx(cursor, self._sql, now, self._seqs))
             else:
                 for call in group:
                     self._run_guarded(cursor, call, now)
@@ -198,15 +202,17 @@ class Writer:
         """One call of a group: if it fails, it alone is undone."""
         cursor.execute("savepoint one")
         try:
-            call.run(Tx(cursor, self._sql, now))
+            call.run(Tx(cursor, self._sql, now, self._seqs))
         except Exception as error:
             if is_full(error) or not cursor.connection.in_transaction:
                 raise
             cursor.execute("rollback to one")
+            self._seqs.forget()
             call.fail(error)
         cursor.execute("release one")
 
     def _roll_back(self) -> None:
+        self._seqs.forget()
         if self._cursor is not None and self._cursor.connection.in_transaction:
             self._cursor.execute("rollback")
 
@@ -218,6 +224,7 @@ class Writer:
 
     def _open(self) -> sqlite3.Cursor:
         self._cursor = self._connect().cursor()
+        self._seqs.forget()
         self._identity.note()
         return self._cursor
 

@@ -174,7 +174,7 @@ class Model:
         suspects = turn.suspects
         for want in turn.wants:
             for job in self._picked(want, suspects):
-                suspects -= job.crashes > 0
+                suspects -= job.suspect
                 claims.append(job)
                 job.state, job.worker, job.turn = State.RUNNING, turn.worker, turn.number
                 job.token = max(job.token + 1, self.now)
@@ -186,8 +186,8 @@ class Model:
         left, aged = want.n, want.oldest
         while left > 0:
             line = [job for job in self.jobs.values() if self._may_run(job, want)]
-            suspected = [job for job in line if job.crashes] if suspects > 0 else []
-            plain = [job for job in line if not job.crashes]
+            suspected = [job for job in line if job.suspect] if suspects > 0 else []
+            plain = [job for job in line if not job.suspect]
             if suspected:
                 suspects -= 1
                 yield min(suspected, key=_turn_of)
@@ -268,23 +268,24 @@ class Model:
 
     def _take_back(self, worker: str, cause: Outcome) -> Taken:
         held = self._held(worker)
-        suspects = [job for job in held if job.crashes]
-        charged = (suspects or held) if cause is Outcome.CRASHED else []
+        suspects = [job for job in held if job.suspect]
+        crashed = [job for job in held if job.crashes and not job.suspect]
+        charged = (crashed or suspects or held) if cause is Outcome.CRASHED else []
         taken = Taken(True)
         for job in held:
             self._leave(job, cause)
             job.attempt -= 1
-            self._give_back(job, job in charged)
+            self._give_back(job, job in charged, job.suspect or len(held) == 1)
         for job in held:
             taken.moved.setdefault(job.state, set()).add(job.new.id)
         return taken
 
-    def _give_back(self, job: ModelJob, charged: bool) -> None:
+    def _give_back(self, job: ModelJob, charged: bool, sure: bool) -> None:
         job.crashes += charged
         delay = CRASH_DELAYS[min(job.crashes, len(CRASH_DELAYS)) - 1] if charged else 0
         if job.ordered:
             self._finish(job, State.CANCELLED, Reason.BY_USER)
-        elif job.new.early or (charged and job.crashes >= job.new.crashes):
+        elif job.new.early or (charged and sure and job.crashes >= job.new.crashes):
             self._finish(job, State.DEAD, Reason.CRASHED)
         elif delay:
             self._after(job, self.now + delay, State.RETRYING)

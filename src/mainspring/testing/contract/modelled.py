@@ -48,6 +48,11 @@ class ModelJob:
         return f"{self.new.queue}/{self.new.kind}"
 
     @property
+    def suspect(self) -> bool:
+        """One more crash would be the last."""
+        return self.crashes > 0 and self.crashes + 1 >= self.new.crashes
+
+    @property
     def waiting(self) -> bool:
         return self.state in WAITING
 

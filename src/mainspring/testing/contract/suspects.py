@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mainspring.clock import MovableClock
@@ -17,11 +19,17 @@ from .hands import ERROR, LANE, SECOND, Hand, ending, ids, job, lease, one, outc
 __all__ = ["TestBlame", "TestSuspects"]
 
 
+def shaky(**options: Any) -> NewJob:
+    """A job that may crash once: after that it is a suspect, for the next crash would be its last."""
+    return job(crashes=2, **options)
+
+
 async def make_suspect(store: Store, made: NewJob) -> None:
-    """Enqueue the job and let one worker die under it."""
+    """Enqueue a shaky job and let one worker die under it."""
     hand, _ = await running(store, made)
     await hand.crash()
-    assert (await row(store, made)).crashes == 1
+    found = await row(store, made)
+    assert (found.crashes, found.crash_limit) == (1, 2)
 
 
 async def crash_with(store: Store, made: NewJob) -> Claim:
@@ -46,11 +54,21 @@ class TestBlame:
         for each in jobs:
             found = await row(store, each)
             assert (found.state, found.crashes, found.attempt) == (State.READY, 1, 0)
-            assert found.lane == suspect_lane(LANE)
+            assert found.lane == LANE
             assert await outcomes(store, each) == [Outcome.CRASHED]
+        other = await Hand(store).join()
+        assert len(await other.take(3, suspects=0)) == 3, "all of them run again at once"
+
+    async def test_a_job_whose_next_crash_would_be_its_last_is_a_suspect(self, store: Store) -> None:
+        made = await one(store, job(crashes=3))
+        for lane in (LANE, suspect_lane(LANE)):
+            hand = await Hand(store).join()
+            await hand.take(1)
+            await store.rescue(hand.name, hand.beats, Outcome.CRASHED, delays=(0,))
+            assert (await row(store, made)).lane == lane
 
     async def test_with_a_suspect_among_them_only_the_suspect_is_charged(self, store: Store) -> None:
-        poison = job(priority=100)
+        poison = shaky(priority=100)
         await make_suspect(store, poison)
         innocent = [job() for _ in range(3)]
         await put_in(store, *innocent)
@@ -58,11 +76,23 @@ class TestBlame:
         assert len(await hand.take(4)) == 4
         said = await store.rescue(hand.name, hand.beats, Outcome.CRASHED)
         assert set(said.ready) == set(ids(innocent))
-        assert said.retrying == (poison.id,)
+        assert said.dead == (poison.id,)
         assert (await row(store, poison)).crashes == 2
         for each in innocent:
             found = await row(store, each)
             assert (found.state, found.crashes, found.attempt, found.lane) == (State.READY, 0, 0, LANE)
+
+    async def test_a_suspect_is_spared_while_another_that_crashed_before_is_likelier(self, store: Store) -> None:
+        suspect, before = shaky(), job()
+        await put_in(store, suspect, before)
+        hand = await Hand(store).join()
+        await hand.take(2)
+        await hand.crash()
+        other = await Hand(store).join()
+        assert len(await other.take(2)) == 2
+        said = await store.rescue(other.name, other.beats, Outcome.CRASHED)
+        assert (said.ready, said.retrying, said.dead) == ((suspect.id,), (before.id,), ())
+        assert [(await row(store, each)).crashes for each in (suspect, before)] == [1, 2]
 
     async def test_silence_is_nobodys_fault(self, store: Store) -> None:
         hand, claim = await running(store)
@@ -73,7 +103,7 @@ class TestBlame:
         assert await outcomes(store, claim) == [Outcome.LOST]
 
     async def test_silence_leaves_a_suspect_a_suspect(self, store: Store) -> None:
-        poison = job()
+        poison = shaky()
         await make_suspect(store, poison)
         hand = await Hand(store).join()
         await hand.take(1)
@@ -121,6 +151,18 @@ class TestBlame:
         await hand.crash()
         assert await ending(store, claim) == (State.DEAD, Reason.CRASHED)
 
+    async def test_nobody_is_dead_for_a_crash_that_a_neighbour_may_have_caused(self, store: Store) -> None:
+        jobs = [job(crashes=1), job(crashes=1)]
+        await put_in(store, *jobs)
+        hand = await Hand(store).join()
+        await hand.take(2)
+        said = await store.rescue(hand.name, hand.beats, Outcome.CRASHED)
+        assert (set(said.ready), said.dead) == (set(ids(jobs)), ())
+        again = await Hand(store).join()
+        claim = await again.take_one()
+        await again.crash()
+        assert await ending(store, claim) == (State.DEAD, Reason.CRASHED)
+
     async def test_crashes_do_not_use_up_attempts(self, store: Store) -> None:
         made = await one(store)
         await crash_with(store, made)
@@ -141,7 +183,7 @@ class TestBlame:
 @pytest.mark.asyncio
 class TestSuspects:
     async def test_suspects_are_taken_one_at_a_time(self, store: Store) -> None:
-        jobs = [job(), job(), job()]
+        jobs = [shaky(), shaky(), shaky()]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
         await hand.take(3)
@@ -153,7 +195,7 @@ class TestSuspects:
         assert len(await third.take(3, suspects=2)) == 2
 
     async def test_one_suspect_for_all_wants_of_a_turn(self, store: Store) -> None:
-        jobs = [job(), job(kind="async")]
+        jobs = [shaky(), shaky(kind="async")]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
         await hand.take(2, LANE, "q/async")
@@ -164,14 +206,14 @@ class TestSuspects:
 
     async def test_suspects_come_first(self, store: Store) -> None:
         """They have waited a whole crash; a higher priority elsewhere does not keep them waiting."""
-        poison = job(priority=-100)
+        poison = shaky(priority=-100)
         await make_suspect(store, poison)
         other = await one(store, job(priority=100))
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([poison, other])
 
     async def test_other_work_goes_on_beside_a_suspect(self, store: Store) -> None:
-        poison = job()
+        poison = shaky()
         await make_suspect(store, poison)
         await put_in(store, job(), job())
         hand = await Hand(store).join()
@@ -179,7 +221,7 @@ class TestSuspects:
 
     @pytest.mark.parametrize("end", ["failed", "snoozed", "interrupted"])
     async def test_it_stays_a_suspect_until_it_ends(self, store: Store, end: str) -> None:
-        poison = job()
+        poison = shaky()
         await make_suspect(store, poison)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -196,7 +238,7 @@ class TestSuspects:
         assert await hand.take(5, suspects=0) == ()
 
     async def test_a_suspect_may_succeed(self, store: Store) -> None:
-        poison = job()
+        poison = shaky()
         await make_suspect(store, poison)
         hand = await Hand(store).join()
         await hand.succeed(await hand.take_one())
@@ -204,7 +246,7 @@ class TestSuspects:
 
     async def test_a_suspect_keeps_its_limits(self, store: Store) -> None:
         gate = Bucket("gate", 1)
-        poison = job(buckets=[gate])
+        poison = shaky(buckets=[gate])
         await make_suspect(store, poison)
         await one(store, job(buckets=[gate]))
         first, second = await Hand(store).join(), await Hand(store).join()
@@ -212,7 +254,7 @@ class TestSuspects:
         assert ids(taken) == [poison.id]
 
     async def test_a_suspect_can_be_cancelled(self, store: Store) -> None:
-        poison = job()
+        poison = shaky()
         await make_suspect(store, poison)
         await store.act(Action.CANCEL, Query(ids=(poison.id,)))
         assert await ending(store, poison) == (State.CANCELLED, Reason.BY_USER)

@@ -12,7 +12,7 @@ create table {schema}.jobs (
     parked boolean not null default false,
     crashes integer not null default 0,
     lane text collate "C" not null generated always as (
-        home || case when parked then '?' || task else '' end || case when crashes > 0 then '!' else '' end
+        home || case when parked then '?' || task else '' end || case when crashes > 0 and crashes >= crash_limit - 1 then '!' else '' end
     ) stored,
     priority integer not null,
     seq bigint not null default 0,

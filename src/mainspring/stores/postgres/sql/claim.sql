@@ -6,13 +6,13 @@ begin
     return query
     with recursive hops as (
         select b.base, n.* from (select distinct unnest(p_bases) as base) b cross join lateral (
-            select j.lane, j.crashes > 0 as suspect, j.buckets, j.parked, j.task from {schema}.jobs j
+            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.parked, j.task from {schema}.jobs j
             where j.state = 'ready' and j.lane >= b.base and j.lane < b.base || '@'
             order by j.lane limit 1
         ) n
         union all
         select h.base, n.* from hops h cross join lateral (
-            select j.lane, j.crashes > 0 as suspect, j.buckets, j.parked, j.task from {schema}.jobs j
+            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.parked, j.task from {schema}.jobs j
             where j.state = 'ready' and j.lane > h.lane and j.lane < h.base || '@'
             order by j.lane limit 1
         ) n

@@ -45,27 +45,38 @@ begin
 end
 $$;
 
+-- guilt: whom a crash is charged to if jobs of several kinds ran: 1 those that crashed before, 2 suspects, 0 the others
+create function {schema}.guilt_v1(p_crashes integer, p_limit integer) returns integer language sql immutable as $$
+    select case when p_crashes = 0 then 0 when p_crashes >= p_limit - 1 then 2 else 1 end
+$$;
+
 -- release: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has locked
--- crashed: the suspects among them are charged, all if there is none; lost and interrupted: nobody
+-- crashed: charged are those that crashed before, else the suspects, else all; lost and interrupted: nobody
 create function {schema}.release_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
 returns table (id bytea, state text) language plpgsql as $$
 #variable_conflict use_column
 declare
-    v_suspects boolean;
+    v_blamed integer;
+    v_held integer;
     v_fates {schema}.fate_v1[];
     v_ids bytea[];
 begin
     perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
-    v_suspects := exists (select 1 from {schema}.jobs j where j.worker = p_worker and j.state = 'running' and j.crashes > 0);
+    v_held := (select count(*) from {schema}.jobs j where j.worker = p_worker and j.state = 'running');
+    v_blamed := (
+        select coalesce(min({schema}.guilt_v1(j.crashes, j.crash_limit)), 0) from {schema}.jobs j
+        where j.worker = p_worker and j.state = 'running' and j.crashes > 0
+    );
     v_fates := array(
         select case
             when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::{schema}.fate_v1
-            when j.early or c.charged and j.crashes + 1 >= j.crash_limit
+            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
                 then row(j.id, 'dead', 'crashed', c.charged, null)::{schema}.fate_v1
             when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::{schema}.fate_v1
             else row(j.id, 'ready', null, c.charged, null)::{schema}.fate_v1 end
         from {schema}.jobs j cross join lateral (
-            select p_cause = 'crashed' and (j.crashes > 0 or not v_suspects) as charged,
+            select p_cause = 'crashed' and {schema}.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
+                {schema}.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
                 p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
         ) c
         where j.worker = p_worker and j.state = 'running'

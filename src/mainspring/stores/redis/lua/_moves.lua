@@ -15,10 +15,21 @@ local function base_of(lane) return string.match(lane, '^[^/]*/%a+') end
 local function group_of(lane) return string.match(lane, '^[^/]*/%a+!?') end
 local function line_of(lane, priority) return priority .. ':' .. lane end
 
--- The lane for a job as it is: base, `!` once it crashed, `?task` when parked, `#buckets` when limited.
+-- A job whose next crash would be its last is kept apart from others like it.
+local function is_suspect(head)
+  return head[CRASHES] > 0 and head[CRASHES] >= head[CRASH_LIMIT] - 1
+end
+
+-- Whom a crash is charged to if jobs of several kinds ran: 1 those that crashed before, 2 suspects, 0 the others.
+local function guilt_of(head)
+  if head[CRASHES] == 0 then return 0 end
+  return is_suspect(head) and 2 or 1
+end
+
+-- The lane for a job as it is: base, `!` for a suspect, `?task` when parked, `#buckets` when limited.
 local function lane_for(head, parked)
   local base = base_of(head[LANE])
-  local beside = head[CRASHES] > 0 and '!' or ''
+  local beside = is_suspect(head) and '!' or ''
   if parked then beside = beside .. '?' .. head[TASK] end
   if #head[BUCKETS] > 0 then
     local names = {}

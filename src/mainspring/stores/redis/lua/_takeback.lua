@@ -7,23 +7,25 @@ local function take_back(worker, cause, delays)
   send_gathered()
   local ids = call('HKEYS', named('running', worker))
   preload(ids)
-  local held, suspects = {}, false
+  local held, blamed = {}, 0
   for n, id in ipairs(ids) do
     held[n] = {id, heads[id]}
-    suspects = suspects or heads[id][CRASHES] > 0
+    local guilt = guilt_of(heads[id])
+    if guilt > 0 and (blamed == 0 or guilt < blamed) then blamed = guilt end
   end
   table.sort(held, by_seq)
   local moved = {ready = {}, retrying = {}, dead = {}, cancelled = {}}
   for _, pair in ipairs(held) do
     local id, head = pair[1], pair[2]
-    local charged = cause == 'crashed' and (not suspects or head[CRASHES] > 0)
+    local charged = cause == 'crashed' and guilt_of(head) == blamed
+    local named = guilt_of(head) == 2 or #held == 1 -- only then is it known whose crash it was
     local to, reason = 'ready', false
     keep_attempt(id, head, cause, false)
     head[ATTEMPT] = head[ATTEMPT] - 1
     if charged then head[CRASHES] = head[CRASHES] + 1 end
     if head[ORDER] then
       to, reason = 'cancelled', 'by_user'
-    elseif head[EARLY] or charged and head[CRASHES] >= head[CRASH_LIMIT] then
+    elseif head[EARLY] or charged and named and head[CRASHES] >= head[CRASH_LIMIT] then
       to, reason = 'dead', 'crashed'
     end
     if reason then
