@@ -113,6 +113,12 @@ async def poison(ctx: AsyncContext) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def leave(ctx: Context, code: int) -> None:
+    """Ends its process as if all were well."""
+    note("START", ctx)
+    os._exit(code)
+
+
 def stuck(ctx: Context, path: str) -> str:
     """The first attempt never ends, whatever is raised in it; the second does."""
     note("START", ctx)
@@ -166,6 +172,7 @@ class Playground:
         self.block_loop = app.task(name="block_loop", retries=0)(block_loop)
         self.hold_gil = app.task(name="hold_gil", retries=0)(hold_gil)
         self.wedge = app.task(name="wedge", retries=0)(wedge)
+        self.leave = app.task(name="leave", retries=0)(leave)
         self.poison = app.task(name="poison", retries=0)(poison)
         self.stuck = app.task(name="stuck", retries=1, timeout="500ms", backoff="100ms")(stuck)
         self.stuck_loop = app.task(name="stuck_loop", retries=1, timeout="500ms", backoff="100ms")(stuck_loop)

@@ -126,3 +126,26 @@ def test_an_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: P
     marker = fleet.tasks.quick.enqueue()  # the queue goes on, and the early job had its chance to run
     fleet.ended([marker])
     assert len(fleet.journal(job, word="START")) == 1
+
+
+@pytest.mark.row("W5")
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_job_that_ends_its_process_politely_is_charged_all_the_same(fleet: Fleet, code: int) -> None:
+    """An exit code proves nothing: only a worker that said goodbye has left in good order."""
+    fleet.start().wait_ready()
+    (info,) = fleet.ended([fleet.tasks.leave.enqueue(code)])
+    assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.CRASHED, 3)
+
+
+@pytest.mark.row("W3", "B4")
+def test_a_dead_workers_jobs_run_again_side_by_side(fleet: Fleet, tmp_path: Path) -> None:
+    """None of them waits for another to end: they all begin again while the gate is still shut."""
+    gate = str(tmp_path / "gate")
+    supervised = fleet.start()
+    (pid,) = supervised.wait_ready()
+    jobs = [fleet.tasks.wait_for.enqueue(gate) for _ in range(12)]
+    fleet.started(*jobs)
+    kill(pid, signal.SIGKILL)
+    fleet.started(*jobs, times=2)
+    Path(gate).touch()
+    assert {info.state for info in fleet.ended(jobs)} == {State.SUCCEEDED}

@@ -1,0 +1,215 @@
+"""Faults that a reviewer found by trying to break things: each must stay mended."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from mainspring import Mainspring, bodies
+from mainspring.errors import HardTimeout, InvalidOption
+from mainspring.states import State
+
+LIMIT = 60
+
+
+def in_thread(work: object) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)  # type: ignore[arg-type]
+    thread.start()
+    return thread
+
+
+class TestCalls:
+    def test_a_call_of_another_app_is_refused(self, app: Mainspring, tmp_path: Path) -> None:
+        other = Mainspring(f"sqlite:///{tmp_path / 'other.db'}")
+
+        @other.task(name="theirs")
+        def theirs() -> None: ...
+
+        with pytest.raises(InvalidOption, match="another app"):
+            app.enqueue_many([theirs.s()])
+
+    def test_calls_with_different_connections_are_refused(self, app: Mainspring) -> None:
+        @app.task(name="note")
+        def note() -> None: ...
+
+        app.open()
+        mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"))
+        with pytest.raises(InvalidOption, match="the same for all calls"):
+            app.enqueue_many([note.options(connection=mine).s(), note.s()])
+
+    async def test_the_warning_about_a_blocked_loop_names_the_caller(self, app: Mainspring) -> None:
+        @app.task(name="note")
+        def note() -> None: ...
+
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            note.enqueue()
+            note.s().enqueue()
+        assert [Path(each.filename).name for each in said] == [Path(__file__).name] * 2
+
+
+class TestBodies:
+    def test_a_body_that_is_struck_while_it_enqueues_harms_nobody(self, app: Mainspring) -> None:
+        """Exceptions from outside arrive at any bytecode; the store's lock and transaction must not be there."""
+
+        @app.task(name="note")
+        def note(n: int) -> None: ...
+
+        app.open()
+        struck, stop = 0, threading.Event()
+
+        def body() -> None:
+            bodies.enter()
+            nonlocal struck
+            while not stop.is_set():
+                try:
+                    note.enqueue(1)
+                except HardTimeout:
+                    struck += 1
+
+        def rebuild(self: BaseException) -> None:
+            BaseException.__init__(self, "struck")
+
+        kind = type("HardTimeout", (HardTimeout,), {"__init__": rebuild, "__str__": lambda _: "struck"})
+        thread = in_thread(body)
+        for _ in range(200):
+            time.sleep(0.005)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind))
+            note.enqueue(2)  # a neighbour is not struck
+        stop.set()
+        thread.join(LIMIT)
+        assert struck > 0
+        with sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), timeout=LIMIT) as other:
+            other.execute("begin immediate")  # nobody holds the write lock
+
+    def test_a_blocking_enqueue_returns_beside_a_loop_that_never_rests(self, app: Mainspring) -> None:
+        @app.task(name="note")
+        def note(n: int) -> None: ...
+
+        async def flood(over: asyncio.Event) -> None:
+            async def one() -> None:
+                while not over.is_set():
+                    await note.aenqueue(1)
+
+            await asyncio.gather(*(one() for _ in range(50)))
+
+        over = asyncio.Event()
+        loop = asyncio.new_event_loop()
+        thread = in_thread(lambda: loop.run_until_complete(flood(over)))
+        while loop.is_running() is False:
+            time.sleep(0.001)
+        for _ in range(20):
+            note.enqueue(2)
+        loop.call_soon_threadsafe(over.set)
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+        loop.close()
+
+
+class TestEmbedded:
+    def test_leaving_has_a_limit_whatever_jobs_left_on_the_loop(self, app: Mainspring) -> None:
+        @app.task(name="leak")
+        async def leak() -> None:
+            async def stubborn() -> None:
+                while not over.is_set():
+                    try:
+                        await asyncio.sleep(0.1)
+                    except asyncio.CancelledError:
+                        continue
+
+            kept.append(asyncio.create_task(stubborn()))
+
+        kept: list[asyncio.Task[None]] = []
+        over = threading.Event()
+        worker = app.worker(grace="200ms", drain="200ms")
+        with worker:
+            leak.enqueue().join(timeout=LIMIT)
+        assert worker.exit_code == 0
+        assert not kept[0].done()
+        over.set()
+        kept[0].get_loop().run_until_complete(kept[0])  # tidy up for the interpreter
+        kept[0].get_loop().close()
+
+    def test_a_file_that_was_replaced_is_noticed(self, app: Mainspring) -> None:
+        @app.task(name="echo")
+        async def echo(n: int) -> int:
+            return n
+
+        path = Path(app.settings.url.removeprefix("sqlite:///"))
+        with app.worker():
+            assert echo.enqueue(1).result(timeout=LIMIT) == 1
+            for file in path.parent.glob(path.name + "*"):
+                if file.is_file():
+                    file.unlink()
+            fresh = Mainspring(app.settings.url)
+            again = fresh.task(name="echo")(echo.fn)
+            assert again.enqueue(2).result(timeout=LIMIT) == 2
+            fresh.close()
+
+    def test_a_snoozing_job_keeps_a_bounded_history(self, app: Mainspring) -> None:
+        from mainspring import Snooze
+
+        seen = 0
+
+        @app.task(name="sleepy")
+        async def sleepy() -> None:
+            nonlocal seen
+            seen += 1
+            if seen <= 130:
+                raise Snooze(for_=0)
+
+        with app.worker():
+            info = sleepy.enqueue().join(timeout=LIMIT)
+        assert info.state is State.SUCCEEDED
+        assert len(info.attempts) == 100
+
+
+class TestRun:
+    def test_from_another_directory_with_every_kind_of_duration(self, store_url: str, tmp_path: Path) -> None:
+        package = tmp_path / "shop"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "tasks.py").write_text(
+            textwrap.dedent(f"""
+                import os
+                from mainspring import Mainspring
+
+                app = Mainspring({store_url!r})
+
+                @app.task
+                def path() -> str:
+                    return os.environ.get("PYTHONPATH", "unset")
+            """)
+        )
+        (tmp_path / "main.py").write_text(
+            textwrap.dedent("""
+                import sys
+                from datetime import timedelta
+                from shop.tasks import app, path
+
+                if __name__ == "__main__":
+                    job = path.enqueue()
+                    code = app.run(until_empty=True, drain=timedelta(seconds=5), lease=3.0, queues={"default"})
+                    print(job.result(timeout=5))
+                    sys.exit(code)
+            """)
+        )
+        shown = subprocess.run(
+            [sys.executable, str(tmp_path / "main.py")],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        assert (shown.returncode, shown.stdout.strip()) == (0, "unset"), shown.stderr
