@@ -141,8 +141,9 @@ class Mainspring:
         """What ``call.enqueue()`` does; the same as a batch of one, without the making of one."""
         if sync.in_loop():
             sync.warn_blocking("enqueue")
-        new, job = call.new_job(self.settings.version)
-        self.client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
+        client = self.client
+        new, job = call.new_job(self.settings.version, client)
+        client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
         return job
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
@@ -252,15 +253,17 @@ class Mainspring:
 
         pairs = []
         connections = {} if connection is None else {id(connection): connection}
+        version, client = self.settings.version, self.client
         for call in calls:
             if call.app is not self:
                 raise InvalidOption(
                     "calls", call, "is a call of another app", subject="enqueue_many",
                     hint="One enqueue goes into one store: enqueue it through its own app.",
                 )  # fmt: skip
-            pairs.append(call.new_job(self.settings.version))
-            if connection is None or call.connection is not None:
-                connections[id(call.connection)] = call.connection
+            pairs.append(call.new_job(version, client))
+            given = call.connection
+            if connection is None or given is not None:
+                connections[id(given)] = given
         if len(connections) > 1:
             raise InvalidOption(
                 "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from mainspring.app import Mainspring
+    from mainspring.client import Client
     from mainspring.options import JobOptions
 
 R_co = TypeVar("R_co", covariant=True)
@@ -91,22 +92,39 @@ class Call(Generic[R_co]):
         """The caller's connection to enqueue through, if one was given."""
         return self._options.get("connection")
 
-    def new_job(self, code: str | None) -> tuple[NewJob, Job[R_co]]:
+    def new_job(self, code: str | None, client: Client) -> tuple[NewJob, Job[R_co]]:
         """The record to insert, and the handle of it."""
-        target, own = self._target, self._options
+        target = self._target
+        job = Job(new_id(), target.name, client, target.decode)
+        if self._options or code is not None:
+            return self._with_options(job, code), job
         task = target.options
-        job = Job(new_id(), target.name, self._app.client, target.decode)
+        new = NewJob(
+            id=job.id.bytes,
+            task=target.name,
+            queue=task["queue"],
+            kind=target.kind,
+            priority=task["priority"],
+            expires_in=task["expires"],
+            crashes=task["crashes"],
+            early=task["ack"] == "early",
+            record=b'{"args":%b}' % self._arguments,  # what encoding such a body gives, at a tenth of the cost
+        )
+        return new, job
+
+    def _with_options(self, job: Job[R_co], code: str | None) -> NewJob:
+        own, task = self._options, self._target.options
         body = Body(
             args=msgspec.Raw(self._arguments),
             retries=own.get("retries"),
             timeout=(own["timeout"] or 0) if "timeout" in own else None,
             code=code,
         )
-        new = NewJob(
+        return NewJob(
             id=job.id.bytes,
-            task=target.name,
+            task=self.task,
             queue=own.get("queue") or task["queue"],
-            kind=target.kind,
+            kind=self._target.kind,
             priority=own.get("priority", task["priority"]),
             delay=own.get("delay") or 0,
             run_at=own.get("run_at"),
@@ -115,4 +133,3 @@ class Call(Generic[R_co]):
             early=task["ack"] == "early",
             record=_encode_body(body),
         )
-        return new, job

@@ -42,7 +42,7 @@ class Edge(msgspec.Struct, frozen=True):
     """``fail``: the child is cancelled (parent) unless the parent succeeded. ``ignore``: any end will do."""
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job to be enqueued."""
 
     id: bytes
@@ -60,7 +60,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     buckets: tuple[Bucket, ...] = ()
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """What became of one job of an enqueue: made now, or found to be there already."""
 
     id: bytes
