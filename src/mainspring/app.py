@@ -73,7 +73,10 @@ class Mainspring:
         version: str | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        declared_in = sys._getframe(1).f_globals.get("__file__")  # noqa: SLF001  # the store's file lies beside the project of whoever declares the app
+        caller = sys._getframe(1)  # noqa: SLF001  # the store's file lies beside the project of whoever declares the app
+        while caller.f_back is not None and caller.f_locals.get("self") is self:  # the constructor of a subclass
+            caller = caller.f_back
+        declared_in = caller.f_globals.get("__file__")
         self.settings = AppSettings.resolve(url, namespace, version, settings, declared_in)
         self.tasks = Registry(include)
         self._client: Client | None = None

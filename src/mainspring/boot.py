@@ -114,6 +114,7 @@ def _run(place: Place, target: str, options: dict[str, Any]) -> int:
     for fd in (place.link, place.board, place.lock):
         os.set_inheritable(fd, False)  # programs that a job starts must not hold them
     signals.dump_on_quit()
+    signals.keep_from_children()
     process.die_with_parent(place.parent)
     link = WorkerEnd(place.link)
     link.listen()
@@ -124,7 +125,8 @@ def _run(place: Place, target: str, options: dict[str, Any]) -> int:
         link.say(CannotStart(_explain(error)))
         return Exit.FAILED
     grace = parts.settings.grace / 1e6
-    code = ending.run_loop(_Worker(place, link, parts).run(), grace=grace / 2, factory=_loop_factory())
+    worker = _Worker(place, link, parts)
+    code = ending.run_loop(worker.run(), grace=grace / 2, factory=_loop_factory(), broken=worker.broken)
     if link.orphaned:
         end_group()
     ending.leave_process(code, grace=grace / 2)
@@ -154,6 +156,14 @@ class _Worker:
             return Exit.FAILED
         self._leave(code)
         return code
+
+    def broken(self, error: BaseException) -> None:
+        """User code ended the loop. No goodbye: whoever did it is to be found out."""
+        if self._board.lease_end > 0:
+            log.critical("user code ended the event loop of this worker: %r", error)
+        else:
+            self._link.say(CannotStart(_explain(error)))
+        ending.exit_now(Exit.FAILED)
 
     async def _serve(self) -> int:
         from mainspring.worker.worker import Worker

@@ -49,8 +49,10 @@ def _plain(value: Any) -> Any:
 
 def address(app: Mainspring) -> str:
     """``module:name`` or ``file.py:name`` under which a child process finds this very app."""
-    for module in [*sys.modules.values()]:
-        if getattr(module, "__file__", None) == app.settings.declared_in and (name := _name_in(module, app)):
+    modules = [module for module in [*sys.modules.values()] if getattr(module, "__file__", None)]
+    modules.sort(key=lambda module: module.__file__ != app.settings.declared_in)  # where it was declared, first
+    for module in modules:
+        if name := _name_in(module, app):
             return f"{_importable(module)}:{name}"
     raise TaskNotImportable(
         repr(app),

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.outcomes import Outcome
 from mainspring.records import Beat, Bucket, Registration, Want
@@ -256,7 +257,7 @@ async def test_a_full_worker_asks_for_nothing(world: World) -> None:
 
 
 async def test_suspects_are_held_one_at_a_time(world: World) -> None:
-    """Jobs that were running when a worker crashed run one after the other."""
+    """Jobs whose next crash would be their last run one after the other."""
     store, passed = faulty(world)
     gate = asyncio.Event()
     now = most = 0
@@ -269,7 +270,7 @@ async def test_suspects_are_held_one_at_a_time(world: World) -> None:
         now -= 1
 
     task = world.task(careful)
-    jobs = await world.put(*(world.new_job(task) for _ in range(5)))
+    jobs = await world.put(*(replace(world.new_job(task), crashes=2) for _ in range(5)))
     (beaten,) = await world.store.beat([Beat("doomed", Registration(queues=("default",)))])
     await world.store.turn(Turn(worker="doomed", number=1, seen=0, wants=(Want(("default/async",), 5),)))
     await world.store.rescue("doomed", beaten.number, Outcome.CRASHED)

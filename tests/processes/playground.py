@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from mainspring import AsyncContext, Context, Mainspring
@@ -113,6 +116,42 @@ async def poison(ctx: AsyncContext) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def end_child(ctx: Context) -> int | None:
+    """Forks a process and terminates it, as a pool does with its children."""
+    note("START", ctx)
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # forking beside threads: this is the fault that people have
+        child.start()
+    child.terminate()
+    child.join(30)
+    note("END", ctx)
+    return child.exitcode
+
+
+def chatter(ctx: Context) -> None:
+    """Logs without end, so that its time limit strikes inside logging as likely as not."""
+    note("START", ctx)
+    logger = logging.getLogger("chatter")
+    while True:
+        logger.warning("still here")
+
+
+async def leak_exit(ctx: AsyncContext) -> None:
+    """Leaves a task behind that ends the event loop while the job still runs."""
+    note("START", ctx)
+
+    async def leaves() -> None:
+        await asyncio.sleep(0.05)
+        raise SystemExit(0)
+
+    kept.append(asyncio.create_task(leaves()))
+    await asyncio.sleep(600)
+
+
+kept: list[asyncio.Task[None]] = []
+
+
 def leave(ctx: Context, code: int) -> None:
     """Ends its process as if all were well."""
     note("START", ctx)
@@ -172,6 +211,9 @@ class Playground:
         self.block_loop = app.task(name="block_loop", retries=0)(block_loop)
         self.hold_gil = app.task(name="hold_gil", retries=0)(hold_gil)
         self.wedge = app.task(name="wedge", retries=0)(wedge)
+        self.end_child = app.task(name="end_child", retries=0)(end_child)
+        self.chatter = app.task(name="chatter", retries=0, timeout="80ms")(chatter)
+        self.leak_exit = app.task(name="leak_exit", retries=0)(leak_exit)
         self.leave = app.task(name="leave", retries=0)(leave)
         self.poison = app.task(name="poison", retries=0)(poison)
         self.stuck = app.task(name="stuck", retries=1, timeout="500ms", backoff="100ms")(stuck)

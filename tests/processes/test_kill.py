@@ -137,6 +137,12 @@ def test_a_job_that_ends_its_process_politely_is_charged_all_the_same(fleet: Fle
     assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.CRASHED, 3)
 
 
+def test_a_task_that_a_job_left_behind_and_that_ends_the_loop_is_charged(fleet: Fleet) -> None:
+    fleet.start().wait_ready()
+    (info,) = fleet.ended([fleet.tasks.leak_exit.enqueue()])
+    assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.CRASHED, 3)
+
+
 @pytest.mark.row("W3", "B4")
 def test_a_dead_workers_jobs_run_again_side_by_side(fleet: Fleet, tmp_path: Path) -> None:
     """None of them waits for another to end: they all begin again while the gate is still shut."""
@@ -149,3 +155,23 @@ def test_a_dead_workers_jobs_run_again_side_by_side(fleet: Fleet, tmp_path: Path
     fleet.started(*jobs, times=2)
     Path(gate).touch()
     assert {info.state for info in fleet.ended(jobs)} == {State.SUCCEEDED}
+
+
+def test_a_signal_to_a_jobs_own_child_is_not_the_workers(fleet: Fleet, tmp_path: Path) -> None:
+    gate = str(tmp_path / "gate")
+    fleet.start().wait_ready()
+    neighbour = fleet.tasks.wait_for.enqueue(gate)
+    fleet.started(neighbour)
+    assert fleet.tasks.end_child.enqueue().result(timeout=60) == -signal.SIGTERM
+    Path(gate).touch()
+    (info,) = fleet.ended([neighbour])
+    assert (info.state, info.attempts) == (State.SUCCEEDED, ())
+
+
+def test_a_time_limit_takes_no_lock_of_the_process_with_it(fleet: Fleet) -> None:
+    """Struck inside logging, a body would keep its lock for ever and every other thread that logs would stop."""
+    supervised = fleet.start(thread_slots=4)
+    (pid,) = supervised.wait_ready()
+    infos = fleet.ended([fleet.tasks.chatter.enqueue() for _ in range(24)])
+    assert {info.reason for info in infos} == {Reason.TIMED_OUT}
+    assert {line.pid for line in fleet.journal()} == {pid}, "the worker was never replaced"

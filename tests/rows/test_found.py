@@ -28,6 +28,12 @@ def in_thread(work: object) -> threading.Thread:
     return thread
 
 
+def run_script(path: Path) -> subprocess.CompletedProcess[str]:
+    """Run it from a directory that is not its own."""
+    command = [sys.executable, str(path)]
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
 class TestCalls:
     def test_a_call_of_another_app_is_refused(self, app: Mainspring, tmp_path: Path) -> None:
         other = Mainspring(f"sqlite:///{tmp_path / 'other.db'}")
@@ -204,12 +210,64 @@ class TestRun:
                     sys.exit(code)
             """)
         )
-        shown = subprocess.run(
-            [sys.executable, str(tmp_path / "main.py")],
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
+        shown = run_script(tmp_path / "main.py")
         assert (shown.returncode, shown.stdout.strip()) == (0, "unset"), shown.stderr
+
+    def test_an_app_made_by_a_factory_is_found(self, store_url: str, tmp_path: Path) -> None:
+        (tmp_path / "making.py").write_text(
+            textwrap.dedent("""
+                from mainspring import Mainspring
+
+                class Own(Mainspring):
+                    def __init__(self, url: str) -> None:
+                        super().__init__(url, version="7")
+
+                def make(url: str) -> Own:
+                    return Own(url)
+            """)
+        )
+        (tmp_path / "main.py").write_text(
+            textwrap.dedent(f"""
+                import sys
+                from making import make
+
+                app = make({store_url!r})
+
+                @app.task
+                def two() -> int:
+                    return 2
+
+                if __name__ == "__main__":
+                    job = two.enqueue()
+                    code = app.run(until_empty=True)
+                    print(job.result(timeout=5))
+                    sys.exit(code)
+            """)
+        )
+        shown = run_script(tmp_path / "main.py")
+        assert (shown.returncode, shown.stdout.strip()) == (0, "2"), shown.stderr
+
+    def test_a_lifespan_that_leaves_is_a_failed_start(self, store_url: str, tmp_path: Path) -> None:
+        (tmp_path / "main.py").write_text(
+            textwrap.dedent(f"""
+                import sys
+                from mainspring import Mainspring
+
+                app = Mainspring({store_url!r})
+
+                @app.lifespan
+                def database():
+                    sys.exit(0)
+                    yield
+
+                @app.task
+                def two() -> int:
+                    return 2
+
+                if __name__ == "__main__":
+                    sys.exit(app.run(until_empty=True))
+            """)
+        )
+        shown = run_script(tmp_path / "main.py")
+        assert shown.returncode == 1
+        assert "SystemExit" in shown.stderr

@@ -149,7 +149,10 @@ def _lock_path(info: bytes) -> Path | None:
     if not boot or boot != boot_id() or pidns != pid_namespace() or not isinstance(lock, str):
         return None
     path = Path(lock)
-    return path if path.name.endswith(".lock") and path.parent == runtime_dir() else None
+    try:
+        return path if path.name.endswith(".lock") and path.parent == runtime_dir() else None
+    except (UseError, OSError):  # no place to look in: unknown
+        return None
 
 
 def _can_lock(fd: int) -> bool:

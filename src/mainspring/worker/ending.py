@@ -22,12 +22,23 @@ log = logging.getLogger("mainspring.worker")
 
 
 def run_loop(
-    main: Coroutine[Any, Any, R], *, grace: float, factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    main: Coroutine[Any, Any, R],
+    *,
+    grace: float,
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    broken: Callable[[BaseException], None] | None = None,
 ) -> R:
-    """Run ``main`` on a loop of its own, and end the loop within about ``grace`` seconds after it."""
+    """Run ``main`` on a loop of its own, and end the loop within about ``grace`` seconds after it.
+
+    ``broken`` is told when user code stopped the loop from within (``sys.exit()`` in a task it left behind).
+    """
     loop = (factory or asyncio.new_event_loop)()
     try:
         return loop.run_until_complete(main)
+    except (SystemExit, KeyboardInterrupt) as error:
+        if broken is not None:
+            broken(error)
+        raise
     finally:
         if _clear(loop, grace):
             loop.close()

@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
@@ -71,6 +73,34 @@ def owned(on_stop: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
             if (handler := before[number]) is not None:
                 signal.signal(number, handler)
+
+
+def keep_from_children() -> None:
+    """A process that a job forks gets the default handlers: else its signals would be taken for ours.
+
+    A forked child shares the socket by which asyncio hears of signals; one that is terminated would drain
+    its parent and live on itself.
+    """
+    os.register_at_fork(before=_hold_back, after_in_parent=_let_through, after_in_child=_default_handlers)
+
+
+_forking = threading.local()
+
+
+def _hold_back() -> None:
+    """A signal that is sent to the child at once must wait until it has handlers of its own."""
+    _forking.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+
+
+def _let_through() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.before)
+
+
+def _default_handlers() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    _let_through()
 
 
 def dump_on_quit() -> None:

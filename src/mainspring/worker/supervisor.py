@@ -180,7 +180,7 @@ class Supervisor:
     def _vacate(self, ward: Ward) -> None:
         """Decide whether and when the seat is filled again."""
         code = ward.exit_code
-        if ward.cannot_start or (ward.hello is None and code not in (0, None) and not self._stops.count):
+        if ward.cannot_start or (ward.hello is None and not self._stops.count):
             self._failed(ward.seat, ward.cannot_start or f"the worker process {_told(ward)}")
         elif code == 0 and ward.orderly and ward.hello is not None and ward.hello.until_empty:
             self._seats.finished(ward.seat)

@@ -93,7 +93,11 @@ def may_retry(spec: TaskSpec, error: BaseException) -> bool:
     """Whether the task's error classes and predicate allow another attempt after ``error``."""
     if isinstance(error, spec.never_retry_on):
         return False
-    if spec.retry_on and not isinstance(error, spec.retry_on):
+    if not isinstance(error, Exception):
+        error_is_wanted = not spec.retry_on or Exception in spec.retry_on  # SystemExit or a CancelledError of its own
+    else:
+        error_is_wanted = not spec.retry_on or isinstance(error, spec.retry_on)
+    if not error_is_wanted:
         return False
     if spec.retry_if is None:
         return True

@@ -23,6 +23,9 @@ NETWORK = frozenset(
 CHECK_SECONDS = 0.1
 FLOOR = (3, 40)
 
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""For files beside the database: a link that somebody else put there is not followed."""
+
 
 def prepare(path: str, url: str) -> None:
     """Check the place, and make the file for its owner only. Never opens a file that is there.

@@ -17,6 +17,7 @@ import sqlite3
 import time
 
 from .errors import is_busy
+from .files import NO_LINK
 
 try:
     import fcntl
@@ -74,7 +75,7 @@ class Gate:
     def _opened(self) -> int | None:
         if self._file is None and self._path is not None and fcntl is not None:
             try:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINK, 0o600)
             except OSError:
                 self._path = None  # unfair, but right
         return self._file

@@ -16,6 +16,8 @@ from contextlib import suppress
 
 from mainspring.errors import StoreFull
 
+from .files import NO_LINK
+
 SIZE = 4 * 1024 * 1024
 LOW = 2 * SIZE
 
@@ -68,7 +70,7 @@ class Reserve:
     def _make(self) -> None:
         assert self._path is not None
         try:
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | NO_LINK, 0o600)
         except OSError:
             return
         try:

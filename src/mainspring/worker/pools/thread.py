@@ -11,6 +11,7 @@ is set, both under the runner's lock, and what is still pending when the body is
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -171,6 +172,7 @@ class Runner:
 
     def _leave(self) -> None:
         """From here on nothing can be thrown into this thread."""
+        struck = False
         while True:
             try:
                 with self._lock:
@@ -179,9 +181,25 @@ class Runner:
                         self._thrown = False
                         assert self._thread.ident is not None
                         _set_async_exception(self._thread.ident, None)
+                        struck = True
             except BaseException:  # noqa: BLE001, S112 - meant for the body, came late
                 continue
+            if struck:
+                _release_logging()
             return
+
+
+def _release_logging() -> None:
+    """Give back the locks of ``logging`` that the body was holding when it was struck.
+
+    ``logging`` takes them by a call before its ``try``, so an exception between the two leaves them taken for ever
+    and stops every thread that logs. The body is over: whatever this thread still holds is such a one.
+    """
+    inside = vars(logging)  # there is no public way to these
+    handlers = [found for reference in list(inside["_handlerList"]) if (found := reference()) is not None]
+    for lock in (inside["_lock"], *(handler.lock for handler in handlers)):
+        while lock is not None and lock._is_owned():  # noqa: SLF001  # an RLock tells nobody else
+            lock.release()
 
 
 class _Returned:
