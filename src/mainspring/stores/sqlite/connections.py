@@ -14,6 +14,9 @@ MEMORY = ":memory:"
 def open_writer(path: str, durability: str, url: str) -> sqlite3.Connection:
     connection = _connect(path)
     try:
+        # Only for a file that is made now. A commit writes whole pages: 28 us of CPU at 2 KiB, 39 us at 4 KiB
+        # for an insert into a table with one index; half the bytes to sync.
+        connection.execute("pragma page_size = 2048")
         mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
         if path != MEMORY and mode != "wal":
             raise UnsupportedFileSystem(
@@ -22,7 +25,7 @@ def open_writer(path: str, durability: str, url: str) -> sqlite3.Connection:
                 hint="Put the file on a local disk.",
             )
         connection.execute(f"pragma synchronous = {durability}")
-        connection.execute("pragma wal_autocheckpoint = 2000")
+        connection.execute("pragma wal_autocheckpoint = 4000")
         connection.execute("pragma journal_size_limit = 67108864")
         connection.execute("pragma cache_size = -8000")
         connection.execute("pragma busy_timeout = 0")  # gate.begin waits, fairly
