@@ -131,10 +131,11 @@ class TestUnsound:
         made(path)
         with sqlite3.connect(path) as other:
             (page,) = other.execute("select rootpage from sqlite_master where name = 'mainspring_jobs'").fetchone()
+            (size,) = other.execute("pragma page_size").fetchone()
         other.close()
         store = SqliteStore(str(path))
         store._checked = True
-        damage(path, 4096 * (page - 1), b"\xff" * 4096)
+        damage(path, size * (page - 1), b"\xff" * size)
         with pytest.raises(StoreCorrupt):
             enqueue(store, job())
         run(close(store))
