@@ -23,7 +23,7 @@ def main_module_name() -> str:
     if spec is not None:
         return str(spec.name.removesuffix("." + MAIN))
     file = getattr(main, "__file__", None)
-    return Path(file).stem if file else MAIN
+    return Path(file).stem if file and not file.startswith("<") else MAIN
 
 
 def task_name(fn: Callable[..., Any]) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 from mainspring.errors import UnsupportedFileSystem, WrongConnection
 
 MEMORY = ":memory:"
+CHECKPOINT = {"full": 500, "normal": 4000}
+"""Pages in the log before it is used from its beginning again. A sync of a file that does not grow is cheaper
+(single enqueues, full: 500 gave 0.98 of huey's rate, 4000 gave 0.83); without syncs a long log is (normal)."""
 
 
 def open_writer(path: str, durability: str, url: str) -> sqlite3.Connection:
@@ -25,7 +28,7 @@ def open_writer(path: str, durability: str, url: str) -> sqlite3.Connection:
                 hint="Put the file on a local disk.",
             )
         connection.execute(f"pragma synchronous = {durability}")
-        connection.execute("pragma wal_autocheckpoint = 4000")
+        connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT[durability]}")
         connection.execute("pragma journal_size_limit = 67108864")
         connection.execute("pragma cache_size = -8000")
         connection.execute("pragma busy_timeout = 0")  # gate.begin waits, fairly
