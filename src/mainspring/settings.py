@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from mainspring import options
 from mainspring.discover import default_url
 from mainspring.duration import Duration
-from mainspring.errors import InvalidOption, UnknownOption, mask_url
+from mainspring.errors import InvalidOption, NotBuilt, UnknownOption, mask_url
 from mainspring.worker.parts import Parts, StoreAddress, WorkerSettings
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 DURABILITIES = ("full", "normal")
 
+
+SERVED = frozenset({"sqlite"})
+"""Engines that are complete enough for a worker."""
 
 OF_ONE_RUN = frozenset({"processes", "until_empty"})
 """Worker options that belong to a command, not to the app: the supervisor knows no app."""
@@ -92,6 +95,11 @@ class AppSettings:
 
     def parts(self, tasks: Registry, lifespans: tuple[Callable[..., Any], ...], given: Mapping[str, Any]) -> Parts:
         """A worker of this app: worker options given now go before those of the app."""
+        from mainspring.stores.connect import engine_of
+
+        if (engine := engine_of(self.url)) not in SERVED:
+            hint = "Jobs can be enqueued there; until workers can run on it, use a SQLite file."
+            raise NotBuilt("worker", engine, hint=hint)
         specs = tasks.specs()
         resolved = options.resolve("worker", {**self.worker, **given}, subject="worker")
         resolved["queues"] = resolved["queues"] or tasks.queues()

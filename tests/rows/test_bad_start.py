@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mainspring import Mainspring
+from mainspring.errors import NotBuilt
+
 LIMIT = 60
 
 
@@ -119,3 +122,12 @@ def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) ->
     assert ran.returncode == 1
     assert "no module holds this app" in ran.stderr
     assert "top level of a module, or use app.worker()" in ran.stderr
+
+
+@pytest.mark.parametrize("url", ["postgresql://user@127.0.0.1:1/db", "redis://127.0.0.1:1/0"])
+def test_a_worker_on_a_store_that_is_not_complete_is_refused(url: str) -> None:
+    """Before anything is opened, and by name."""
+    engine = "postgres" if url.startswith("postgres") else "redis"
+    with pytest.raises(NotBuilt, match=f"worker: '{engine}' is not built yet") as refused:
+        Mainspring(url).worker()
+    assert "SQLite" in str(refused.value)

@@ -93,11 +93,9 @@ def may_retry(spec: TaskSpec, error: BaseException) -> bool:
     """Whether the task's error classes and predicate allow another attempt after ``error``."""
     if isinstance(error, spec.never_retry_on):
         return False
-    if not isinstance(error, Exception):
-        error_is_wanted = not spec.retry_on or Exception in spec.retry_on  # SystemExit or a CancelledError of its own
-    else:
-        error_is_wanted = not spec.retry_on or isinstance(error, spec.retry_on)
-    if not error_is_wanted:
+    # SystemExit, or a CancelledError of its own doing, counts as an Exception here.
+    wanted = isinstance(error, spec.retry_on) or (not isinstance(error, Exception) and Exception in spec.retry_on)
+    if spec.retry_on and not wanted:
         return False
     if spec.retry_if is None:
         return True
