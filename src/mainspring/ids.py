@@ -9,7 +9,7 @@ processes is only as good as their clocks: the store gives jobs their order, not
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
+from _thread import RLock
 from time import time_ns
 from uuid import UUID, SafeUUID
 
@@ -21,7 +21,7 @@ _new = UUID.__new__
 _set = object.__setattr__  # UUID forbids setattr; its constructor costs twice the rest of new_id
 _UNKNOWN = SafeUUID.unknown
 
-_lock = allocate_lock()
+_lock = RLock()  # a signal handler may make an id while this thread makes one
 _last_ms = 0
 _tail = 0
 
@@ -29,7 +29,7 @@ _tail = 0
 def _after_fork() -> None:
     """A child must not go on with its parent's tail, nor wait for a lock held by a thread it does not have."""
     global _lock, _last_ms  # noqa: PLW0603 - one sequence per process is the point
-    _lock = allocate_lock()
+    _lock = RLock()
     _last_ms = 0
 
 
@@ -45,9 +45,8 @@ def _reserve(count: int) -> tuple[int, int]:
         if ms > _last_ms:
             _last_ms = ms
             _tail = int.from_bytes(os.urandom(10)) >> 7  # 73 bits: room to count up
-        first = _tail + 1
         _tail += count
-        return _last_ms, first
+        return _last_ms, _tail - count + 1
 
 
 def _make(ms: int, tail: int) -> UUID:
@@ -69,6 +68,19 @@ def new_ids(count: int) -> list[UUID]:
         raise InvalidOption("count", count, "cannot be negative")
     ms, first = _reserve(count)
     return [_make(ms, tail) for tail in range(first, first + count)]
+
+
+def derived_id(parent: bytes, *parts: bytes) -> bytes:
+    """The id of a job that comes of another, always the same for the same parts: a repeat finds it there.
+
+    It has its parent's milliseconds. Its last two bytes are zero: room for a number.
+    """
+    from hashlib import sha256
+
+    digest = sha256(b"\0".join((parent, *parts))).digest()
+    low = int.from_bytes(digest[:10]) & ((1 << 76) - 1)
+    value = int.from_bytes(parent[:6]) << 80 | (7 << 76) | (low >> 64 & 0xFFF) << 64 | 2 << 62 | (low & _LOW)
+    return (value & ~0xFFFF).to_bytes(16)
 
 
 def parse_id(value: str | UUID | bytes) -> UUID:

@@ -50,6 +50,8 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     result: bytes | None = None
     error: bytes | None = None
     """An encoded ``ErrorRecord``."""
+    label: str | None = None
+    """The type of that error, by which dead jobs are grouped."""
     refund: bool = False
     """The attempt is given back: it does not count against ``retries``."""
     park: bool = False
@@ -84,11 +86,13 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def dead(cls, lease: Lease, error: bytes, reason: Reason, *, timed_out: bool = False, run_us: int = 0) -> Ack:
+    def dead(
+        cls, lease: Lease, error: bytes, reason: Reason, *, label: str = "", timed_out: bool = False, run_us: int = 0
+    ) -> Ack:
         """The attempt failed and there is no other."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
-            to=State.DEAD, reason=reason, error=error, run_us=run_us,
+            to=State.DEAD, reason=reason, error=error, label=label or None, run_us=run_us,
         )  # fmt: skip
 
     @classmethod
@@ -116,11 +120,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def lost_early(cls, lease: Lease, error: bytes, *, run_us: int = 0) -> Ack:
+    def lost_early(cls, lease: Lease, error: bytes, *, label: str = "", run_us: int = 0) -> Ack:
         """The interrupted body belongs to an ``ack="early"`` job: it began, so it never runs again."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.DEAD,
-            reason=Reason.NOT_RETRYABLE, error=error, run_us=run_us,
+            reason=Reason.NOT_RETRYABLE, error=error, label=label or None, run_us=run_us,
         )  # fmt: skip
 
     @classmethod

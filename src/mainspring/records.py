@@ -7,6 +7,9 @@ and new workers can run side by side.
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Literal
+
 import msgspec
 
 from mainspring.outcomes import Outcome
@@ -25,6 +28,17 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Microseconds; 0 switches the time limit off; None leaves it to the task."""
     code: str | None = None
     """Version of the code that enqueued the job."""
+    tags: tuple[str, ...] = ()
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # not None: a union of it and Raw decodes nothing else
+    """A JSON object of the user's own."""
+    key: str | None = None
+    """The unique key as people read it."""
+    hide: tuple[str, ...] = ()
+    """Arguments whose values are shown to nobody."""
+    parent: str | None = None
+    """The id of the job that spawned this one or that this one follows."""
+    trace: str | None = None
+    """32 hex digits shared by all jobs that come of one; the id of the job itself if absent."""
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -40,6 +54,24 @@ class Edge(msgspec.Struct, frozen=True):
     parent: bytes
     policy: str = "fail"
     """``fail``: the child is cancelled (parent) unless the parent succeeded. ``ignore``: any end will do."""
+
+
+class Unique(msgspec.Struct, frozen=True):
+    """A claim to a unique key, which is held while its job is live and to the end of its window."""
+
+    hash: bytes
+    """16 bytes made of the task's name and the key."""
+    window: int = 0
+    """Microseconds from the enqueue for which the key is held even if the job has ended."""
+    conflict: Literal["return", "replace", "error"] = "return"
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """A job that is inserted in the very step in which another ends in state ``on``."""
+
+    on: State
+    job: NewJob
+    """Its id ends in two zero bytes: the store writes the epoch of the ended job there."""
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -58,12 +90,19 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     record: bytes = b"{}"
     after: tuple[Edge, ...] = ()
     buckets: tuple[Bucket, ...] = ()
+    unique: Unique | None = None
+    marks: tuple[str, ...] = ()
+    """What the job can be found by: its tags, and ``^`` with the hex id of its parent."""
+    keep: int | None = None
+    """Microseconds for which the job is kept after it succeeded or was cancelled; None leaves it to retention."""
+    follows: tuple[Follow, ...] = ()
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """What became of one job of an enqueue: made now, or found to be there already."""
 
     id: bytes
+    """The job's own, or that of the job which holds its unique key."""
     created: bool
 
 
@@ -177,12 +216,16 @@ class Promoted(msgspec.Struct, frozen=True):
     queues: tuple[str, ...] = ()
     next_due: int | None = None
     """When the next promotion or expiry is due, as far as the store knows now."""
+    ended: tuple[bytes, ...] = ()
+    """The jobs that expired."""
 
 
 class LogLine(msgspec.Struct, frozen=True):
     at: int
     level: str
     text: str
+    n: int = 0
+    """Its number among the lines of its job, from 1; given by the store."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +235,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     progress: bytes | None = None
     logs: tuple[LogLine, ...] = ()
+    items: tuple[tuple[int, bytes], ...] = ()
+    """What the handler sent, by its place in the stream of this attempt, from 1."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,6 +268,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     progress: bytes | None = None
     result: bytes | None = None
     error: bytes | None = None
+    note: str | None = None
+    """The words of whoever cancelled it."""
     record: bytes
 
 
@@ -251,6 +298,8 @@ class Acted(msgspec.Struct, frozen=True):
     done: tuple[bytes, ...] = ()
     refused: tuple[tuple[bytes, State], ...] = ()
     more: bool = False
+    held: tuple[tuple[bytes, bytes], ...] = ()
+    """Jobs that were not retried because another job holds their unique key, each with the holder."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,7 +309,37 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     keep_count: int = 100_000
     keep_at_least: int = 3_600_000_000
     keep_dead: int = 30 * 86_400_000_000
+    keep_dead_count: int = 100_000
     keep_workers: int = 3_600_000_000
+
+
+class Mode(StrEnum):
+    """What a queue does."""
+
+    OPEN = "open"
+    PAUSED = "paused"
+    """Takes jobs and hands out none."""
+    DRAINING = "draining"
+    """Takes no more jobs and hands out what it has."""
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """A queue that somebody has set to another mode than open."""
+
+    name: str
+    mode: Mode
+    since: int
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many jobs of a query share a value and a state."""
+
+    value: str
+    state: State
+    count: int
+    first: int
+    """The earliest moment: of the enqueue for a live job, of its end for an ended one."""
+    last: int
 
 
 class Doc(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ REST = (
     mutation(
         "retry-unchecked", "A repeated enqueue makes each job once", "enqueue lost",
         ("enqueue.py", "if not batch.retry and _plain", "if _plain"),
-        ("enqueue.py", "known = batch.retry and", "known = False and"),
+        ("enqueue.py", "anywhere=batch.retry", "anywhere=False"),
     ),
     mutation(
         "half-a-batch", "A batch is inserted as a whole or not at all", "enqueue",
@@ -146,8 +146,8 @@ REST = (
     ),
     # ---- bounds and the rest ------------------------------------------------------------------
     mutation(
-        "report-unguarded", "Only the owner of a good lease reports", "reports",
-        ("sql/fleet.sql", "and j.token = ? and j.worker = ? and", "and (j.token = ? or 1) and (j.worker = ? or 1) and"),
+        "report-unguarded", "Only the owner of a good lease reports", "reports items",
+        ("sql/report.sql", "j.token = ? and j.worker = ? and", "(j.token = ? or 1) and (j.worker = ? or 1) and"),
     ),
     mutation(
         "logs-without-end", "At most 1,000 log lines are kept per job", "reports",
@@ -155,11 +155,11 @@ REST = (
     ),
     mutation(
         "young-pruned", "Nothing younger than keep_at_least is pruned", "pruning",
-        ("prune.py", "return min(oldest, tx.now - retention.keep_at_least)", "return oldest"),
+        ("prune.py", "return min(before, tx.now - retention.keep_at_least)", "return before"),
     ),
     mutation(
         "dead-pruned-with-the-rest", "The dead are kept longer", "pruning",
-        ("prune.py", "retention.keep_dead", "retention.keep"),
+        ("prune.py", "retention.keep_dead,", "retention.keep,"),
     ),
     mutation(
         "older-document-wins", "Older code never overwrites newer", "documents",

@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from .ends import ENDS
 from .owners import OWNERS
+from .reads import READS
 from .rest import REST
 from .word import Mutation, Patch
 
@@ -19,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = OWNERS + REST
+ALL: tuple[Mutation, ...] = OWNERS + REST + READS + ENDS
 
 
 def fits(patch: Patch) -> bool:

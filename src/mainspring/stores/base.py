@@ -10,14 +10,24 @@ Rules for every method
 - Time is the store's. ``clock=`` of an engine's constructor replaces it in tests.
 - Order is the store's: ``seq`` is given at each entry into ready.
 - Only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their
-  siblings under ``StoreError`` at open) come out.
+  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken`` and ``QueueDraining``.
 - Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
   statement that started before its locks were held.
 
 Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
 final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
 ``finish``: the row moves to history with its last token and owner, its edges are resolved by
-their policy, its bucket holds end. So nothing can leak and no dependent can be forgotten.
+their policy, its bucket holds end, its unique key is let go once its window is over, and of its
+``follows`` those for this state are enqueued. So nothing can leak and no dependent can be forgotten.
+
+Unique keys. A key is held by one job: while that is live (a waiting job past its ``expires`` is
+not: whoever asks for the key ends it as expired), and to the end of the window if there is one. It is
+let go when both are over, or when the job is deleted. A window that is running keeps an ended job
+from being pruned.
+
+Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
+id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
+A follow-up has no unique key, no parents and no limits.
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
@@ -27,7 +37,7 @@ whose facts stand in the history row itself; of each job at least the newest 100
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -42,16 +52,21 @@ from mainspring.records import (
     Enqueued,
     Found,
     LogLine,
+    Mode,
     NewJob,
     Promoted,
+    QueueRow,
     Report,
     Rescued,
     Retention,
+    Tally,
     Turned,
     Want,
     WorkerRow,
 )
 from mainspring.states import Action, State
+
+TallyBy = Literal["queue", "task", "error"]
 
 CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
 """Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""
@@ -138,6 +153,15 @@ class Store(Protocol):
         With ``retry`` only ids that are in no place (live, finished, dead) are inserted, the rest
         say ``created=False``; without it an id that is live says ``created=False`` too. So one
         batch id makes each job at most once, however often it is sent.
+
+        A job with a ``unique`` key that another job holds (also one earlier in the batch) is not
+        inserted: ``return`` answers with the holder's id and ``created=False``; ``error`` raises
+        ``KeyTaken``, naming the holder, and nothing of the batch is inserted; ``replace`` cancels a
+        waiting holder (superseded) and inserts the job, which takes the key over, as it does from
+        a running or an ended holder, which is otherwise left alone. With ``retry`` a job that is
+        found by its own id answers for itself, whoever holds its key now.
+        A job for a queue that is draining raises ``QueueDraining`` and nothing is inserted.
+
         Wakes listeners of the queues concerned. Raises ``StoreFull`` before anything is lost, and
         ``StoreConflict`` for a batch that is too large for the engine: 1,000 jobs and 8 MB fit everywhere.
         """
@@ -168,7 +192,8 @@ class Store(Protocol):
         4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then
            the base lanes and the lanes beside them, merged by (priority descending, seq), the first
            ``oldest`` by seq alone. A lane with buckets gives no more than the room of each, counted
-           from running rows after the bucket is locked. Expired jobs are never handed out.
+           from running rows after the bucket is locked. Expired jobs are never handed out, nor
+           jobs of a paused queue.
            Each claimed job gets token = max(last token + 1, now in microseconds), this worker,
            this turn's number, attempt + 1.
         5. ``orders`` names the running jobs of this worker that must be cancelled.
@@ -185,7 +210,8 @@ class Store(Protocol):
 
     async def promote(self, limit: int = 1000) -> Promoted:
         """Up to ``limit`` scheduled and retrying jobs that are due become ready (in order of due);
-        up to ``limit`` waiting jobs past their ``expires`` become cancelled (expired). Wakes listeners."""
+        up to ``limit`` waiting jobs past their ``expires`` become cancelled (expired), ``ended`` naming them.
+        Wakes listeners."""
         ...
 
     async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
@@ -210,10 +236,12 @@ class Store(Protocol):
         ...
 
     async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
-        """Store progress and log lines of running attempts. False where the lease is not good: nothing stored.
+        """Store progress, log lines and stream items of running attempts. False where the lease is not good:
+        nothing stored.
 
         Guarded by a lock on the running row, so a rescue that commits meanwhile wins.
-        At most 1,000 log lines are kept per job, the newest.
+        At most 1,000 log lines are kept per job, the newest; they are numbered on from 1.
+        An item takes its place in the job's stream; what an earlier attempt put there is replaced.
         """
         ...
 
@@ -225,12 +253,24 @@ class Store(Protocol):
         """Exact numbers by state, in one snapshot; every state is a key."""
         ...
 
+    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+        """Exact numbers by a value and state, in one snapshot, by value and state; only what is above zero.
+
+        ``error`` counts dead jobs only, by the type of the error they died of (``Ack.label``), or by
+        their reason where there was none.
+        """
+        ...
+
     async def attempts(self, job: bytes) -> list[AttemptRow]:
         """The ended attempts of a job, oldest first."""
         ...
 
-    async def logs(self, job: bytes) -> list[LogLine]:
-        """The log lines of a job, oldest first."""
+    async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
+        """The log lines of a job whose number is above ``after``, oldest first."""
+        ...
+
+    async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
+        """The items of a job's stream at places above ``after``, in order of place, at most ``limit``."""
         ...
 
     async def act(
@@ -238,17 +278,26 @@ class Store(Protocol):
     ) -> Acted:
         """Do ``CANCEL``, ``RETRY``, ``RUN_NOW``, ``REPRIORITISE`` or ``DELETE`` to up to ``limit`` jobs of the query.
 
-        An empty query is refused. Works as the transition table says; a job in another state is
-        ``refused`` and unchanged. Cancel of a running job sets an order (and is ``done``).
+        An empty query is refused. Jobs are listed, then changed in slices: each is looked at again in
+        the step that changes it, and left alone if it is no longer one of the query.
+        Works as the transition table says; a job in another state is ``refused`` and unchanged.
+        Cancel of a running job sets an order (and is ``done``).
         Retry makes the job ready in a new epoch (the first is 1), attempt 0, crashes 0, its token
-        going on; an ``expires`` that has passed is dropped.
+        going on; an ``expires`` that has passed is dropped. It takes its unique key again, without a
+        window; if another job holds that, the job is unchanged and ``held`` names both.
+        Its progress and stream are gone, its log lines and attempts stay.
         ``refused`` is said for queries by id only: a filter finds what it can act on.
         ``more`` says that the slice was full and another call may find more.
         """
         ...
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
-        """Delete up to ``limit`` ended jobs past their retention, with all that is kept of them. Returns how many."""
+        """Delete up to ``limit`` ended jobs past their retention, with all that is kept of them. Returns how many.
+
+        A job with a ``keep`` of its own goes by that alone, once it is over, and is not counted.
+        The others go by age, or when ``keep_count`` (``keep_dead_count``) others ended later, but
+        none that ended within ``keep_at_least``. One whose unique window is running stays.
+        """
         ...
 
     # ---- fleet --------------------------------------------------------------------------------
@@ -280,6 +329,17 @@ class Store(Protocol):
 
     async def listen(self, worker: str, queues: Sequence[str]) -> Listener:
         """Be woken when a job of these queues may have become ready."""
+        ...
+
+    # ---- queues -------------------------------------------------------------------------------
+
+    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+        """Set what these queues do from now on, for the whole fleet: the next turn and the next enqueue obey.
+        Opening wakes listeners. Idempotent."""
+        ...
+
+    async def modes(self) -> list[QueueRow]:
+        """The queues that are not simply open, by name."""
         ...
 
     # ---- small documents ----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.errors import BadUrl
@@ -70,3 +71,11 @@ def sqlite_path(url: str) -> str:
             hint="Write sqlite:///relative.db or sqlite:////absolute/path.db (three or four slashes).",
         )
     return rest[3:]
+
+
+def missing_file(url: str) -> str | None:
+    """The file that a URL names, if it is not there; opening the store would make it."""
+    if engine_of(url) != "sqlite":
+        return None
+    path = sqlite_path(url)
+    return None if path == ":memory:" or Path(path).exists() else path

@@ -24,15 +24,18 @@ from mainspring.records import (
     Enqueued,
     Found,
     LogLine,
+    Mode,
     Promoted,
+    QueueRow,
     Report,
     Rescued,
     Retention,
+    Tally,
     Turned,
     WorkerRow,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, Turn
+from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, TallyBy, Turn
 
 R = TypeVar("R")
 
@@ -91,8 +94,14 @@ class Door:
     async def attempts(self, job: bytes) -> list[AttemptRow]:
         return await self._call("attempts", self.inner.attempts(job))
 
-    async def logs(self, job: bytes) -> list[LogLine]:
-        return await self._call("logs", self.inner.logs(job))
+    async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
+        return await self._call("logs", self.inner.logs(job, after))
+
+    async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
+        return await self._call("items", self.inner.items(job, after, limit))
+
+    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+        return await self._call("tally", self.inner.tally(query, by))
 
     async def act(
         self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
@@ -118,6 +127,12 @@ class Door:
 
     async def listen(self, worker: str, queues: Sequence[str]) -> Listener:
         return await self._call("listen", self.inner.listen(worker, queues))
+
+    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+        await self._call("set_mode", self.inner.set_mode(queues, mode))
+
+    async def modes(self) -> list[QueueRow]:
+        return await self._call("modes", self.inner.modes())
 
     async def put(self, doc: Doc) -> Doc:
         return await self._call("put", self.inner.put(doc))

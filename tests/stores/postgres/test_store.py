@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,7 +22,7 @@ from mainspring.errors import (
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack
 from mainspring.query import Query
-from mainspring.records import Bucket, Doc, Edge, Enqueued, Retention
+from mainspring.records import Bucket, Doc, Edge, Enqueued, Follow, Mode, Retention, Unique
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
@@ -272,13 +273,38 @@ class TestRefused:
     async def test_what_is_not_built_says_so(self, store: PostgresStore) -> None:
         calls = [
             store.report("w", []), store.logs(b""), store.prune(Retention()), store.notify([]), store.listen("w", []),
-            store.put(Doc("k", "n", 1, b"")), store.docs("k"),
+            store.put(Doc("k", "n", 1, b"")), store.docs("k"), store.tally(Query.everything(), "queue"),
+            store.items(b""), store.set_mode(["q"], Mode.PAUSED), store.modes(),
             *(
                 store.act(action, Query.everything())
                 for action in (Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE)
             ),
         ]  # fmt: skip
         for call in calls:
+            with pytest.raises(NotBuilt):
+                await call
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"unique": Unique(b"k" * 16)}, {"marks": ["red"]}, {"keep": 0},
+            {"follows": [Follow(State.DEAD, job(id=bytes(16)))]},
+        ],
+    )  # fmt: skip
+    async def test_a_job_that_asks_for_it_is_not_inserted(self, store: PostgresStore, asked: dict[str, Any]) -> None:
+        good = job()
+        with pytest.raises(NotBuilt):
+            await put_in(Door(store), good, job(**asked))
+        with pytest.raises(NotBuilt):
+            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(**asked),)))
+        assert await gone(store, good)
+
+    @pytest.mark.parametrize(
+        "query", [Query(marks=("red",)), Query.where(errors=["E"]), Query(since=0), Query(ids=(bytes(16),), until=1)]
+    )
+    async def test_a_condition_that_would_be_ignored(self, store: PostgresStore, query: Query) -> None:
+        await one(store)
+        for call in (store.find(query), store.count(query), store.act(Action.CANCEL, query)):
             with pytest.raises(NotBuilt):
                 await call
 

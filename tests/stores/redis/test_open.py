@@ -22,8 +22,8 @@ from mainspring.errors import (
 )
 from mainspring.ids import new_id, new_ids
 from mainspring.query import Query
-from mainspring.records import Doc, Retention
-from mainspring.states import Action
+from mainspring.records import Doc, Follow, Mode, Retention, Unique
+from mainspring.states import Action, State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, translate
@@ -128,6 +128,17 @@ async def test_a_replica_takes_no_writes(own_server: servers.Valkey, own_store: 
         lambda store: store.listen("w", ["q"]),
         lambda store: store.put(Doc("k", "n", 1, b"")),
         lambda store: store.docs("k"),
+        lambda store: store.tally(Query.everything(), "queue"),
+        lambda store: store.items(b"0" * 16),
+        lambda store: store.set_mode(["q"], Mode.PAUSED),
+        lambda store: store.modes(),
+        lambda store: store.find(Query(marks=("red",))),
+        lambda store: store.count(Query(since=0)),
+        lambda store: store.act(Action.CANCEL, Query(ids=(b"0" * 16,), until=1)),
+        lambda store: put_in(store, job(unique=Unique(b"k" * 16))),
+        lambda store: put_in(store, job(marks=["red"])),
+        lambda store: put_in(store, job(keep=0)),
+        lambda store: put_in(store, job(follows=[Follow(State.DEAD, job(id=bytes(16)))])),
         lambda store: store.act(Action.RETRY, Query.everything()),
     ],
 )

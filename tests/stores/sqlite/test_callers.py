@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from mainspring.errors import InCallerTransaction, SchemaOutdated, StoreConflict, WrongConnection
+from mainspring.errors import (
+    InCallerTransaction,
+    KeyTaken,
+    QueueDraining,
+    SchemaOutdated,
+    StoreConflict,
+    WrongConnection,
+)
 from mainspring.ids import new_id
-from mainspring.records import Edge
+from mainspring.records import Edge, Enqueued, Mode, Unique
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore, gate
 
@@ -63,6 +70,30 @@ class TestTransaction:
         mine.commit()
         assert mine.execute("select count(*) from orders").fetchone() == (1,)
         assert run(states(opened)) == {}
+
+    def test_a_key_or_a_mode_that_refuses_leaves_the_callers_work(
+        self, opened: SqliteStore, mine: sqlite3.Connection
+    ) -> None:
+        """What the batch had replaced stands as it was, and the caller goes on."""
+        enqueue(opened, holder := job(unique=Unique(b"k" * 16)), job(unique=Unique(b"o" * 16)))
+        run(opened.set_mode(["closing"], Mode.DRAINING))
+        mine.execute("create table orders (x)")
+        mine.execute("insert into orders values (1)")
+        replacing = job(unique=Unique(b"k" * 16, conflict="replace"))
+        with pytest.raises(KeyTaken):
+            enqueue(opened, replacing, job(unique=Unique(b"o" * 16, conflict="error")), connection=mine)
+        with pytest.raises(QueueDraining):
+            enqueue(opened, replacing, job(queue="closing"), connection=mine)
+        said = enqueue(opened, job(unique=Unique(b"k" * 16)), connection=mine)
+        assert said == [Enqueued(holder.id, False)]
+        mine.commit()
+        assert mine.execute("select count(*) from orders").fetchone() == (1,)
+        assert run(states(opened)) == {State.READY: 2}
+
+    def test_a_key_is_taken_with_the_commit(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+        enqueue(opened, job(unique=Unique(b"k" * 16)), connection=mine)
+        mine.rollback()
+        assert enqueue(opened, job(unique=Unique(b"k" * 16)))[0].created
 
     def test_the_callers_factories_do_not_matter(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
         mine.row_factory = sqlite3.Row

@@ -21,6 +21,7 @@ from mainspring.errors import (
 )
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore, files
+from mainspring.stores.sqlite.schema import VERSION
 
 from .words import close, enqueue, job, jobs, run, states
 
@@ -178,7 +179,7 @@ class TestSchema:
         many = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(4)]
         assert [each.wait(60) for each in many] == [0] * 4
         store = SqliteStore(str(path))
-        assert run(store.migrate()) == (1, 1)
+        assert run(store.migrate()) == (VERSION, VERSION)
         run(close(store))
 
     def test_the_states_of_the_table_are_the_schemas(self, path: Path) -> None:

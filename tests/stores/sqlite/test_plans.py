@@ -20,7 +20,10 @@ HOT = (
     "enqueue", "known", "parent_state", "next_seq", "ack_succeeded", "delete_jobs", "owned", "ended_by", "add_attempt",
     "put_off", "give_back", "free_holds", "worker_row", "worker_turned", "lanes_beside", "heads", "level",
     "level_heads", "claim", "claim_ids", "used", "hold", "claims_since", "leases", "orders", "to_finished", "to_dead",
-    "children", "due", "promote", "expired", "next_due", "beat", "held", "lease_is_good", "old_finished", "old_dead",
+    "children", "due", "promote", "expired", "next_due", "beat", "held", "lease_is_good", "old_by_keep", "old_finished",
+    "old_dead", "still_finished", "still_dead", "marked", "last_line", "add_line", "add_item", "logs", "items",
+    "attempts", "live", "last_holder", "lose_key", "take_key", "key_of", "follows_of", "followed",
+    "add_mark", "add_follow", "drop_marks", "drop_follows", "drop_key",
 )  # fmt: skip
 
 

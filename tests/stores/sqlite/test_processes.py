@@ -52,6 +52,34 @@ class TestTwoApps:
         assert await states(store) == {State.SUCCEEDED: 2}
 
 
+class TestOneKey:
+    def test_a_hundred_producers_in_four_processes_make_one_job(self, store: SqliteStore, path: Path) -> None:
+        producers = [
+            child(
+                """
+                from concurrent.futures import ThreadPoolExecutor
+                from mainspring.records import Unique
+                store.enqueue_now(batch(job(queue="warm")))
+                say("here")
+                input()
+                with ThreadPoolExecutor(25) as pool:
+                    made = [job(unique=Unique(b"k" * 16)) for _ in range(25)]
+                    said = [each[0] for each in pool.map(lambda one: enqueue(store, one), made)]
+                say(sum(each.created for each in said), *{each.id.hex() for each in said})
+                """,
+                path,
+            )
+            for _ in range(4)
+        ]
+        assert [hear(each) for each in producers] == ["here"] * 4
+        for each in producers:
+            tell(each)
+        said = [finish(each).split() for each in producers]
+        assert sum(int(created) for created, *_ in said) == 1
+        assert len({holder for _, *holders in said for holder in holders}) == 1
+        assert run(states(store)) == {State.READY: 5}
+
+
 class TestFork:
     """As a web server does that loads the app and then forks."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
+from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable, WouldDeadlock
 from mainspring.ids import new_id
 from mainspring.query import Query
 from mainspring.records import Doc, Edge, Enqueued
@@ -108,6 +108,14 @@ class TestGroups:
         await store.enqueue(batch(job()))
         assert await states(store) == {State.READY: 1}
 
+    @pytest.mark.parametrize("n", [1, 2])
+    async def test_a_row_that_the_schema_refuses_is_not_called_inserted(self, store: SqliteStore, n: int) -> None:
+        """Not passed over either: the whole batch is refused."""
+        good = [job() for _ in range(n - 1)]
+        with pytest.raises(StoreConflict):
+            await store.enqueue(batch(*good, job(id=b"too short")))
+        assert await states(store) == {}
+
     async def test_a_bug_in_a_call_comes_out_as_it_is(self, store: SqliteStore) -> None:
         def broken(_: Tx) -> None:
             raise ZeroDivisionError
@@ -194,3 +202,26 @@ class TestSettings:
         clock.now = 1_000_000
         assert store._writer.do(lambda tx: tx.now) == first
         run(close(store))
+
+
+class TestReentered:
+    """A signal handler or a finaliser enqueues in the middle of an enqueue of the same thread."""
+
+    def test_it_is_refused_instead_of_waiting_for_itself(self, tmp_path: Path) -> None:
+        store = SqliteStore(str(tmp_path / "jobs.db"))
+        inner = job()
+
+        def interrupted(_: Tx) -> None:
+            with pytest.raises(WouldDeadlock, match="set a flag"):
+                store.enqueue_now(batch(inner))
+
+        store._writer.do(interrupted)
+        assert store.enqueue_now(batch(inner)) == [Enqueued(inner.id, True)], "nothing is left locked"
+        run(store.close())
+
+    async def test_also_in_the_thread_that_serves_everybody(self, store: SqliteStore) -> None:
+        def interrupted(_: Tx) -> None:
+            with pytest.raises(WouldDeadlock):
+                store.enqueue_now(batch(job()))
+
+        await store._writer.send(interrupted)

@@ -13,6 +13,7 @@ from mainspring.stores.base import Batch
 from mainspring.stores.postgres.arrays import flags, numbers
 from mainspring.stores.postgres.session import Params, Rows, run
 from mainspring.stores.postgres.statements import fill
+from mainspring.stores.postgres.unbuilt import check_jobs
 
 _CALL = """
 select * from {schema}.enqueue_v1(
@@ -28,6 +29,7 @@ select * from {schema}.enqueue_v1(
 def call(batch: Batch, schema: str, now: int | None) -> tuple[LiteralString, Params]:
     """The statement that inserts a batch."""
     jobs = batch.jobs
+    check_jobs(jobs)
     edges = [(job.id, edge) for job in jobs for edge in job.after]
     limits = [(job.id, bucket) for job in jobs for bucket in job.buckets]
     return fill(_CALL, schema), {

@@ -10,10 +10,12 @@ from mainspring.query import Query
 from mainspring.records import AttemptRow, Found, JobRow
 from mainspring.states import Reason, State
 from mainspring.stores.postgres.session import Params, Rows
+from mainspring.stores.postgres.unbuilt import check_query
 
 
 def filters(query: Query) -> dict[str, Any]:
     """The parameters by which every statement about a query picks its rows."""
+    check_query(query)
     return {
         "ids": [] if query.empty else None if query.ids is None else list(query.ids),
         "states": [state.value for state in query.states],

@@ -26,7 +26,7 @@ from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
 from mainspring.stores.postgres import enqueue, errors, fleet, migrate, places, turns
 from mainspring.stores.postgres.session import Sessions
 from mainspring.stores.postgres.statements import fill, schema_of, statement
-from mainspring.stores.postgres.unbuilt import Unbuilt, not_built
+from mainspring.stores.postgres.unbuilt import Unbuilt, check_query, not_built
 
 _PROMOTE = "select * from {schema}.promote_v1(%(limit)s::integer, %(now)s::bigint)"
 _CANCEL = "select * from {schema}.cancel_v1(%(ids)b::bytea[], %(reason)s::text, %(now)s::bigint)"
@@ -132,6 +132,7 @@ class PostgresStore(Unbuilt):
     ) -> Acted:
         if action is not Action.CANCEL:
             not_built(f"act({action.value})", priority)
+        check_query(query)
         if query.empty:
             raise InvalidOption("query", query, "an empty query means nothing", hint="Say Query.everything().")
         ids = await self._candidates(query, limit)

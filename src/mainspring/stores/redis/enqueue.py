@@ -12,6 +12,8 @@ from mainspring.lanes import base_lane
 from mainspring.records import Edge, Enqueued, NewJob
 from mainspring.stores.base import Batch
 
+from .unbuilt import check_jobs
+
 MAX_JOBS = 1_000
 MAX_BYTES = 8 * 1024 * 1024
 """One script stops the whole server while it runs: larger batches are for the caller to cut."""
@@ -29,6 +31,7 @@ def arguments(batch: Batch) -> list[bytes]:
             f"a batch of {len(batch.jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
             hint="Send it in several batches.",
         )
+    check_jobs(batch.jobs)
     words: list[bytes] = []
     for job in batch.jobs:
         words += (job.id, _packed(job), job.record, _edges(job.after))

@@ -15,6 +15,7 @@ from mainspring.states import State
 
 from . import rows
 from .connection import Connection
+from .unbuilt import check_query
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -52,6 +53,7 @@ async def cancel(connection: Connection, query: Query, limit: int, reason: str) 
 
 async def count(connection: Connection, query: Query, counts_key: str) -> dict[State, int]:
     """One command or one script, so one snapshot."""
+    check_query(query)
     totals = dict.fromkeys(State, 0)
     if query.ids is not None:
         some, _ = await connection.run("find", _query(query), _ids(query.ids, b""), 2**31)
@@ -76,6 +78,7 @@ def _means(query: Query, state: str, queue: str, task: str) -> bool:
 
 
 def _query(query: Query) -> bytes:
+    check_query(query)
     return _pack((query.ids is not None, query.states, query.queues, query.tasks))
 
 

@@ -94,7 +94,7 @@ def _was_applied(tx: Tx, worker: str, ack: Ack, row: Row | None) -> bool:
 
 
 def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
-    _, token, _, lane, task, queue, attempt, epoch, crashes, _, _, started, flags, buckets = row
+    _, token, _, lane, task, queue, attempt, epoch, crashes, _, _, started, flags, buckets, words = row
     ordered = flags & ORDERED
     if ordered or ack.to is not State.SUCCEEDED:
         acked = (ack.id, token, epoch, attempt, worker, started, tx.now, ack.outcome, 1, ack.error)
@@ -103,9 +103,9 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         attempt -= 1
     if ordered or ack.to in (State.SUCCEEDED, State.DEAD, State.CANCELLED):
         if ordered:
-            end = End(State.CANCELLED, Reason.BY_USER, worker, attempt, crashes, error=ack.error)
+            end = End(State.CANCELLED, Reason.BY_USER, worker, attempt, crashes, error=ack.error, note=words or None)
         else:
-            end = End(ack.to, ack.reason, worker, attempt, crashes, result=ack.result, error=ack.error)
+            end = End(ack.to, ack.reason, worker, attempt, crashes, result=ack.result, error=ack.error, label=ack.label)
         finish(tx, ack.id, flags, end)
         return
     if flags & LIMITED:

@@ -5,24 +5,40 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from mainspring.errors import InvalidOption
 from mainspring.query import Query
+from mainspring.records import Acted
 from mainspring.states import WAITING, Action, Reason, State, sources
 
-from .find import TABLES, conditions, parts, tables_of
 from .finish import finish_waiting, resolve
+from .inserts import flags_of
 from .places import Standing, enter_ready, home
 from .tx import HAS_CHILDREN, LIMITED
+from .uniq import retake_key
+from .where import TABLES, conditions, parts, tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .tx import Tx
 
 SLICE = 0.002
 Named = tuple[bytes, State]
 
-_UNTOUCHED = {Action.CANCEL: "ordered is null", Action.REPRIORITISE: "priority <> ?"}
+_BESIDE = (
+    "drop_attempts", "drop_logs", "drop_progress", "drop_items", "drop_marks", "drop_follows", "drop_key",
+)  # fmt: skip
+
+_UNHELD = """not exists (
+    select 1
+    from {t}uniq as own
+    cross join {t}uniq as held
+    where own.job = id and held.hash = own.hash and held.holds = 1 and held.job <> own.job
+        and (held.until > ? or exists (select 1 from {t}jobs as live where live.id = held.job))
+)"""
+_UNTOUCHED = {Action.CANCEL: "ordered is null", Action.REPRIORITISE: "priority <> ?", Action.RETRY: _UNHELD}
 """What keeps a repeated call from finding the same jobs: they stay in a state that the action accepts."""
 
 
@@ -35,61 +51,80 @@ def check(action: Action, query: Query) -> None:
 
 
 def candidates(tx: Tx, action: Action, query: Query, limit: int, priority: int) -> tuple[list[Named], bool]:
-    """The jobs to look at, and whether there may be more: first what the action changes, then the rest."""
+    """The jobs to look at, and whether there may be more: those that are named, or that the action changes."""
     able = sources(action)
     if query.ids is not None:
         named: list[Named] = []
         for part in parts(query):
             named += _named(tx, part, limit + 1)
         return named[:limit], len(named) > limit
-    extra = _UNTOUCHED.get(action, "1")
     open_states = able & set(query.states) if query.states else able
-    found = _named(tx, _within(query, open_states), limit + 1, extra, priority) if open_states else []
-    if len(found) > limit:
-        return found[:limit], True
-    seen = {job for job, _ in found}
-    rest = [each for each in _named(tx, query, limit) if each[0] not in seen]
-    return (found + rest)[:limit], False
+    extra = {Action.REPRIORITISE: [priority], Action.RETRY: [tx.now]}.get(action, [])
+    untouched = _UNTOUCHED.get(action, "1").replace("{t}", tx.sql.prefix)
+    found = _named(tx, _within(query, open_states), limit + 1, untouched, extra) if open_states else []
+    return found[:limit], len(found) > limit
 
 
 def _within(query: Query, states: frozenset[State] | set[State]) -> Query:
-    return Query(states=tuple(states), queues=query.queues, tasks=query.tasks)
+    return msgspec.structs.replace(query, states=tuple(states))
 
 
-def _named(tx: Tx, query: Query, limit: int, extra: str = "1", priority: int = 0) -> list[Named]:
+def _named(tx: Tx, query: Query, limit: int, extra: str = "1", values: Sequence[int] = ()) -> list[Named]:
     named: list[Named] = []
     for table in tables_of(query):
-        where, values = conditions(query, table)
-        if table == "jobs":
-            where, values = f"{where} and {extra}", values + ([priority] if "?" in extra else [])
-        text = f"select id, state from {tx.sql.prefix}{table} where {where} limit ?"
-        rows = tx.cursor.execute(text, [*values, limit - len(named)]).fetchall()
+        where, asked = conditions(tx, query, table)
+        text = f"select id, state from {tx.sql.prefix}{table} where {where} and {extra} limit ?"
+        rows = tx.cursor.execute(text, [*asked, *values, limit - len(named)]).fetchall()
         named += [(job, State(state)) for job, state in rows]
     return named
 
 
-def act(
-    tx: Tx, action: Action, jobs: Sequence[bytes], reason: str, priority: int
-) -> tuple[int, list[bytes], list[Named]]:
-    """Do it to the first of ``jobs``, for about 2 ms: how many were looked at, which changed, which refused."""
+def act(tx: Tx, action: Action, query: Query, jobs: Sequence[bytes], reason: str, priority: int) -> tuple[int, Acted]:
+    """Do it to the first of ``jobs``, for about 2 ms: how many were looked at, and what became of those.
+
+    They were listed in a step before this one: one that is no longer what the query asks for is left alone.
+    """
+    still = _Still(tx, query)
     until = time.perf_counter() + SLICE
     done: list[bytes] = []
     refused: list[Named] = []
+    held: list[tuple[bytes, bytes]] = []
     looked = 0
     for job in jobs:
         found = _state(tx, job)
         looked += 1
-        if found is None:
-            continue  # deleted since it was listed
+        if found is None or not still.asked_for(job, found[0]):
+            continue  # deleted or changed since it was listed
         table, state = found
         if state not in sources(action):
             refused.append((job, state))
             continue
-        _ACTIONS[action](tx, Target(job, table, state, reason, priority))
-        done.append(job)
+        holder = _ACTIONS[action](tx, Target(job, table, state, reason, priority))
+        if holder is None:
+            done.append(job)
+        else:
+            held.append((job, holder))
         if time.perf_counter() > until:
             break
-    return looked, done, refused
+    return looked, Acted(tuple(done), tuple(refused), held=tuple(held))
+
+
+class _Still:
+    """Whether a job is (still) one of a query; ids are taken as said."""
+
+    def __init__(self, tx: Tx, query: Query) -> None:
+        self._tx = tx
+        rest = msgspec.structs.replace(query, ids=None)
+        self._where = None if rest.bare else {t: conditions(tx, rest, t, led=True) for t in tables_of(rest)}
+
+    def asked_for(self, job: bytes, table: str) -> bool:
+        if self._where is None:
+            return True
+        if table not in self._where:
+            return False
+        where, values = self._where[table]
+        text = f"select 1 from {self._tx.sql.prefix}{table} where {where} and id = ?"
+        return bool(self._tx.cursor.execute(text, [*values, job]).fetchall())
 
 
 def _state(tx: Tx, job: bytes) -> tuple[str, State] | None:
@@ -127,16 +162,24 @@ def _reprioritise(tx: Tx, target: Target) -> None:
     tx.run("reprioritise", (target.priority, target.job))
 
 
-def _retry(tx: Tx, target: Target) -> None:
-    """A new epoch, in the lane of a job without blame; the token goes on and the last owner stays readable."""
+def _retry(tx: Tx, target: Target) -> bytes | None:
+    """A new epoch, in the lane of a job without blame; the token goes on and the last owner stays readable.
+
+    Returns the job that holds its key, if another does.
+    """
     job, table = target.job, target.table
+    holder = retake_key(tx, job)
+    if holder is not None:
+        return holder
     queue, lane, task, buckets = tx.all("ended_row_" + table, (job,))[0]
     lane = home(lane, buckets)
-    flags = LIMITED if buckets else 0
+    flags = (LIMITED if buckets else 0) | flags_of([state for (state,) in tx.all("followed", (job,))])
     tx.run("revive_" + table, {"id": job, "lane": lane, "seq": tx.next_seq(), "flags": flags, "now": tx.now})
     tx.run("drop_" + table, (job,))
     tx.run("drop_progress", (job,))
+    tx.run("drop_items", (job,))
     enter_ready(tx, queue, Standing(lane, task, 0, buckets))
+    return None
 
 
 def _delete(tx: Tx, target: Target) -> None:
@@ -146,7 +189,7 @@ def _delete(tx: Tx, target: Target) -> None:
         forget(tx, target.job, target.table)
 
 
-_ACTIONS = {
+_ACTIONS: dict[Action, Callable[[Tx, Target], bytes | None]] = {
     Action.CANCEL: _cancel,
     Action.RUN_NOW: _run_now,
     Action.REPRIORITISE: _reprioritise,
@@ -172,5 +215,5 @@ def forget(tx: Tx, job: bytes, table: str) -> None:
 
 
 def _drop_beside(tx: Tx, job: bytes) -> None:
-    for name in ("drop_attempts", "drop_logs", "drop_progress"):
+    for name in _BESIDE:
         tx.run(name, (job,))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mainspring.records import Claim, Want
 
-from .places import read_buckets
+from .modes import paused
+from .places import queue_of, read_buckets
 from .statements import sizes
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def hand_out(tx: Tx, turn: Turn, tasks: str) -> list[Claim]:
     """The claims of a turn, in the order of its wants."""
     claims: list[Claim] = []
     suspects = turn.suspects
-    for want in turn.wants:
+    for want in _open(tx, turn.wants):
         if want.n <= 0 or not want.lanes:
             continue
         usual, suspected = _lanes(tx, want, tasks)
@@ -49,6 +50,14 @@ def hand_out(tx: Tx, turn: Turn, tasks: str) -> list[Claim]:
         if left > 0:
             claims += _from_lanes(tx, turn, usual, left, oldest=want.oldest, rooms=rooms)
     return claims
+
+
+def _open(tx: Tx, wants: Sequence[Want]) -> Sequence[Want]:
+    """What is wanted of queues that are not paused."""
+    held = paused(tx) if wants else None
+    if not held:
+        return wants
+    return [Want(tuple(lane for lane in w.lanes if queue_of(lane) not in held), w.n, w.oldest) for w in wants]
 
 
 def _lanes(tx: Tx, want: Want, tasks: str) -> tuple[list[Lane], list[Lane]]:

@@ -55,7 +55,10 @@ def check_callers(connection: Any, path: str) -> None:
             f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}, not a sqlite3.Connection",
             hint="With an ORM, pass the driver's connection, e.g. session.connection().connection.driver_connection.",
         )
-    cursor = plain_cursor(connection)
+    try:
+        cursor = plain_cursor(connection)
+    except sqlite3.ProgrammingError as error:  # closed, or of another thread
+        raise WrongConnection(f"connection= cannot be used: {error}", hint="Pass an open one of this thread.") from None
     main = next((_text(file) for _, name, file in cursor.execute("pragma database_list") if _text(name) == "main"), "")
     if path == MEMORY or not main or os.path.realpath(main) != path:
         raise WrongConnection(

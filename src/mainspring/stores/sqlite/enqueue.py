@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mainspring.errors import StoreConflict
-from mainspring.lanes import base_lane, limited_lane
-from mainspring.records import Enqueued, NewJob
-from mainspring.states import Reason, State
+from mainspring.errors import QueueDraining, StoreConflict
+from mainspring.records import Edge, Enqueued, NewJob
+from mainspring.states import Reason
 
 from .finish import finish_waiting
+from .follows import add_follows
+from .inserts import READY, add_beside, due_of, is_there, row_of
+from .modes import draining
 from .places import Standing, enter_ready, write_buckets
 from .statements import sizes
-from .tx import LIMITED
+from .uniq import claim_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,30 +24,38 @@ if TYPE_CHECKING:
 
     from .tx import Row, Tx
 
-_READY, _SCHEDULED = State.READY.value, State.SCHEDULED.value
-
 
 def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
     jobs = batch.jobs
     if not jobs:
         return []
-    if not batch.retry and _plain(jobs) and _insert_plain(tx, jobs):
+    seq = tx.next_seq(len(jobs))  # a write first: a caller's transaction that began with a read could be too old for it
+    closed = draining(tx)
+    if not batch.retry and _plain(jobs, closed) and _insert_plain(tx, jobs, seq):
         return [Enqueued(job.id, True) for job in jobs]
     with tx.savepoint("batch"):
-        return _insert_each(tx, batch)
+        return _insert_each(tx, batch, seq, closed)
 
 
-def _plain(jobs: Sequence[NewJob]) -> bool:
-    return not any([job.after or job.buckets for job in jobs])  # noqa: C419  # a generator costs 3 x as much for one
+def _plain(jobs: Sequence[NewJob], closed: list[str]) -> bool:
+    if closed and any(job.queue in closed for job in jobs):
+        return False
+    return not any([  # noqa: C419  # a generator costs 3 x as much for one
+        job.after or job.buckets or job.unique for job in jobs
+    ])  # fmt: skip
 
 
-def _insert_plain(tx: Tx, jobs: Sequence[NewJob]) -> bool:
+def _insert_plain(tx: Tx, jobs: Sequence[NewJob], seq: int) -> bool:
     """Insert jobs that wait for nobody in bulk; False, and nothing changed, if one of them was there already."""
-    seq, now = tx.next_seq(len(jobs)), tx.now
-    rows = [_row(job, seq + n, now) for n, job in enumerate(jobs)]
+    now = tx.now
+    rows = [row_of(job, seq + n, now) for n, job in enumerate(jobs)]
     inserted = tx.sized("enqueue", 1, rows[0]).rowcount if len(rows) == 1 else _insert_rows(tx, rows)
     if inserted == len(rows):
-        tx.woken.update(row[2] for row in rows if row[1] is _READY)
+        tx.woken.update(row[2] for row in rows if row[1] is READY)
+        more = [job for job in jobs if job.marks or job.follows or job.keep is not None]
+        if more:
+            add_beside(tx, more)
+            add_follows(tx, more)
     return inserted == len(rows)
 
 
@@ -61,56 +71,57 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
     return inserted
 
 
-def _row(job: NewJob, seq: int, now: int) -> Row:
-    """The parameters of the insert, in the order of its columns."""
-    due = _due(job, now)
-    lane = base_lane(job.queue, job.kind)
-    flags = 0
-    if job.buckets:
-        lane, flags = limited_lane(lane, [each.name for each in job.buckets]), LIMITED
-    return (
-        job.id, _READY if due is None else _SCHEDULED, job.queue, lane, job.task, job.priority, seq, due,
-        None if job.expires_in is None else now + job.expires_in, job.crashes, job.early, now, flags,
-        write_buckets(job.buckets) if job.buckets else None, job.record,
-    )  # fmt: skip
+def _insert_each(tx: Tx, batch: Batch, seq: int, closed: list[str]) -> list[Enqueued]:
+    """One by one: for repeats, keys, limits and dependencies.
 
-
-def _due(job: NewJob, now: int) -> int | None:
-    """When the job may run; None for now."""
-    due = job.run_at if job.run_at is not None else now + job.delay
-    return due if due > now else None
-
-
-def _insert_each(tx: Tx, batch: Batch) -> list[Enqueued]:
-    """One by one: for repeats, limits and dependencies. Edges come after all rows, for parents in the batch."""
-    created = []
-    seq = tx.next_seq(len(batch.jobs))
+    Edges come after all rows, for parents in the batch; last go the jobs that lost their key.
+    """
+    said: list[Enqueued] = []
+    new: list[NewJob] = []
+    superseded: list[bytes] = []
     for n, job in enumerate(batch.jobs):
-        known = batch.retry and tx.all("known", {"id": job.id})[0][0]
-        created.append(not known and tx.sized("enqueue", 1, _row(job, seq + n, tx.now)).rowcount == 1)
-    for job, new in zip(batch.jobs, created, strict=True):
-        if new:
-            _settle_new(tx, job)
-    return [Enqueued(job.id, new) for job, new in zip(batch.jobs, created, strict=True)]
+        answers = job.id if is_there(tx, job.id, anywhere=batch.retry) else None
+        if answers is None:
+            answers, loser = claim_key(tx, job)
+            superseded += [loser] if loser is not None else []
+        if answers is None:
+            if job.queue in closed:
+                raise QueueDraining(job.queue)
+            _insert(tx, job, seq + n)
+            new.append(job)
+        said.append(Enqueued(answers or job.id, answers is None))
+    add_beside(tx, new)
+    add_follows(tx, new)
+    for job in new:
+        _settle_new(tx, job)
+    for loser in superseded:
+        finish_waiting(tx, loser, Reason.SUPERSEDED)
+    return said
+
+
+def _insert(tx: Tx, job: NewJob, seq: int) -> None:
+    if tx.sized("enqueue", 1, row_of(job, seq, tx.now)).rowcount != 1:
+        raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or a time of it is not valid")
 
 
 def _settle_new(tx: Tx, job: NewJob) -> None:
     for bucket in job.buckets:
         tx.run("set_bucket", (bucket.name, bucket.size))
-    due = _due(job, tx.now)
+    due = due_of(job, tx.now)
     deps = _wait_for_parents(tx, job)
     if deps is None:
         finish_waiting(tx, job.id, Reason.PARENT)
     elif deps:
         tx.run("enqueue_blocked", {"id": job.id, "deps": deps, "due": due})
     elif due is None:
-        lane = _row(job, 0, 0)[3]
+        lane = row_of(job, 0, 0)[3]
         enter_ready(tx, job.queue, Standing(lane, job.task, 0, write_buckets(job.buckets)))
 
 
 def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:
     """How many parents the job waits for; None when one has ended in a way that ends this job too."""
-    deps = 0
+    live: list[Edge] = []
+    ends = False
     for edge in job.after:
         found = tx.first("parent_state", {"id": edge.parent}) if edge.parent != job.id else None
         if found is None:
@@ -119,9 +130,13 @@ def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:
                 hint="Enqueue the parent first or in the same batch; was it deleted or pruned?",
             )
         (ended,) = found
-        if ended == 2 and edge.policy == "fail":
-            return None
+        ends = ends or (ended == 2 and edge.policy == "fail")
         if ended == 0:
-            deps += tx.run("add_edge", {"parent": edge.parent, "child": job.id, "policy": edge.policy})
-            tx.run("mark_parent", (edge.parent,))
+            live.append(edge)
+    if ends:
+        return None
+    deps = 0
+    for edge in live:
+        deps += tx.run("add_edge", {"parent": edge.parent, "child": job.id, "policy": edge.policy})
+        tx.run("mark_parent", (edge.parent,))
     return deps

@@ -1,4 +1,4 @@
-"""The one routine into a final state: history, holds, dependents."""
+"""The one routine into a final state: history, holds, follow-up jobs, dependents."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mainspring.states import Reason, State
 
+from .follows import insert_follows
 from .places import Standing, enter_ready
-from .tx import HAS_CHILDREN, LIMITED
+from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, HAS_CHILDREN, LIMITED
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -23,12 +24,13 @@ class End(NamedTuple):
     crashes: int
     result: bytes | None = None
     error: bytes | None = None
+    label: str | None = None
     note: str | None = None
 
 
 def finish(tx: Tx, job: bytes, flags: int, end: End) -> None:
     """Move a live job to history and resolve what hung on it."""
-    _move(tx, job, end)
+    _move(tx, job, flags, end)
     if flags & LIMITED:
         tx.run("free_holds", (job,))
     if flags & HAS_CHILDREN:
@@ -36,7 +38,7 @@ def finish(tx: Tx, job: bytes, flags: int, end: End) -> None:
 
 
 def finish_waiting(tx: Tx, job: bytes, reason: Reason, note: str | None = None) -> bool:
-    """Cancel a job that no worker holds; False if it is gone, say with a parent that ended just before."""
+    """Cancel a job that waits; False if it runs or is gone, say with a parent that ended just before."""
     found = tx.first("waiting_row", (job,))
     if found is None:
         return False
@@ -53,10 +55,10 @@ def resolve(tx: Tx, parent: bytes, *, succeeded: bool) -> None:
         parent, succeeded = ended.pop()
         children = tx.all("children", (parent,))
         tx.run("forget_parent", (parent,))
-        for child, policy, deps, due, queue, *standing in children:
+        for child, policy, deps, due, queue, flags, *standing in children:
             job = Standing(*standing)
             if policy == "fail" and not succeeded:
-                _move(tx, child, End(State.CANCELLED, Reason.PARENT, None, 0, job.crashes))
+                _move(tx, child, flags, End(State.CANCELLED, Reason.PARENT, None, 0, job.crashes))
                 tx.run("forget_child", (child,))
                 ended.append((child, False))
             elif deps > 1:
@@ -68,6 +70,8 @@ def resolve(tx: Tx, parent: bytes, *, succeeded: bool) -> None:
                 enter_ready(tx, queue, job)
 
 
-def _move(tx: Tx, job: bytes, end: End) -> None:
+def _move(tx: Tx, job: bytes, flags: int, end: End) -> None:
+    if flags & (FOLLOWED_SUCCESS if end.state is State.SUCCEEDED else FOLLOWED_END):
+        insert_follows(tx, job, end.state)
     tx.run("to_dead" if end.state is State.DEAD else "to_finished", {"id": job, "now": tx.now, **end._asdict()})
     tx.sized("delete_jobs", 1, (job,))

@@ -98,6 +98,8 @@ class Held(NamedTuple):
     started: int
     flags: int
     buckets: str | None
+    ordered: str | None
+    """The words of a cancel order."""
 
     @property
     def guilt(self) -> int:
@@ -114,7 +116,7 @@ def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -
     elif held.early or (charge.charged and charge.named and crashes >= held.crash_limit):
         ending = State.DEAD, Reason.CRASHED
     if ending is not None:
-        finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes))
+        finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes, note=held.ordered or None))
         return ending[0]
     if held.flags & LIMITED:
         tx.run("free_holds", (held.job,))

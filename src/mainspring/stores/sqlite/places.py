@@ -36,6 +36,10 @@ def base_of(lane: str) -> str:
     return found[0] if found else lane
 
 
+def queue_of(lane: str) -> str:
+    return lane.partition("/")[0]
+
+
 def home(lane: str, buckets: str | None) -> str:
     """Where a job stands that is no suspect: its base lane, or the limited lane beside it."""
     base = base_of(lane)

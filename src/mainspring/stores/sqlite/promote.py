@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def promote(tx: Tx, limit: int) -> Promoted:
     """Expired jobs first: what is both due and expired must not become ready."""
-    expired = sum(finish_waiting(tx, job, Reason.EXPIRED) for (job,) in tx.all("expired", (tx.now, limit)))
+    late = tx.all("expired", (tx.now, limit))
+    ended = tuple(job for (job,) in late if finish_waiting(tx, job, Reason.EXPIRED))
     due = tx.all("due", (tx.now, limit))
     if due:
         seq = tx.next_seq(len(due))
@@ -25,4 +26,4 @@ def promote(tx: Tx, limit: int) -> Promoted:
             enter_ready(tx, queue, Standing(*standing))
     (next_due,) = tx.all("next_due")[0]
     queues = tuple(sorted({row[1] for row in due}))
-    return Promoted(now=tx.now, promoted=len(due), expired=expired, queues=queues, next_due=next_due)
+    return Promoted(tx.now, len(due), len(ended), queues, next_due, ended)

@@ -1,33 +1,71 @@
-"""Let go of what retention no longer asks for."""
+"""Let go of what retention no longer asks for.
+
+What is old is looked up by reading, however much has to be passed over; it is deleted in short turns of writing.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mainspring.records import Retention
 
 from .act import SLICE, forget
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .tx import Tx
 
 
-def horizon(tx: Tx, retention: Retention) -> int:
-    """Finished jobs older than this go: by age, or because there are too many, but none that is too young."""
-    crowd = tx.first("nth_youngest", (retention.keep_count,))
-    oldest = tx.now - retention.keep
-    if crowd is not None:
-        oldest = max(oldest, crowd[0] + 1)
-    return min(oldest, tx.now - retention.keep_at_least)
+class Old(NamedTuple):
+    """A job that can go, if it is still the one that ended then: somebody may have retried it meanwhile."""
+
+    table: str
+    job: bytes
+    finished: int
 
 
-def prune_finished(tx: Tx, before: int, limit: int) -> int:
-    return _prune(tx, "finished", before, limit)
+def old(tx: Tx, retention: Retention, limit: int) -> list[Old]:
+    """Up to ``limit`` jobs past their retention whose unique window is not running: the oldest first."""
+    horizons = (
+        ("old_by_keep", "finished", tx.now),
+        ("old_finished", "finished", _horizon(tx, "finished", retention.keep, retention.keep_count, retention)),
+        ("old_dead", "dead", _horizon(tx, "dead", retention.keep_dead, retention.keep_dead_count, retention)),
+    )
+    found: list[Old] = []
+    for name, table, before in horizons:
+        rows = tx.all(name, {"before": before, "now": tx.now, "limit": max(limit - len(found), 0)})
+        found += [Old(table, job, finished) for job, finished in rows]
+    return found
 
 
-def prune_dead(tx: Tx, retention: Retention, limit: int) -> int:
-    return _prune(tx, "dead", tx.now - retention.keep_dead, limit)
+def _horizon(tx: Tx, table: str, keep: int, count: int, retention: Retention) -> int:
+    """Jobs that ended before this go: by age, or because there are too many, but none that is too young."""
+    before = max(tx.now - keep, _crowd(tx, table, count))
+    return min(before, tx.now - retention.keep_at_least)
+
+
+def _crowd(tx: Tx, table: str, count: int) -> int:
+    """When the last of the ``count`` youngest ended; of those that ended with it none is too many."""
+    if count <= 0:
+        return tx.now + 1
+    last = tx.first("last_kept_" + table, (count - 1,))
+    return last[0] if last is not None else 0
+
+
+def drop(tx: Tx, jobs: Sequence[Old]) -> tuple[int, int]:
+    """Forget the first of these, for about 2 ms: how many were looked at, how many went."""
+    until = time.perf_counter() + SLICE
+    looked = gone = 0
+    for table, job, finished in jobs:
+        looked += 1
+        if tx.first("still_" + table, (job, finished)):
+            forget(tx, job, table)
+            gone += 1
+        if time.perf_counter() > until:
+            break
+    return looked, gone
 
 
 def tidy(tx: Tx, retention: Retention) -> None:
@@ -35,14 +73,3 @@ def tidy(tx: Tx, retention: Retention) -> None:
     tx.run("drop_workers", (tx.now - retention.keep_workers,))
     tx.run("drop_lanes")
     tx.run("drop_buckets")
-
-
-def _prune(tx: Tx, table: str, before: int, limit: int) -> int:
-    until = time.perf_counter() + SLICE
-    gone = 0
-    for (job,) in tx.all("old_" + table, (before, min(limit, 200))):
-        forget(tx, job, table)
-        gone += 1
-        if time.perf_counter() > until:
-            break
-    return gone

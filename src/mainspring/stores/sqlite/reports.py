@@ -1,4 +1,4 @@
-"""Progress and log lines of running attempts, and the small documents."""
+"""Progress, log lines and stream items of running attempts, and the small documents."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def _report(tx: Tx, worker: str, report: Report) -> bool:
         tx.run("set_progress", (report.id, report.progress))
     if report.logs:
         last = tx.all("last_line", (report.id,))[0][0]
-        lines = report.logs[-LINES_KEPT:]
-        rows = [(report.id, last + n, line.at, line.level, _clean(line.text)) for n, line in enumerate(lines, 1)]
-        tx.cursor.executemany(tx.sql["add_line"], rows)
+        lines = [(report.id, n, line.at, line.level, _clean(line.text)) for n, line in enumerate(report.logs, last + 1)]
+        tx.cursor.executemany(tx.sql["add_line"], lines[-LINES_KEPT:])
         tx.run("drop_lines", (report.id, last + len(lines) - LINES_KEPT))
+    if report.items:
+        tx.cursor.executemany(tx.sql["add_item"], [(report.id, n, data) for n, data in report.items])
     return True
 
 
@@ -53,8 +54,12 @@ def attempts(tx: Tx, job: bytes) -> list[AttemptRow]:
     ]
 
 
-def logs(tx: Tx, job: bytes) -> list[LogLine]:
-    return [LogLine(*row) for row in tx.all("logs", (job,))]
+def logs(tx: Tx, job: bytes, after: int) -> list[LogLine]:
+    return [LogLine(*row) for row in tx.all("logs", (job, after))]
+
+
+def items(tx: Tx, job: bytes, after: int, limit: int) -> list[tuple[int, bytes]]:
+    return [(n, data) for n, data in tx.all("items", (job, after, max(limit, 0)))]
 
 
 def put(tx: Tx, doc: Doc) -> Doc:

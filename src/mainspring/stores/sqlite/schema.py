@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .gate import Gate
     from .statements import Statements
 
-VERSION = 1
+VERSION = 2
 
 
 def prefix_of(namespace: str) -> str:
@@ -65,6 +65,7 @@ def _run(cursor: sqlite3.Cursor, sql: Statements, namespace: str, before: int) -
 
 
 def _constrained(text: str) -> str:
+    """A migration with the states and reasons of ``states.py`` written in."""
     ended = f"(state = 'succeeded' and reason is null) or (state = 'cancelled' and reason in ({_cancelled()}))"
     text = text.replace("{live}", _quoted(LIVE)).replace("{ended}", ended)
     return text.replace("{dead_reasons}", _quoted(REASONS[State.DEAD]))

@@ -26,17 +26,20 @@ from mainspring.records import (
     Enqueued,
     Found,
     LogLine,
+    Mode,
     Promoted,
+    QueueRow,
     Report,
     Rescued,
     Retention,
+    Tally,
     Turned,
     WorkerRow,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
+from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import act, files, find, fleet, fork, prune, reports
+from . import act, files, find, fleet, fork, modes, prune, reports
 from .callers import check_schema, enqueue_in_callers, explain_busy
 from .connections import MEMORY, open_reader, open_writer
 from .enqueue import enqueue
@@ -48,6 +51,7 @@ from .reader import Reader
 from .reserve import Reserve
 from .schema import migrate, prefix_of
 from .statements import Statements
+from .tally import tally
 from .turns import turn
 from .tx import Tx
 from .wake import SqliteListener, Wake, make_private
@@ -101,6 +105,7 @@ class SqliteStore:
             else Reader(partial(open_reader, self.path), self._sql, self._now, Identity(on_disk))
         )
         self._checked = False
+        self._found: int | None = None
         self._closed = False
         fork.watch(self)
 
@@ -122,10 +127,12 @@ class SqliteStore:
         self._gate.close()
 
     async def migrate(self) -> tuple[int, int]:
-        """Opening has done it already: the numbers before and after are the same then."""
-        return await self._write(
+        """Opening does it; the first call tells the number that opening found, if it was this store that opened."""
+        _, after = await self._write(
             lambda tx: migrate(tx.cursor.connection, self._sql, self._namespace, self._gate, self.url)
         )
+        before, self._found = self._found, after
+        return after if before is None else before, after
 
     async def durability(self) -> str:
         level = await self._write(lambda tx: tx.cursor.execute("pragma synchronous").fetchall()[0][0])
@@ -145,7 +152,8 @@ class SqliteStore:
                 make_private(self._folder)
                 self._reserve.look()
                 self._checked = True
-            migrate(connection, self._sql, self._namespace, self._gate, self.url)
+            before, _ = migrate(connection, self._sql, self._namespace, self._gate, self.url)
+            self._found = before if self._found is None else self._found
         except BaseException:
             connection.close()
             raise
@@ -193,6 +201,7 @@ class SqliteStore:
                 expired=done.expired + part.expired,
                 queues=tuple(sorted({*done.queues, *part.queues})),
                 next_due=part.next_due,
+                ended=done.ended + part.ended,
             )
             if max(part.promoted, part.expired) < size or max(done.promoted, done.expired) >= limit:
                 return done
@@ -212,8 +221,14 @@ class SqliteStore:
     async def attempts(self, job: bytes) -> list[AttemptRow]:
         return await self._read(lambda tx: reports.attempts(tx, job))
 
-    async def logs(self, job: bytes) -> list[LogLine]:
-        return await self._read(lambda tx: reports.logs(tx, job))
+    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+        return await self._read(lambda tx: tally(tx, query, by))
+
+    async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
+        return await self._read(lambda tx: reports.logs(tx, job, after))
+
+    async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
+        return await self._read(lambda tx: reports.items(tx, job, after, limit))
 
     async def act(
         self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
@@ -221,23 +236,22 @@ class SqliteStore:
         act.check(action, query)
         named, more = await self._read(lambda tx: act.candidates(tx, action, query, limit, priority))
         left = [id for id, _ in named]
-        done: list[bytes] = []
-        refused: list[tuple[bytes, State]] = []
+        said = Acted(more=more)
         while left:
-            looked, changed, kept = await self._write(
-                partial(act.act, action=action, jobs=left, reason=reason, priority=priority)
+            looked, part = await self._write(
+                partial(act.act, action=action, query=query, jobs=left, reason=reason, priority=priority)
             )
-            done += changed
-            refused += kept
+            said = Acted(said.done + part.done, said.refused + part.refused, more, said.held + part.held)
             left = left[looked:]
-        return Acted(tuple(done), tuple(refused), more)
+        return said
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
-        before = await self._read(lambda tx: prune.horizon(tx, retention))
+        left = await self._read(lambda tx: prune.old(tx, retention, limit))
         gone = 0
-        for part in (partial(prune.prune_finished, before=before), partial(prune.prune_dead, retention=retention)):
-            while gone < limit and (n := await self._write(partial(part, limit=limit - gone))):
-                gone += n
+        while left:
+            looked, dropped = await self._write(partial(prune.drop, jobs=left))
+            gone += dropped
+            left = left[looked:]
         await self._write(lambda tx: prune.tidy(tx, retention))
         return gone
 
@@ -261,6 +275,14 @@ class SqliteStore:
     async def listen(self, worker: str, queues: Sequence[str]) -> SqliteListener:
         self._check_open()
         return self._wake.listen(worker, queues)
+
+    # ---- queues -------------------------------------------------------------------------------
+
+    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+        await self._write(lambda tx: modes.set_mode(tx, queues, mode))
+
+    async def modes(self) -> list[QueueRow]:
+        return await self._read(modes.modes)
 
     # ---- small documents ----------------------------------------------------------------------
 

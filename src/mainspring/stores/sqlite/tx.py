@@ -20,6 +20,9 @@ KEPT_ATTEMPTS = 100
 HAS_CHILDREN = 1
 ORDERED = 2
 LIMITED = 4
+FOLLOWED_SUCCESS = 8
+FOLLOWED_END = 16
+"""Follow-up jobs for another end than success; the only flag that a plain success need not look at."""
 
 
 class Tx:

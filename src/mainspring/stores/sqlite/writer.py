@@ -16,9 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from mainspring import bodies
+from mainspring.errors import WouldDeadlock
 
 from .calls import Call
 from .errors import is_full
@@ -62,6 +64,8 @@ class Writer:
         self._forking = False
         self._committing = False
         self._seqs = Seqs()
+        self._server = 0
+        """The thread that took the lock last."""
         self._cursor: sqlite3.Cursor | None = None
         self._bell: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -71,17 +75,23 @@ class Writer:
     def do(self, work: Callable[[Tx], Any], *, optional: bool = False) -> Any:
         """Run ``work`` in a transaction and wait for its commit, in the calling thread."""
         call = Call(work, optional=optional)
+        me = get_ident()
+        if self._server == me and self._lock.locked():
+            raise WouldDeadlock  # a signal handler or a finaliser came between
         if self._thread is not None or bodies.here():
             self._leave_to_thread(call)
         elif not self._pending and not self._lock.locked():  # the common case: nobody else is here
             with self._lock:
+                self._server = me
                 self._serve_group([call], call)
         else:
             self._pending.append(call)
+            serve = self._serve_only if me == threading.main_thread().ident else self._serve
             while not call.done:
                 with self._lock:  # whoever had it may have served this call too
+                    self._server = me
                     if not call.done:
-                        self._serve(call)
+                        serve(call)
         return call.result()
 
     def _leave_to_thread(self, call: Call) -> None:
@@ -114,6 +124,7 @@ class Writer:
         while bell.get():
             if self._pending:
                 with self._lock:
+                    self._server = get_ident()
                     self._serve(None)
 
     # ---- commit, the lock held ----------------------------------------------------------------
@@ -122,15 +133,27 @@ class Writer:
         """Run pending calls, the caller's own among them."""
         while self._pending and (own is None or not own.done):
             group: list[Call] = []
-            while self._pending and len(group) < LARGEST_GROUP:
-                call = self._pending.popleft()
-                if not call.abandoned:
-                    group.append(call)
-            if group:
-                self._serve_group(group, own)
+            self._committing = False
+            try:
+                while self._pending and len(group) < LARGEST_GROUP:
+                    call = self._pending[0]
+                    if not call.abandoned:
+                        group.append(call)
+                    self._pending.popleft()  # after it is in the group: thrown out here, it is lost to neither
+                if group:
+                    self._serve_group(group, own)
+            except BaseException:
+                self._spare_others(group, own)
+                raise
+
+    def _serve_only(self, own: Call) -> None:
+        """In the main thread, where a signal handler may raise at any moment: that is the business of no other call."""
+        self._pending.remove(own)
+        self._serve_group([own], own)
 
     def _serve_group(self, group: list[Call], own: Call | None) -> None:
         began = time.perf_counter()
+        self._committing = False
         try:
             self._run_group(group)
             woken = group[0].woken if len(group) == 1 else set[str]().union(*(call.woken for call in group))
@@ -138,7 +161,7 @@ class Writer:
                 self._wake(woken)
             for call in group:
                 call.settle()
-        except BaseException:  # a signal handler raised in this thread: the others' work is not its business
+        except BaseException:  # thrown into this thread: the others' work is not its business
             self._spare_others(group, own)
             raise
         self._gate.let_pass(began)
@@ -153,7 +176,7 @@ class Writer:
 
     def _spare_others(self, group: list[Call], own: Call | None) -> None:
         """Struck in the middle: the others' calls are committed and answered, or not at all and tried again."""
-        others = [call for call in group if call is not own and not call.done]
+        others = [call for call in group if call is not own and not call.done and call not in self._pending]
         if self._committing and self._cursor is not None and not self._cursor.connection.in_transaction:
             for call in others:
                 call.settle()

@@ -23,9 +23,11 @@ of the same database) and ``elsewhere`` (the same database under another namespa
 
     # test_model.py: random walks of two clients, compared step by step with a model of the contract
     from mainspring.testing.contract.machine import FullMachine, walk
+    from mainspring.testing.contract.walks import KeyedMachine
 
     def test_random_walks(make_store):
         walk(FullMachine, make_store)
+        walk(KeyedMachine, make_store)
 
 A test never asks which store it has, and none is skipped. An engine that is not complete yet is
 held to the classes named in :data:`SLICE` and must refuse the rest with ``NotBuilt``.
@@ -38,11 +40,20 @@ MODULES = (
     "acting",
     "buckets",
     "documents",
+    "doors",
     "edges",
     "enqueue",
+    "facts",
+    "filters",
     "finding",
+    "follows",
+    "holders",
+    "items",
+    "keeping",
+    "keys",
     "life",
     "lost",
+    "modes",
     "order",
     "orders",
     "pairs",
@@ -52,6 +63,7 @@ MODULES = (
     "reports",
     "rescues",
     "suspects",
+    "tallying",
     "times",
     "turns",
     "waking",

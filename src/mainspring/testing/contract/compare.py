@@ -11,6 +11,7 @@ from .model import Model
 from .modelled import ModelJob
 
 _MISSED = {Reason.EXPIRED, Reason.PARENT}
+_REPLACED = {Reason.SUPERSEDED, Reason.PARENT}
 
 
 def same_job(job: ModelJob, row: JobRow) -> None:
@@ -34,8 +35,10 @@ def same_job(job: ModelJob, row: JobRow) -> None:
 
 
 def same_reason(job: ModelJob, row: JobRow) -> None:
-    """A job that is late and whose parent ended in the same step may be called expired or its parent's."""
-    if job.expires is not None and {job.reason, row.reason} <= _MISSED:
+    """A job that is late, or was replaced, and whose parent ended in the same step may be called the one or the
+    other."""
+    late = job.expires is not None and {job.reason, row.reason} <= _MISSED
+    if late or (job.new.unique is not None and {job.reason, row.reason} <= _REPLACED):
         job.reason = row.reason
     assert row.reason is job.reason, (row, job)
 

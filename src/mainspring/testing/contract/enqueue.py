@@ -161,6 +161,12 @@ class TestParents:
         with pytest.raises(StoreConflict, match=f"(?i){missing}|{missing.hex}"):
             await put_in(store, job(after=[Edge(missing.bytes)]))
 
+    async def test_a_dead_parent_does_not_hide_a_missing_one(self, store: Store) -> None:
+        hand, claim = await running(store)
+        await hand.kill(claim)
+        with pytest.raises(StoreConflict):
+            await put_in(store, job(after=[Edge(claim.id), Edge(new_id().bytes)]))
+
     async def test_a_parent_that_succeeded_holds_nobody(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.succeed(claim)

@@ -10,7 +10,7 @@ from mainspring.records import NewJob
 from mainspring.states import State
 from mainspring.stores.base import Store
 
-from .hands import SECOND, Hand, ids, job, one, put_in, running
+from .hands import SECOND, Hand, ids, job, one, paged, put_in, running
 
 __all__ = ["TestCount", "TestFind", "TestFindById"]
 
@@ -82,7 +82,7 @@ class TestFind:
         jobs = await self.mixed(store, 25)
         expected = sorted(ids(jobs), reverse=True)
         for size in (1, 7, 25, 100):
-            assert await self.paged(store, Query.everything(), size) == expected
+            assert await paged(store, Query.everything(), size) == expected
 
     async def test_a_page_that_is_the_last_says_so(self, store: Store) -> None:
         await self.mixed(store, 3)
@@ -101,7 +101,7 @@ class TestFind:
     async def test_pages_of_a_filtered_query(self, store: Store) -> None:
         jobs = await self.mixed(store, 12)
         wanted = sorted((each.id for each in jobs if each.queue == "odd"), reverse=True)
-        assert await self.paged(store, Query.where(queues=["odd"]), 2) == wanted
+        assert await paged(store, Query.where(queues=["odd"]), 2) == wanted
 
     @staticmethod
     async def mixed(store: Store, n: int) -> list[NewJob]:
@@ -111,18 +111,6 @@ class TestFind:
         hand = await Hand(store).join()
         await hand.succeed(*await hand.take(n // 3, "even/any", "odd/any"))
         return jobs
-
-    @staticmethod
-    async def paged(store: Store, query: Query, size: int) -> list[bytes]:
-        seen: list[bytes] = []
-        cursor = None
-        for _ in range(100):
-            page = await store.find(query, limit=size, cursor=cursor)
-            seen += ids(page.jobs)
-            cursor = page.cursor
-            if cursor is None:
-                return seen
-        raise AssertionError("the pages do not come to an end")
 
 
 @pytest.mark.asyncio

@@ -16,7 +16,7 @@ from . import MODULES
 
 __all__ = ["clock", "elsewhere", "namespace", "second_store", "store"]
 
-pytest.register_assert_rewrite(*(f"{__package__}.{module}" for module in (*MODULES, "hands", "machine")))
+pytest.register_assert_rewrite(*(f"{__package__}.{module}" for module in (*MODULES, "hands", "machine", "walks")))
 
 
 class MakeStore(Protocol):

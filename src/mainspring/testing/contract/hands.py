@@ -17,10 +17,12 @@ from mainspring.records import (
     Claim,
     Edge,
     Enqueued,
+    Follow,
     JobRow,
     NewJob,
     Registration,
     Turned,
+    Unique,
     Want,
 )
 from mainspring.states import Reason, State
@@ -51,6 +53,10 @@ def job(
     record: bytes = b"{}",
     after: Iterable[NewJob | Edge] = (),
     buckets: Iterable[Bucket] = (),
+    unique: Unique | None = None,
+    marks: Iterable[str] = (),
+    keep: int | None = None,
+    follows: Iterable[Follow] = (),
 ) -> NewJob:
     """A job with everything at its default but what the test is about; ``after`` takes jobs or edges."""
     edges = tuple(parent if isinstance(parent, Edge) else Edge(parent.id) for parent in after)
@@ -68,6 +74,10 @@ def job(
         record=record,
         after=edges,
         buckets=tuple(buckets),
+        unique=unique,
+        marks=tuple(marks),
+        keep=keep,
+        follows=tuple(follows),
     )
 
 
@@ -118,6 +128,19 @@ async def outcomes(store: Store, which: NewJob | Claim) -> list[Outcome]:
 
 async def last_attempt(store: Store, which: NewJob | Claim) -> AttemptRow:
     return (await store.attempts(which.id))[-1]
+
+
+async def paged(store: Store, query: Query, size: int) -> list[bytes]:
+    """The ids of all jobs of the query, read page by page."""
+    seen: list[bytes] = []
+    cursor = None
+    for _ in range(100):
+        page = await store.find(query, limit=size, cursor=cursor)
+        seen += ids(page.jobs)
+        cursor = page.cursor
+        if cursor is None:
+            return seen
+    raise AssertionError("the pages do not come to an end")
 
 
 def lease(claim: Claim) -> Lease:
@@ -196,9 +219,9 @@ class Hand:
         said = await self.turn(*(Ack.succeeded(lease(claim), b'"ok"') for claim in claims))
         assert applied(said), said
 
-    async def kill(self, *claims: Claim) -> None:
+    async def kill(self, *claims: Claim, reason: Reason = Reason.NOT_RETRYABLE, label: str = "") -> None:
         """End these jobs as dead; every ack must be applied."""
-        said = await self.turn(*(Ack.dead(lease(claim), ERROR, Reason.NOT_RETRYABLE) for claim in claims))
+        said = await self.turn(*(Ack.dead(lease(claim), ERROR, reason, label=label) for claim in claims))
         assert applied(said), said
 
     async def crash(self, *, via: Store | None = None) -> None:

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from mainspring.clock import MovableClock, to_datetime
-from mainspring.errors import StoreConflict
+from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.query import Query
-from mainspring.records import Beat, Edge, Enqueued, JobRow, NewJob, Registration, Rescued, Turned, Want
+from mainspring.records import Beat, Edge, Enqueued, JobRow, NewJob, Promoted, Registration, Rescued, Turned, Want
 from mainspring.states import Action, Reason, State, sources
 from mainspring.stores.base import Batch, Store, Turn
 
@@ -35,6 +35,7 @@ from .modelled import Reply, Taken, agrees
 
 R = TypeVar("R")
 
+REFUSALS = (StoreConflict, KeyTaken, QueueDraining)
 SLOTS = ("w1", "w2", "w3")
 REGISTRATION = Registration(queues=QUEUES, tasks=(TASK,))
 
@@ -71,6 +72,7 @@ class CommonMachine(RuleBasedStateMachine):
     """The rules for every store."""
 
     actions: tuple[Action, ...] = (Action.CANCEL,)
+    draw_job = staticmethod(new_jobs)
 
     def __init__(self, make_store: MakeStore) -> None:
         super().__init__()
@@ -115,7 +117,8 @@ class CommonMachine(RuleBasedStateMachine):
 
     def rows(self) -> dict[bytes, JobRow]:
         """Every job that was ever made and is somewhere, each in one place."""
-        found = self.run(self.clients[0].find(Query(ids=tuple(self.ids)), limit=10_000)).jobs if self.ids else ()
+        ids = tuple({*self.ids, *self.model.jobs})
+        found = self.run(self.clients[0].find(Query(ids=ids), limit=10_000)).jobs if ids else ()
         assert len({each.id for each in found}) == len(found), "a job is in two places"
         return {each.id: each for each in found}
 
@@ -148,12 +151,21 @@ class CommonMachine(RuleBasedStateMachine):
             batch.append(self.new_job(data, batch))
         repeated = [data.draw(st.sampled_from(self.made()), label="again")] if n == 1 and self.model.jobs else []
         jobs = tuple(batch + repeated)
-        said = self.call(data, lambda store: store.enqueue(Batch(id=uuid4().bytes, jobs=jobs, retry=bool(repeated))))
-        created = self.model.enqueue(jobs)
-        assert created is not None
-        assert said == [Enqueued(job.id, new) for job, new in zip(jobs, created, strict=True)]
         self.ids += [job.id for job in batch]
-        self.ledger.in_order = [job.id for job in jobs if not job.after]
+        sent = Batch(id=uuid4().bytes, jobs=jobs, retry=bool(repeated))
+        refused: type[Exception] | None = None
+        said: list[Enqueued] = []
+        try:
+            said = self.call(data, lambda store: store.enqueue(sent))
+        except REFUSALS as error:
+            refused = type(error)
+        plan = self.model.plan(jobs)
+        if refused is not None:
+            assert refused in plan.refusals
+        else:
+            assert said == plan.replies
+            self.model.enqueue(plan)
+            self.ledger.in_order = [job.id for job in jobs if not job.after]
         self.check()
 
     def made(self) -> list[NewJob]:
@@ -162,7 +174,7 @@ class CommonMachine(RuleBasedStateMachine):
     def new_job(self, data: st.DataObject, batch: list[NewJob]) -> NewJob:
         self.names += 1
         parents = [job.id for job in batch] + [id for id in self.ids[-8:] if id in self.model.jobs]
-        return data.draw(new_jobs(self.names, parents))
+        return data.draw(self.draw_job(self.names, parents))
 
     def enqueue_after_nobody(self, data: st.DataObject) -> None:
         """All or nothing: the good job of the batch is not made either."""
@@ -170,7 +182,7 @@ class CommonMachine(RuleBasedStateMachine):
         orphan = NewJob(id=uuid4().bytes, task=TASK, queue="a", after=(Edge(uuid4().bytes),))
         try:
             self.call(data, lambda store: store.enqueue(Batch(id=uuid4().bytes, jobs=(good, orphan))))
-        except StoreConflict:
+        except REFUSALS:
             self.check()
         else:
             raise AssertionError("a parent that exists nowhere was accepted")
@@ -360,12 +372,16 @@ class CommonMachine(RuleBasedStateMachine):
         rows = self.rows()
         assert said.now == self.model.now
         assert said.expired == len([id for id in late if rows[id].reason is Reason.EXPIRED])
+        self.same_ends(said, rows)
         assert said.promoted == len(due)
         assert set(said.queues) >= {job.new.queue for job in due}
         soonest = self.model.next_due()
         assert soonest is None or (said.next_due is not None and said.next_due <= soonest)
         self.ledger.by_due = [(dues[job.new.id], job.new.id) for job in due]
         self.check()
+
+    def same_ends(self, said: Promoted, rows: dict[bytes, JobRow]) -> None:
+        """For an engine that names them."""
 
     @rule(by=st.sampled_from((1, 13, -1, -3600)))
     def move_clock(self, by: int) -> None:
@@ -388,12 +404,19 @@ class CommonMachine(RuleBasedStateMachine):
         before = self.model.jobs[id].state
         said = self.call(data, lambda store: store.act(action, Query(ids=(id,)), priority=priority))
         done = self.model.act(action, id, priority)
-        assert said.done == ((id,) if done else ())
-        assert said.refused == (() if done else ((id, before),))
+        assert said.done == ((id,) if done is True else ())
+        assert said.refused == (((id, before),) if done is False else ())
+        assert said.held == (((id, done),) if isinstance(done, bytes) else ())
         self.check()
 
 
 class FullMachine(CommonMachine):
     """And what people do to a store that is complete."""
 
-    actions = (Action.CANCEL, Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE)
+    actions: tuple[Action, ...] = (
+        Action.CANCEL, Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE,
+    )  # fmt: skip
+
+    def same_ends(self, said: Promoted, rows: dict[bytes, JobRow]) -> None:
+        assert len(set(said.ended)) == said.expired
+        assert all(rows[id].reason is Reason.EXPIRED for id in said.ended)

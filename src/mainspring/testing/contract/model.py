@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
 from mainspring.outcomes import Ack, Outcome
-from mainspring.records import NewJob, Want
+from mainspring.records import Enqueued, Mode, NewJob, Want
 from mainspring.states import FINAL, Action, Reason, State
 from mainspring.stores.base import CRASH_DELAYS, Turn
 
-from .modelled import Ended, ModelJob, ModelWorker, Reply, Taken
+from .modelled import Ended, ModelJob, ModelWorker, Planned, Reply, Taken
 
 
 class Model:
@@ -27,6 +28,9 @@ class Model:
         self.step = 0
         self.jobs: dict[bytes, ModelJob] = {}
         self.workers: dict[str, ModelWorker] = {}
+        self.modes: dict[str, Mode] = {}
+        self.keys: dict[bytes, tuple[bytes, int]] = {}
+        """Who took each unique key last, and to when its window goes."""
         self.fresh: list[ModelJob] = []
         """Jobs that became ready in the step under way; the store's order among them is still to be told."""
 
@@ -47,18 +51,66 @@ class Model:
 
     # ---- enqueue ------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[bool] | None:
-        """Which were created; None for a conflict: a parent is nowhere."""
-        here = self.jobs.keys() | {job.id for job in jobs}
-        created = [job.id not in self.jobs for job in jobs]
-        new = [job for job, is_new in zip(jobs, created, strict=True) if is_new]
-        if any(edge.parent not in here for job in new for edge in job.after):
-            return None
-        for job in new:
+    def plan(self, jobs: Sequence[NewJob]) -> Planned:
+        """What this batch would do; nothing is done yet."""
+        plan = Planned()
+        taken: dict[bytes, bytes] = {}
+        for job in jobs:
+            holder = None
+            if job.unique is not None and job.id not in self.jobs:
+                if job.unique.hash not in taken:
+                    plan.late += self._late_holder(job.unique.hash)
+                holder = taken.get(job.unique.hash) or self.holder(job.unique.hash)
+                if holder is not None and job.unique.conflict == "error":
+                    plan.refusals.add(KeyTaken)
+                if holder is not None and job.unique.conflict == "replace":
+                    plan.losers.append(holder)
+                    holder = None
+            if job.id in self.jobs or holder is not None:
+                plan.replies.append(Enqueued(holder or job.id, False))
+                continue
+            if job.unique is not None:
+                taken[job.unique.hash] = job.id
+            if self.modes.get(job.queue) is Mode.DRAINING:
+                plan.refusals.add(QueueDraining)
+            plan.replies.append(Enqueued(job.id, True))
+            plan.new.append(job)
+        here = self.jobs.keys() | {job.id for job in plan.new}
+        if any(edge.parent not in here for job in plan.new for edge in job.after):
+            plan.refusals.add(StoreConflict)
+        return plan
+
+    def enqueue(self, plan: Planned) -> None:
+        """Do what was planned."""
+        assert not plan.refusals
+        self._end_late(plan.late)
+        for job in plan.new:
             self.jobs[job.id] = self._made(job)
-        for job in new:
+            if job.unique is not None:
+                self.keys[job.unique.hash] = job.id, self.now + job.unique.window
+        for job in plan.new:
             self._settle(self.jobs[job.id])
-        return created
+        for id in plan.losers:
+            if self.jobs[id].waiting:
+                self._finish(self.jobs[id], State.CANCELLED, Reason.SUPERSEDED)
+
+    def holder(self, key: bytes) -> bytes | None:
+        """The job that holds a unique key: it lives and has not expired waiting, or its window is running."""
+        id, until = self.keys.get(key, (b"", 0))
+        job = self.jobs.get(id)
+        over = job is None or job.state in FINAL or (job.waiting and self._expired(job))
+        return None if job is None or (over and until <= self.now) else id
+
+    def _late_holder(self, key: bytes) -> list[bytes]:
+        """The last holder, if it has expired and nobody has noticed."""
+        id, _ = self.keys.get(key, (b"", 0))
+        job = self.jobs.get(id)
+        return [id] if job is not None and job.waiting and self._expired(job) else []
+
+    def _end_late(self, ids: Sequence[bytes]) -> None:
+        for id in ids:
+            if self.jobs[id].waiting:
+                self._finish(self.jobs[id], State.CANCELLED, Reason.EXPIRED)
 
     def _made(self, new: NewJob) -> ModelJob:
         due = new.run_at if new.run_at is not None else self.now + new.delay
@@ -88,9 +140,14 @@ class Model:
     # ---- ends ---------------------------------------------------------------------------------
 
     def _finish(self, job: ModelJob, state: State, reason: Reason | None) -> None:
-        """Every path into a final state: dependents are resolved by their policy."""
+        """Every path into a final state: follow-ups are made, dependents are resolved by their policy."""
         job.state, job.reason, job.ordered, job.due = state, reason, False, None
         job.waits_for = {}
+        for follow in job.new.follows:
+            id = follow.job.id[:14] + (job.epoch + 1).to_bytes(2)
+            if follow.on is state and id not in self.jobs:
+                made = self.jobs[id] = self._made(msgspec.structs.replace(follow.job, id=id))
+                self._unblock(made)
         self._resolve(job.new.id, state is State.SUCCEEDED)
 
     def _resolve(self, parent: bytes, succeeded: bool) -> None:
@@ -202,6 +259,7 @@ class Model:
         return (
             job.state is State.READY
             and job.lane in want.lanes
+            and self.modes.get(job.new.queue) is not Mode.PAUSED
             and not self._expired(job)
             and all(self.used(bucket.name) < bucket.size for bucket in job.new.buckets)
         )
@@ -294,8 +352,11 @@ class Model:
 
     # ---- by hand ------------------------------------------------------------------------------
 
-    def act(self, action: Action, id: bytes, priority: int = 0) -> bool | None:
-        """Done, refused, or None: there is no such job."""
+    def set_mode(self, queue: str, mode: Mode) -> None:
+        self.modes[queue] = mode
+
+    def act(self, action: Action, id: bytes, priority: int = 0) -> bool | bytes | None:
+        """Done, refused, the other job that holds its key, or None: there is no such job."""
         job = self.jobs.get(id)
         if job is None:
             return None
@@ -320,9 +381,16 @@ class Model:
             return False
         return True
 
-    def _retry(self, job: ModelJob) -> bool:
+    def _retry(self, job: ModelJob) -> bool | bytes:
         if job.state not in FINAL:
             return False
+        if job.new.unique is not None:
+            self._end_late(self._late_holder(job.new.unique.hash))
+            holder = self.holder(job.new.unique.hash)
+            if holder is None:
+                self.keys[job.new.unique.hash] = job.new.id, 0
+            elif holder != job.new.id:
+                return holder
         job.attempt = job.crashes = 0
         job.epoch += 1
         job.reason = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mainspring.outcomes import Outcome
-from mainspring.records import Claim, NewJob
+from mainspring.records import Claim, Enqueued, NewJob
 from mainspring.states import WAITING, Reason, State
 
 Lease = tuple[bytes, int]
@@ -55,6 +55,17 @@ class ModelJob:
     @property
     def waiting(self) -> bool:
         return self.state in WAITING
+
+
+@dataclass
+class Planned:
+    """What a batch would do: the replies, the new jobs, the holders that lose their key or are late, and why not."""
+
+    replies: list[Enqueued] = field(default_factory=list)
+    new: list[NewJob] = field(default_factory=list)
+    losers: list[bytes] = field(default_factory=list)
+    late: list[bytes] = field(default_factory=list)
+    refusals: set[type[Exception]] = field(default_factory=set)
 
 
 @dataclass

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Claim, Edge, LogLine, Report, Retention
-from mainspring.states import State
+from mainspring.records import Claim, Edge, Follow, LogLine, Report, Retention, Unique
+from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
-from .hands import ERROR, HOUR, Hand, gone, job, lease, one, put_in, running, state
+from .hands import ERROR, HOUR, Hand, gone, job, lease, one, put_in, row, running, state
 
 __all__ = ["TestPrune"]
 
-RULES = Retention(keep=10 * HOUR, keep_count=3, keep_at_least=HOUR, keep_dead=20 * HOUR, keep_workers=HOUR)
+RULES = Retention(
+    keep=10 * HOUR, keep_count=3, keep_at_least=HOUR, keep_dead=20 * HOUR, keep_dead_count=2, keep_workers=HOUR
+)
 
 
-async def finished(store: Store, n: int) -> list[Claim]:
+async def finished(store: Store, n: int = 1, **options: Any) -> list[Claim]:
     """Some jobs that succeeded, oldest first."""
     done = []
     for _ in range(n):
-        hand, claim = await running(store)
+        hand, claim = await running(store, job(queue="own", **options))
         await hand.succeed(claim)
         done.append(claim)
     return done
+
+
+async def died(store: Store, **options: Any) -> Claim:
+    hand, claim = await running(store, job(queue="own", **options))
+    await hand.kill(claim)
+    return claim
 
 
 @pytest.mark.asyncio
@@ -49,6 +60,24 @@ class TestPrune:
         assert await store.prune(RULES) == 2
         assert [await gone(store, each) for each in done] == [True, True, False, False, False]
 
+    async def test_of_those_that_ended_together_none_is_too_many(self, store: Store, clock: MovableClock) -> None:
+        """A number never makes fewer than it says."""
+        await finished(store, 2)
+        clock.advance("1m")
+        together = await finished(store, 5)
+        clock.advance("61m")
+        assert await store.prune(RULES) == 2
+        assert [await gone(store, each) for each in together] == [False] * 5
+
+    async def test_a_number_of_zero_keeps_none(self, store: Store, clock: MovableClock) -> None:
+        await finished(store)
+        await died(store)
+        rules = Retention(keep_count=0, keep_dead_count=0, keep_at_least=HOUR)
+        assert await store.prune(rules) == 0
+        clock.advance("61m")
+        await finished(store)
+        assert await store.prune(rules) == 2
+
     async def test_never_the_young(self, store: Store, clock: MovableClock) -> None:
         """Results are there for whoever waits, however many there are."""
         await finished(store, 6)
@@ -66,6 +95,19 @@ class TestPrune:
         clock.advance("61m")
         assert await store.prune(RULES) == 1
         assert await gone(store, dead)
+
+    async def test_the_dead_by_number(self, store: Store, clock: MovableClock) -> None:
+        """The oldest first, but none of the young; the others do not count."""
+        dead = []
+        for _ in range(4):
+            dead.append(await died(store))
+            await finished(store)
+            clock.advance("1m")
+        rules = msgspec.structs.replace(RULES, keep_count=100)
+        assert await store.prune(rules) == 0
+        clock.advance("58m")
+        assert await store.prune(rules) == 2
+        assert [await gone(store, each) for each in dead] == [True, True, False, False]
 
     async def test_cancelled_jobs_go_with_the_succeeded(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
@@ -96,6 +138,30 @@ class TestPrune:
         assert await store.prune(RULES) == 1
         assert await store.attempts(claim.id) == []
         assert await store.logs(claim.id) == []
+
+    async def test_nothing_of_a_pruned_job_is_left(self, store: Store, clock: MovableClock) -> None:
+        """A job that comes back under its id has no mark, stream, progress, follow-up job or key of the old."""
+        first, second = (Follow(State.SUCCEEDED, job(id=bytes([n]) * 14 + b"\0\0")) for n in (1, 2))
+        old = job(queue="own", marks=["m"], unique=Unique(b"k" * 16), follows=[first, second])
+        hand, claim = await running(store, old)
+        await store.report(hand.name, [Report(id=old.id, token=claim.token, progress=b"1", items=((1, b"x"),))])
+        await hand.kill(claim)
+        clock.advance("21h")
+        assert await store.prune(RULES) == 1
+        hand, claim = await running(store, job(id=old.id, queue="own", follows=[first]))
+        assert (await store.find(Query(marks=("m",)))).jobs == ()
+        assert await store.items(old.id) == []
+        assert (await row(store, old)).progress is None
+        assert (await put_in(store, job(unique=Unique(b"k" * 16))))[0].created
+        await hand.succeed(claim)
+        assert sum((await store.count(Query.everything())).values()) == 3, "the second follow-up job was made"
+
+    async def test_a_job_that_was_retried_meanwhile_stays_whole(self, store: Store, clock: MovableClock) -> None:
+        (claim,) = await finished(store)
+        clock.advance("11h")
+        await store.act(Action.RETRY, Query(ids=(claim.id,)))
+        assert await store.prune(RULES) == 0
+        assert await state(store, claim) == State.READY
 
     async def test_children_of_a_pruned_parent_are_not_touched(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)

@@ -34,13 +34,15 @@ class TestReports:
         assert (await row(store, claim)).progress == b"100"
 
     async def test_log_lines_stay_in_order(self, store: Store) -> None:
+        """Numbered from 1, whatever their times say; also when the job has ended."""
         hand, claim = await running(store)
         lines = [LogLine(5, "INFO", "one"), LogLine(5, "WARNING", "two \x00 🐛"), LogLine(4, "ERROR", "three")]
         for line in lines:
             await store.report(hand.name, [Report(id=claim.id, token=claim.token, logs=(line,))])
-        assert await store.logs(claim.id) == lines
+        kept = [LogLine(line.at, line.level, line.text, n) for n, line in enumerate(lines, 1)]
+        assert await store.logs(claim.id) == kept
         await hand.succeed(claim)
-        assert await store.logs(claim.id) == lines
+        assert await store.logs(claim.id) == kept
 
     async def test_without_progress_the_old_one_stays(self, store: Store) -> None:
         hand, claim = await running(store)
@@ -54,7 +56,33 @@ class TestReports:
         more = tuple(LogLine(at, "INFO", f"line {at}") for at in range(990, 1050))
         await store.report(hand.name, [Report(id=claim.id, token=claim.token, logs=more)])
         kept = await store.logs(claim.id)
-        assert [line.at for line in kept] == list(range(50, 1050))
+        assert [(line.at, line.n) for line in kept] == [(at, at + 1) for at in range(50, 1050)]
+
+    async def test_lines_are_counted_even_if_they_are_not_kept(self, store: Store) -> None:
+        """So whoever reads on by number misses no later line."""
+        hand, claim = await running(store)
+        await store.report(hand.name, [report(claim, lines=2500)])
+        kept = await store.logs(claim.id)
+        assert [(line.at, line.n) for line in kept] == [(at, at + 1) for at in range(1500, 2500)]
+
+    async def test_reading_on_after_a_line(self, store: Store) -> None:
+        hand, claim = await running(store)
+        await store.report(hand.name, [report(claim, lines=5)])
+        assert [line.n for line in await store.logs(claim.id, 3)] == [4, 5]
+        assert await store.logs(claim.id, 5) == []
+        await store.report(hand.name, [report(claim, lines=1)])
+        assert [(line.n, line.text) for line in await store.logs(claim.id, 5)] == [(6, "line 0")]
+
+    async def test_the_numbers_go_on_over_attempts_and_epochs(self, store: Store) -> None:
+        """A retry by hand takes the progress away and leaves the log."""
+        hand, claim = await running(store)
+        await store.report(hand.name, [report(claim, b"50", lines=2)])
+        await hand.kill(claim)
+        await store.act(Action.RETRY, Query(ids=(claim.id,)))
+        assert (await row(store, claim)).progress is None
+        again = await hand.take_one(f"{claim.queue}/any")
+        await store.report(hand.name, [report(again, None, lines=1)])
+        assert [line.n for line in await store.logs(claim.id)] == [1, 2, 3]
 
     async def test_another_token_is_refused(self, store: Store) -> None:
         hand, claim = await running(store)

@@ -1,4 +1,4 @@
--- act: cancel, retry, run_now, reprioritise, delete by hand. prune: what retention lets go.
+-- act: cancel, retry, run_now, reprioritise, delete by hand
 
 -- name: order_cancel
 -- a running job: an order for its owner, told with its next turn
@@ -16,18 +16,18 @@ delete from {t}jobs where id = ?
 -- name: revive_finished
 insert into {t}jobs
     (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, expires, flags,
-     buckets, record)
+     buckets, keep, record)
 select id, 'ready', queue, :lane, task, priority, :seq, token, worker, epoch + 1, crash_limit, early, enqueued,
-    case when expires > :now then expires end, :flags, buckets, record
+    case when expires > :now then expires end, :flags, buckets, keep, record
 from {t}finished
 where id = :id
 
 -- name: revive_dead
 insert into {t}jobs
     (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, expires, flags,
-     buckets, record)
+     buckets, keep, record)
 select id, 'ready', queue, :lane, task, priority, :seq, token, worker, epoch + 1, crash_limit, early, enqueued,
-    case when expires > :now then expires end, :flags, buckets, record
+    case when expires > :now then expires end, :flags, buckets, keep, record
 from {t}dead
 where id = :id
 
@@ -52,25 +52,14 @@ delete from {t}logs where job = ?
 -- name: drop_progress
 delete from {t}progress where job = ?
 
--- name: nth_youngest
--- the age of the job that is one too many
-select finished from {t}finished order by finished desc limit 1 offset ?
+-- name: drop_items
+delete from {t}items where job = ?
 
--- name: old_finished
-select id from {t}finished where finished < ? order by finished limit ?
+-- name: drop_marks
+delete from {t}marks where job = ?
 
--- name: old_dead
-select id from {t}dead where finished < ? order by finished limit ?
+-- name: drop_follows
+delete from {t}follows where job = ?
 
--- name: drop_workers
-delete from {t}workers where lost = 1 and seen < ?
-
--- name: drop_lanes
-delete from {t}lanes
-where not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}lanes.lane)
-
--- name: drop_buckets
--- a bucket is written again with each job of its lane that becomes ready
-delete from {t}buckets
-where name not in (select bucket from {t}holds)
-    and name not in (select json_extract(b.value, '$[0]') from {t}lanes as l, json_each(l.buckets) as b)
+-- name: drop_key
+delete from {t}uniq where job = ?

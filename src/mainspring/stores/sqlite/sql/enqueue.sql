@@ -12,10 +12,16 @@ insert or ignore into {t}jobs
     (id, state, queue, lane, task, priority, seq, due, expires, crash_limit, early, enqueued, flags, buckets, record)
 values {rows:15}
 
+-- name: set_keep
+update {t}jobs set keep = ? where id = ?
+
 -- name: enqueue_blocked
 update {t}jobs
 set state = 'blocked', deps = :deps, due = :due
 where id = :id
+
+-- name: live
+select exists (select 1 from {t}jobs where id = :id)
 
 -- name: known
 select exists (select 1 from {t}jobs where id = :id)

@@ -3,25 +3,25 @@
 -- name: to_finished
 insert or replace into {t}finished
     (id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
-     seq, enqueued, expires, started, finished, buckets, note, result, error, record)
+     seq, enqueued, expires, started, finished, drop_at, keep, buckets, note, result, error, record)
 select
     id, :state, :reason, task, queue, lane, priority, :attempt, epoch, :crashes, crash_limit, early, token, :worker,
-    seq, enqueued, expires, started, :now, buckets, :note, :result, :error, record
+    seq, enqueued, expires, started, :now, :now + keep, keep, buckets, :note, :result, :error, record
 from {t}jobs
 where id = :id
 
 -- name: to_dead
 insert or replace into {t}dead
     (id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
-     seq, enqueued, expires, started, finished, buckets, note, result, error, record)
+     seq, enqueued, expires, started, finished, label, keep, buckets, note, result, error, record)
 select
     id, :state, :reason, task, queue, lane, priority, :attempt, epoch, :crashes, crash_limit, early, token, :worker,
-    seq, enqueued, expires, started, :now, buckets, :note, :result, :error, record
+    seq, enqueued, expires, started, :now, :label, keep, buckets, :note, :result, :error, record
 from {t}jobs
 where id = :id
 
 -- name: children
-select e.child, e.policy, j.deps, j.due, j.queue, j.lane, j.task, j.crashes, j.buckets
+select e.child, e.policy, j.deps, j.due, j.queue, j.flags, j.lane, j.task, j.crashes, j.buckets
 from {t}edges as e
 cross join {t}jobs as j
 where e.parent = ? and j.id = e.child and j.state = 'blocked'
@@ -40,4 +40,4 @@ update {t}jobs set deps = deps - 1 where id = ?
 update {t}jobs set state = ?, deps = 0, due = ?, seq = ? where id = ?
 
 -- name: waiting_row
-select worker, attempt, crashes, flags from {t}jobs where id = ?
+select worker, attempt, crashes, flags from {t}jobs where id = ? and state <> 'running'

@@ -1,4 +1,4 @@
--- beat, rescue, retire, workers, report
+-- beat, rescue, retire, workers
 
 -- name: beat
 update {t}workers set number = number + 1, seen = ? where id = ? and lost = 0 returning number
@@ -14,7 +14,8 @@ update {t}workers set lost = 1 where id = ? and number = ? and lost = 0
 delete from {t}workers where id = ? and lost = 0
 
 -- name: held
-select id, token, queue, lane, task, attempt, epoch, crashes, crash_limit, early, started, flags, buckets
+select id, token, queue, lane, task, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
+    ordered
 from {t}jobs
 where state = 'running' and worker = ?
 order by seq
@@ -30,22 +31,3 @@ select id, number, turn, lost, started, seen, queues, tasks, lease, info,
     (select count(*) from {t}jobs where state = 'running' and worker = {t}workers.id)
 from {t}workers
 order by started, id
-
--- name: lease_is_good
-select 1
-from {t}jobs as j
-cross join {t}workers as w
-where j.id = ? and j.token = ? and j.worker = ? and j.state = 'running' and w.id = j.worker and w.lost = 0
-
--- name: set_progress
-insert into {t}progress (job, data) values (?, ?)
-on conflict (job) do update set data = excluded.data
-
--- name: last_line
-select coalesce(max(n), 0) from {t}logs where job = ?
-
--- name: add_line
-insert into {t}logs (job, n, at, level, text) values (?, ?, ?, ?, ?)
-
--- name: drop_lines
-delete from {t}logs where job = ? and n <= ?

@@ -191,3 +191,60 @@ create table {t}docs (
     data blob not null,
     primary key (kind, name)
 ) without rowid
+
+-- name: migration_2
+alter table {t}jobs add column keep integer;
+alter table {t}finished add column drop_at integer;
+alter table {t}finished add column keep integer;
+alter table {t}dead add column keep integer;
+alter table {t}dead add column label text;
+
+create index {t}finished_drop on {t}finished (drop_at) where drop_at is not null;
+create index {t}dead_label on {t}dead (coalesce(label, reason));
+
+drop index {t}finished_age;
+create index {t}finished_age on {t}finished (finished, state, drop_at);
+
+drop index {t}jobs_later;
+create index {t}jobs_later on {t}jobs (due, seq, state) where state in ('scheduled', 'retrying');
+
+-- one row for each job that has a unique key. The one that took a key last (holds) holds it while it is
+-- live and to the end of its window. Nothing is written when that is over: the next to take the key looks
+create table {t}uniq (
+    job blob not null primary key,
+    hash blob not null check (typeof(hash) = 'blob' and length(hash) = 16),
+    until integer not null,
+    holds integer not null
+) without rowid;
+
+create unique index {t}uniq_held on {t}uniq (hash) where holds = 1;
+
+create table {t}marks (
+    mark text not null,
+    job blob not null,
+    primary key (mark, job)
+) without rowid;
+
+create index {t}marks_job on {t}marks (job);
+
+-- the follow-up jobs of a job, packed, for as long as it is kept: a retry by hand may need them again
+create table {t}follows (
+    job blob not null,
+    state text not null,
+    n integer not null,
+    data blob not null,
+    primary key (job, state, n)
+) without rowid;
+
+create table {t}items (
+    job blob not null,
+    n integer not null,
+    data blob not null,
+    primary key (job, n)
+) without rowid;
+
+create table {t}queues (
+    name text not null primary key,
+    mode text not null,
+    since integer not null
+) without rowid

@@ -1,0 +1,47 @@
+"""Random walks over unique keys, follow-up jobs and modes: simple jobs that end often, two keys, two queues."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from mainspring.outcomes import Ack
+from mainspring.records import Mode, Want
+from mainspring.states import Action
+
+from .draws import LANES, QUEUES, ends, keyed_jobs
+from .machine import Caller, FullMachine
+
+CHANGES = (None, None, *((queue, mode) for mode in (Mode.PAUSED, Mode.DRAINING, Mode.OPEN) for queue in QUEUES))
+"""A queue that gets another mode, or nothing."""
+
+
+class KeyedMachine(FullMachine):
+    """``walk(KeyedMachine, make_store)``"""
+
+    actions = (Action.CANCEL, Action.RETRY, Action.RETRY, Action.DELETE)
+    draw_job = staticmethod(keyed_jobs)
+
+    @rule(data=st.data(), n=st.integers(1, 3))
+    def enqueue_and_take(self, data: st.DataObject, n: int) -> None:
+        self.send_batch(data, n)
+        self.next_turn(data, [Want(LANES, 4)], True, 1, False)
+
+    @rule(data=st.data(), change=st.sampled_from(CHANGES))
+    def end_all(self, data: st.DataObject, change: tuple[str, Mode] | None) -> None:
+        """Whoever has jobs ends them all and takes what there is; perhaps a queue gets another mode meanwhile."""
+        if change is not None:
+            self.change_mode(data, *change)
+        self.next_turn(data, [Want(LANES, 4)], True, 1, False)
+
+    def some_acks(self, data: st.DataObject, caller: Caller) -> list[Ack]:
+        ending = [data.draw(ends(lease)) for lease in self.held(caller)]
+        return ending or super().some_acks(data, caller)
+
+    def change_mode(self, data: st.DataObject, queue: str, mode: Mode) -> None:
+        self.call(data, lambda store: store.set_mode([queue], mode))
+        self.model.set_mode(queue, mode)
+        rows = self.run(self.clients[1].modes())
+        known = {queue: mode for queue, mode in self.model.modes.items() if mode is not Mode.OPEN}
+        assert {row.name: row.mode for row in rows} == known
+        self.check()
