@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring as Mainspring
     from mainspring.backoff import Backoff as Backoff
     from mainspring.call import Call as Call
+    from mainspring.depends import Depends as Depends
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
     from mainspring.errors import Retry as Retry
     from mainspring.errors import Snooze as Snooze
+    from mainspring.events import Event as Event
+    from mainspring.info import JobInfo as JobInfo
     from mainspring.job import Job as Job
-    from mainspring.job import JobInfo as JobInfo
+    from mainspring.keys import Key as Key
+    from mainspring.middleware import Middleware as Middleware
     from mainspring.query import Query as Query
+    from mainspring.secret import Secret as Secret
     from mainspring.task import AsyncTask as AsyncTask
     from mainspring.task import Task as Task
+    from mainspring.tasks import Tasks as Tasks
     from mainspring.worker.context import AsyncContext as AsyncContext
     from mainspring.worker.context import Context as Context
 
@@ -36,14 +42,20 @@ _HOMES = {
     "Call": "mainspring.call",
     "Cancel": "mainspring.errors",
     "Context": "mainspring.worker.context",
+    "Depends": "mainspring.depends",
     "Discard": "mainspring.errors",
+    "Event": "mainspring.events",
     "Job": "mainspring.job",
-    "JobInfo": "mainspring.job",
+    "JobInfo": "mainspring.info",
+    "Key": "mainspring.keys",
     "Mainspring": "mainspring.app",
+    "Middleware": "mainspring.middleware",
     "Query": "mainspring.query",
     "Retry": "mainspring.errors",
+    "Secret": "mainspring.secret",
     "Snooze": "mainspring.errors",
     "Task": "mainspring.task",
+    "Tasks": "mainspring.tasks",
     "errors": "mainspring.errors",
 }
 
@@ -54,14 +66,20 @@ __all__ = [
     "Call",
     "Cancel",
     "Context",
+    "Depends",
     "Discard",
+    "Event",
     "Job",
     "JobInfo",
+    "Key",
     "Mainspring",
+    "Middleware",
     "Query",
     "Retry",
+    "Secret",
     "Snooze",
     "Task",
+    "Tasks",
     "__version__",
     "errors",
 ]

@@ -3,72 +3,66 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainspring import options, sync
-from mainspring.call import Call, Target
+from mainspring import checks, naming, options, sync
+from mainspring.batches import batch_of, found, through
+from mainspring.call import Call
 from mainspring.client import Client
-from mainspring.errors import InvalidOption, NotBuilt, did_you_mean
+from mainspring.declaring import Home
+from mainspring.errors import InvalidOption, KeyTaken, NotBuilt, did_you_mean
+from mainspring.hooks import Hooks
 from mainspring.job import Job
+from mainspring.making import Target
+from mainspring.middleware import Middleware
 from mainspring.registry import Registry
 from mainspring.settings import AppSettings
 from mainspring.stores.base import Batch
-from mainspring.task import AsyncTask, BaseTask, Task
+from mainspring.task import BaseTask, declare
+from mainspring.tasks import Declaring
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from mainspring.dead import Dead
     from mainspring.embedded import EmbeddedWorker
-    from mainspring.options import TaskOptions, WorkerOptions
+    from mainspring.events import Event, EventName
+    from mainspring.jobs import Jobs
+    from mainspring.options import WorkerOptions
+    from mainspring.queues import Queues
     from mainspring.settings import Settings
-    from mainspring.worker.context import AsyncContext, Context
+    from mainspring.tasks import Tasks
+    from mainspring.testapp import TestApp, TestOptions
     from mainspring.worker.parts import Parts
+    from mainspring.workers import Workers
 
-P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound="Callable[[Event], Any]")
 
 # Names of the public API that are reserved, and refused until they work.
 LATER = frozenset({
-    "asgi", "wsgi", "batch", "breaker", "breakers", "bulk_task", "dead", "election", "emit", "aemit", "events", "flows",
-    "include", "jobs", "limiter", "limits", "lock", "locks", "metrics", "middleware", "on", "pipeline", "pool", "queue",
-    "queues", "schedule", "schedules", "semaphore", "test", "workers",
+    "asgi", "wsgi", "batch", "breaker", "breakers", "bulk_task", "election", "emit", "aemit", "events", "flows",
+    "limiter", "limits", "lock", "locks", "metrics", "pipeline", "pool", "queue", "schedule", "schedules", "semaphore",
 })  # fmt: skip
 
 
-class TaskDecorator(Protocol):
-    """What ``@app.task(...)`` with options is."""
-
-    # A coroutine function is a function that returns a coroutine: the overloads overlap and the first wins, as meant.
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # see above
-        self, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # see above
-        self, fn: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class Mainspring:
+class Mainspring(Declaring):
     """Background work on one store.
 
-    ``url`` is a SQLite, PostgreSQL or Redis URL; without one it is ``$MAINSPRING_URL``, else a SQLite
-    file beside the project's ``mainspring.toml`` or ``pyproject.toml``. ``include`` names modules with
-    tasks, imported by workers and by calls by name on first use. Nothing is opened here.
+    ``url`` is a SQLite, PostgreSQL or Redis URL; without one it is a SQLite file beside the project's
+    ``mainspring.toml`` or ``pyproject.toml``. ``include`` names modules with tasks, imported by workers
+    and by calls by name on first use. What is not given here may come from the environment
+    (``MAINSPRING_URL``) or from that file, which are read on first use. Nothing is opened here.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | None = None,
         include: Sequence[str] = (),
         version: str | None = None,
         **settings: Unpack[Settings],
@@ -76,35 +70,18 @@ class Mainspring:
         caller = sys._getframe(1)  # noqa: SLF001  # the store's file lies beside the project of whoever declares the app
         while caller.f_back is not None and caller.f_locals.get("self") is self:  # the constructor of a subclass
             caller = caller.f_back
-        declared_in = caller.f_globals.get("__file__")
-        self.settings = AppSettings.resolve(url, namespace, version, settings, declared_in)
-        self.tasks = Registry(include)
+        declared_in = naming.file_of(caller.f_globals)
+        own = {"url": url, "namespace": namespace, "include": include or None, "version": version}
+        given = {**settings, **{name: value for name, value in own.items() if value is not None}}
+        self.settings = AppSettings(given, declared_in)
+        self.tasks = Registry(lambda: self.settings.include, lambda: self.settings.routes)
+        self.hooks = Hooks()
         self._client: Client | None = None
         self._lifespans: list[Callable[..., Any]] = []
+        self._middleware: list[Middleware] = []
+        self._on_enqueue: list[Middleware] = []
 
     # ---- declare ------------------------------------------------------------------------------
-
-    @overload
-    def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
-        self, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
-        self, fn: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
-    @overload
-    def task(self, **o: Unpack[TaskOptions]) -> TaskDecorator: ...
-    def task(self, fn: Any = None, **o: Any) -> Any:
-        """Make a function a task: ``@app.task`` or ``@app.task(queue="email", retries=3)``.
-
-        ``async def`` runs on the worker's event loop, ``def`` in a thread. A first parameter that is
-        annotated ``Context`` or ``AsyncContext`` gets the context of the job and is no argument of it.
-        """
-        return self._declare(fn, o) if fn is not None else lambda fn: self._declare(fn, o)
 
     def lifespan(self, fn: F) -> F:
         """Run a generator once around the jobs of each worker process; what it yields is ``ctx.state``.
@@ -114,50 +91,131 @@ class Mainspring:
         self._lifespans.append(fn)
         return fn
 
+    def include(self, *tasks: Tasks | str) -> None:
+        """Take over the tasks of a library's ``Tasks()``, or import a module of that name on first need."""
+        for each in tasks:
+            self.tasks.include(self, each)
+
+    def on(self, *events: EventName, task: str | None = None) -> Callable[[H], H]:
+        """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
+
+        It takes an ``Event`` and runs in the worker that stored what happened, at most once; what it
+        raises is logged. What must not be lost is a follow-up job: ``on_dead=`` and its siblings.
+        """
+        self.hooks.check(events, task)
+
+        def add(fn: H) -> H:
+            self.hooks.add(events, fn, task)
+            return fn
+
+        return add
+
+    def middleware(self, m: Middleware) -> None:
+        """Wrap every enqueue and every run; the first one added is the outermost."""
+        if not isinstance(m, Middleware):
+            raise InvalidOption("middleware", m, "is not a Middleware", hint="Derive it from mainspring.Middleware.")
+        m.check()
+        self._middleware.append(m)
+        if type(m).enqueue is not Middleware.enqueue:
+            self._on_enqueue.append(m)
+
     # ---- do -----------------------------------------------------------------------------------
 
     def call(self, task: str, /, *args: Any, **kwargs: Any) -> Call[Any]:
         """A call by the name of its task, which need not be importable here.
 
-        Of a task that is not known here only plain JSON values can be checked; it goes to the queue
-        ``default`` unless ``.options(queue=...)`` says otherwise.
+        Of a task that is not known here only plain JSON values can be checked; it goes to the queue that
+        the routes name, else ``default``, unless ``.options(queue=...)`` says otherwise.
         """
-        known = self.tasks.find(task)
+        known = self.tasks.find(task) if isinstance(task, str) else None
         if known is not None:
             call: Call[Any] = known.s(*args, **kwargs)
             return call
         from mainspring.codec import dumps_call, loads
 
-        unknown = Target(task, "any", options.resolve("task", {}, subject=f"task {task!r}"), loads)
-        return Call(self, unknown, dumps_call(task, args, kwargs), {})
+        checks.some_task_name(task, "task")
+        resolved = options.resolve("task", {}, subject=f"task {task!r}")
+        queue = self.settings.routes.queue_for(task, resolved["queue"])
+        arguments = dumps_call(task, args, kwargs, limit=self.settings.payload_limit)
+        return Call(self, Target.of(task, "any", resolved, loads, queue), arguments, {})
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
         """Enqueue these calls in this order: all of them, or none when one cannot be."""
         if sync.in_loop():
             sync.warn_blocking("enqueue")
-        batch, jobs, connection = self._batch(calls, connection)
-        if batch.jobs:
-            self.client.enqueue_now(batch, connection)
-        return jobs
+        made = batch_of(self, calls, connection)
+        if not made.jobs:
+            return []
+        try:
+            return made.answered(self.client.enqueue_now(made.batch, made.connection))
+        except KeyTaken as error:
+            raise made.explained(error) from None
 
     def enqueue_one(self, call: Call[R]) -> Job[R]:
         """What ``call.enqueue()`` does; the same as a batch of one, without the making of one."""
         if sync.in_loop():
             sync.warn_blocking("enqueue")
+        if self._on_enqueue:
+            call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
-        return job
+        replies = client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
+        return job if new.unique is None else found(job, replies[0])
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
-        batch, jobs, connection = self._batch(calls, connection)
-        if connection is not None:
-            self.client.enqueue_now(batch, connection)  # one insert in the caller's own transaction
-        elif batch.jobs:
-            await self.client.enqueue(batch)
-        return jobs
+        made = batch_of(self, calls, connection)
+        if not made.jobs:
+            return []
+        try:
+            if made.connection is not None:  # one insert in the caller's own transaction
+                return made.answered(self.client.enqueue_now(made.batch, made.connection))
+            return made.answered(await self.client.enqueue(made.batch))
+        except KeyTaken as error:
+            raise made.explained(error) from None
+
+    def through(self, call: Call[R]) -> Call[R]:
+        """The call as every middleware wants it, the outermost first."""
+        for each in self._on_enqueue:
+            call = through(each, call)
+        return call
+
+    # ---- point to -----------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> Jobs:
+        """Find, count, cancel, retry and delete jobs, many at once."""
+        from mainspring.jobs import Jobs
+
+        return Jobs(self)
+
+    @property
+    def dead(self) -> Dead:
+        """The dead letters."""
+        from mainspring.dead import Dead
+
+        return Dead(self)
+
+    @property
+    def queues(self) -> Queues:
+        """Pause, resume, drain and purge queues, for the whole fleet."""
+        from mainspring.queues import Queues
+
+        return Queues(self)
+
+    @property
+    def workers(self) -> Workers:
+        """Who is at work."""
+        from mainspring.workers import Workers
+
+        return Workers(self)
 
     # ---- run ----------------------------------------------------------------------------------
+
+    def test(self, **o: Unpack[TestOptions]) -> TestApp:
+        """A private store with a movable clock in place of this app's own, for ``with`` and ``async with``."""
+        from mainspring.testapp import TestApp
+
+        return TestApp(self, **o)
 
     def run(self, **o: Unpack[WorkerOptions]) -> int:
         """Run workers until told to stop: a supervisor here, workers in child processes. Owns the signals.
@@ -167,17 +225,22 @@ class Mainspring:
         from mainspring.running import run
 
         options.resolve("worker", o, subject="app.run")
+        self.client.check_worker("app.run")
         return run(self, dict(o))
 
     def worker(self, **o: Unpack[WorkerOptions]) -> EmbeddedWorker:
         """A worker inside this process, for ``with`` and ``async with``: a thread, no signals."""
         from mainspring.embedded import EmbeddedWorker
 
-        return EmbeddedWorker(self.parts(**o))
+        parts = self.parts(**o)
+        self.client.check_worker("app.worker")
+        return EmbeddedWorker(parts)
 
     def parts(self, **o: Unpack[WorkerOptions]) -> Parts:
         """What a worker of this app is made of; imports every included module."""
-        return self.settings.parts(self.tasks, tuple(self._lifespans), o)
+        return self.settings.parts(
+            self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware)
+        )
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether it can be reached."""
@@ -235,43 +298,6 @@ class Mainspring:
     # ---- private ------------------------------------------------------------------------------
 
     def _declare(self, fn: Callable[..., Any], given: dict[str, Any]) -> BaseTask[Any, Any]:
-        from inspect import iscoroutinefunction
-
-        subject = f"task {getattr(fn, '__qualname__', fn)!r}"
-        resolved = options.resolve("task", given, subject=subject)
-        is_async = iscoroutinefunction(fn)
-        kind = resolved["executor"] or ("async" if is_async else "thread")
-        if (kind == "async") is not is_async:
-            raise InvalidOption(
-                "executor", kind, f"does not fit a {'coroutine function' if is_async else 'plain function'}",
-                subject=subject, hint="async def runs on the event loop, def in a thread: leave executor out.",
-            )  # fmt: skip
-        made: type[BaseTask[Any, Any]] = AsyncTask if is_async else Task
-        task = made(self, fn, kind, resolved)
+        task = declare(Home(self), fn, given)
         self.tasks.add(task)
         return task
-
-    def _batch(self, calls: Iterable[Call[R]], connection: Any) -> tuple[Batch, list[Job[R]], Any]:
-        from mainspring.ids import new_id
-
-        pairs = []
-        connections = {} if connection is None else {id(connection): connection}
-        version, client = self.settings.version, self.client
-        for call in calls:
-            if call.app is not self:
-                raise InvalidOption(
-                    "calls", call, "is a call of another app", subject="enqueue_many",
-                    hint="One enqueue goes into one store: enqueue it through its own app.",
-                )  # fmt: skip
-            pairs.append(call.new_job(version, client))
-            given = call.connection
-            if connection is None or given is not None:
-                connections[id(given)] = given
-        if len(connections) > 1:
-            raise InvalidOption(
-                "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",
-                hint="They are enqueued all or none, so in one transaction: enqueue_many(calls, connection=...).",
-            )  # fmt: skip
-        connection = next(iter(connections.values()), None)
-        batch = Batch(id=new_id().bytes, jobs=tuple([new for new, _ in pairs]))
-        return batch, [job for _, job in pairs], connection

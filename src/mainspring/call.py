@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-import msgspec
+from uuid import UUID
 
 from mainspring import options
-from mainspring.errors import NotBuilt, did_you_mean
+from mainspring.codec import loads
+from mainspring.errors import NotBuilt
 from mainspring.ids import new_id
 from mainspring.job import Job
-from mainspring.records import Body, NewJob
+from mainspring.making import Making, Origin, Target, key_of
+from mainspring.records import NewJob
+from mainspring.redact import spelled
+from mainspring.reserved import Handle
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from mainspring.app import Mainspring
+    from mainspring.batches import Made
     from mainspring.client import Client
+    from mainspring.keys import Key
     from mainspring.options import JobOptions
 
 R_co = TypeVar("R_co", covariant=True)
 
-LATER = frozenset({"each", "then", "undo"})
-"""Verbs of the public API that are reserved, and refused until they work."""
 
-_encode_body = msgspec.json.Encoder().encode
-
-
-class Target(msgspec.Struct, frozen=True):
-    """What a call needs to know of its task; for a call by name, all that is known of it."""
-
-    name: str
-    kind: str
-    options: Mapping[str, Any]
-    """Resolved task options; durations in microseconds."""
-    decode: Callable[[bytes], Any]
-
-
-class Call(Generic[R_co]):
+class Call(Handle, Generic[R_co]):
     """Immutable: every change makes a new one. ``task.s(...)`` and ``app.call(...)`` make it."""
 
     __slots__ = ("_app", "_arguments", "_options", "_target")
+
+    LATER = frozenset({"each", "then", "undo"})
+    INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
 
     def __init__(self, app: Mainspring, target: Target, arguments: bytes, given: Mapping[str, Any]) -> None:
         self._app = app
@@ -49,13 +42,8 @@ class Call(Generic[R_co]):
         self._arguments = arguments
         self._options = given
 
-    @property
-    def task(self) -> str:
-        """The name of the task."""
-        return self._target.name
-
     def options(self, **o: Unpack[JobOptions]) -> Self:
-        """The same call with these job options."""
+        """The same call with these job options; tags add up and meta is merged, the rest replaces."""
         given = options.overlay(o, task=self._target.options, before=self._options, subject=f"task {self.task!r}")
         return type(self)(self._app, self._target, self._arguments, given)
 
@@ -68,19 +56,45 @@ class Call(Generic[R_co]):
         [job] = await self._app.aenqueue_many([self])
         return job
 
-    def __repr__(self) -> str:
-        return f"<Call {self.task} {self._arguments[:80].decode(errors='replace')}>"
+    def enqueue_child(self, origin: Origin) -> Job[R_co]:
+        """Create it as the child of a job, for ``ctx.spawn``; one of that id that is there already is found."""
+        made = self._child(origin)
+        [job] = made.answered(self._app.client.enqueue_now(made.batch, made.connection))
+        return job
 
-    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
+    async def aenqueue_child(self, origin: Origin) -> Job[R_co]:
+        made = self._child(origin)
+        if made.connection is not None:
+            [job] = made.answered(self._app.client.enqueue_now(made.batch, made.connection))
+        else:
+            [job] = made.answered(await self._app.client.enqueue(made.batch))
+        return job
 
-        def __or__(self, other: Any) -> Any:
-            raise NotBuilt("Call", "|")
+    # ---- inspect ------------------------------------------------------------------------------
 
-        def __getattr__(self, name: str) -> Any:
-            if name in LATER:
-                raise NotBuilt("Call", name)
-            known = [each for each in dir(type(self)) if not each.startswith("_")]
-            raise AttributeError(f"'Call' object has no attribute {name!r}{did_you_mean(name, known)}")
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._target.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name as plain JSON values, without those left to their default.
+
+        Positional ones of a call by name, whose signature is not known here, are under ``@``.
+        """
+        found: dict[str, Any] = loads(self._arguments)
+        return found
+
+    @property
+    def identity(self) -> bytes:
+        """The same for calls of one task with the same arguments."""
+        return self.task.encode() + b"\0" + self._arguments
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The job options that were given, in normal form: durations in microseconds, a key as a ``Key``."""
+        return dict(self._options)
 
     @property
     def app(self) -> Mainspring:
@@ -88,48 +102,50 @@ class Call(Generic[R_co]):
         return self._app
 
     @property
+    def own_key(self) -> Key | None:
+        """The unique key that its job wants."""
+        return key_of(self._options, self._target.options)
+
+    @property
     def connection(self) -> Any:
         """The caller's connection to enqueue through, if one was given."""
         return self._options.get("connection")
 
-    def new_job(self, code: str | None, client: Client) -> tuple[NewJob, Job[R_co]]:
+    def __repr__(self) -> str:
+        return f"<Call {self.task}({spelled(self.arguments, self._target.hide)[:80]})>"
+
+    if not TYPE_CHECKING:  # a type checker must not believe that it is there
+
+        def __or__(self, other: Any) -> Any:
+            raise NotBuilt("Call", "|")
+
+    # ---- become a job -------------------------------------------------------------------------
+
+    def new_job(self, code: str | None, client: Client, origin: Origin | None = None) -> tuple[NewJob, Job[R_co]]:
         """The record to insert, and the handle of it."""
         target = self._target
+        if self._options or code is not None or origin is not None or not target.plain:
+            job = Job(new_id() if origin is None else UUID(bytes=origin.id), target.name, client, target.decode)
+            return self.making(code).job(job.id, origin), job
         job = Job(new_id(), target.name, client, target.decode)
-        if self._options or code is not None:
-            return self._with_options(job, code), job
-        task = target.options
         new = NewJob(
             id=job.id.bytes,
             task=target.name,
-            queue=task["queue"],
+            queue=target.queue,
             kind=target.kind,
-            priority=task["priority"],
-            expires_in=task["expires"],
-            crashes=task["crashes"],
-            early=task["ack"] == "early",
+            priority=target.priority,
+            expires_in=target.expires,
+            crashes=target.crashes,
+            early=target.early,
             record=b'{"args":%b}' % self._arguments,  # what encoding such a body gives, at a tenth of the cost
         )
         return new, job
 
-    def _with_options(self, job: Job[R_co], code: str | None) -> NewJob:
-        own, task = self._options, self._target.options
-        body = Body(
-            args=msgspec.Raw(self._arguments),
-            retries=own.get("retries"),
-            timeout=(own["timeout"] or 0) if "timeout" in own else None,
-            code=code,
-        )
-        return NewJob(
-            id=job.id.bytes,
-            task=self.task,
-            queue=own.get("queue") or task["queue"],
-            kind=self._target.kind,
-            priority=own.get("priority", task["priority"]),
-            delay=own.get("delay") or 0,
-            run_at=own.get("run_at"),
-            expires_in=own.get("expires", task["expires"]),
-            crashes=task["crashes"],
-            early=task["ack"] == "early",
-            record=_encode_body(body),
-        )
+    def _child(self, origin: Origin) -> Made[R_co]:
+        from mainspring.batches import child_of
+
+        return child_of(self, origin)
+
+    def making(self, code: str | None) -> Making:
+        """What makes its record."""
+        return Making(self._app, self._target, self._arguments, self._options, code)

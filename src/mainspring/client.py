@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from mainspring import guards
 from mainspring.errors import StoreUnavailable
 from mainspring.records import Enqueued
 from mainspring.stores.base import Batch, Store
@@ -26,9 +28,15 @@ class Client:
 
     def __init__(self, address: StoreAddress) -> None:
         self.address = address
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is open yet in this process."""
         self._pid = os.getpid()
+        self._making = threading.Lock()
         self._own: Store | None = None
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Store]] = {}
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         """Insert the batch, blocking, in this thread. Repeated safely while the store is out of reach."""
@@ -71,10 +79,35 @@ class Client:
         self._check_fork()
         loop = asyncio.get_running_loop()
         store = self._by_loop.get(loop)
-        if store is None:
-            store = self._by_loop[loop] = self._blocking_store() if self._shared else self._connect()
+        return store if store is not None else await self._open_once(loop)
+
+    async def durability(self) -> str:
+        """The class that enqueues and acks are held to."""
+        return await (await self.store()).durability()
+
+    async def migrate(self) -> tuple[int, int]:
+        """Run the missing migrations; the schema's number before and after. Opens a store of its own for it."""
+        store = self._connect()
+        try:
+            return await store.migrate()
+        finally:
+            await store.close()
+
+    async def _open_once(self, loop: asyncio.AbstractEventLoop) -> Store:
+        """Whoever comes while it is being opened waits for the same one; what failed is tried anew by the next."""
+        opening = self._opening.get(loop)
+        if opening is None:
+            opening = self._opening[loop] = loop.create_task(self._open(loop))
+        return await asyncio.shield(opening)
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Store:
+        try:
+            store = self._blocking_store() if self._shared else self._connect()
             await store.open()
-        return store
+            self._by_loop[loop] = store
+            return store
+        finally:
+            self._opening.pop(loop, None)
 
     async def close(self) -> None:
         """Let go of what this loop and the blocking side hold. The next use opens anew."""
@@ -94,18 +127,23 @@ class Client:
 
     def _blocking_store(self) -> Store:
         self._check_fork()
-        if self._own is None:
-            self._own = self._connect()
-        return self._own
+        store = self._own
+        if store is None:
+            with self._making:
+                store = self._own = self._own or self._connect()
+        return store
+
+    def check_worker(self, verb: str) -> None:  # noqa: ARG002 - named by the client of a test, which refuses
+        """Whether workers may be started on this store; ``verb`` is what would start them."""
+        guards.ask(self.address.url)
 
     def _connect(self) -> Store:
+        guards.ask(self.address.url)
         from mainspring.stores.connect import connect
 
         return connect(self.address.url, namespace=self.address.namespace, durability=self.address.durability)
 
     def _check_fork(self) -> None:
         if self._pid != os.getpid():
-            self._pid = os.getpid()
-            _inherited.append((self._own, self._by_loop))
-            self._own = None
-            self._by_loop = WeakKeyDictionary()
+            _inherited.append((self._own, self._by_loop, self._opening))
+            self._begin()

@@ -6,6 +6,7 @@ in one process, and stand in for the store's clock in tests.
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -45,18 +46,25 @@ class MovableClock:
     3600000000
     """
 
-    __slots__ = ("_now",)
+    __slots__ = ("_lock", "_now")
 
     def __init__(self, start: datetime | None = None) -> None:
+        self._lock = threading.Lock()
         self._now = time.time_ns() // 1_000 if start is None else from_datetime(start, what="start")
 
     def now_us(self) -> int:
         return self._now
 
+    def now(self) -> datetime:
+        """The moment it shows, aware, in UTC."""
+        return to_datetime(self._now)
+
     def advance(self, by: Duration) -> int:
         """Move forward; returns the new time."""
-        self._now += to_us(by, what="advance")
-        return self._now
+        step = to_us(by, what="advance")
+        with self._lock:
+            self._now += step
+            return self._now
 
     def set(self, to: datetime) -> int:
         """Jump to a moment, backwards too, as a stepped clock does; returns the new time."""
@@ -96,5 +104,9 @@ def from_datetime(moment: datetime, *, what: str = "datetime") -> int:
             "the datetime has no time zone",
             hint="Write datetime.now(UTC), or moment.replace(tzinfo=ZoneInfo(...)).",
         )
-    gap = moment - _EPOCH
+    try:
+        gap = moment.astimezone(UTC) - _EPOCH
+    except OverflowError:
+        hint = "In UTC it must lie in the years 1 to 9999."
+        raise InvalidOption(what, moment, "lies outside of the calendar", hint=hint) from None
     return (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds

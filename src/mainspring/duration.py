@@ -1,11 +1,8 @@
-"""Durations and sizes as people write them: ``"90s"``, ``"1h30m"``, ``"256MB"``.
+"""Durations as people write them: ``"90s"``, ``"1h30m"``, ``"500ms"``.
 
 A duration is text, a number of seconds or a ``timedelta``; inside it is whole microseconds.
 Text is one or more number-and-unit pairs, largest unit first or not, spaces allowed:
 ``w d h m s ms us`` and their English words. A bare number in text means seconds.
-
-A size is a number of bytes or text. ``kB MB GB TB`` count in thousands, as disks and networks do;
-``KiB MiB GiB TiB`` count in 1024s, as memory does. A lone ``M`` is refused: it is read both ways.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from math import isfinite
 from mainspring.errors import InvalidOption
 
 Duration = str | float | int | timedelta
-Size = str | int
 
 LONGEST_US = 36_525 * 86_400_000_000  # a century: whatever is longer is a mistake
 
@@ -41,13 +37,6 @@ _WORDS = {
     **dict.fromkeys(("week", "weeks"), "w"),
 }
 _DURATION_HINT = 'Write "90s", "1h30m" or "500ms", a number of seconds, or a timedelta.'
-
-_SIZES = {"b": 1} | {
-    f"{prefix}{suffix}": base**power
-    for power, prefix in enumerate("kmgt", start=1)
-    for suffix, base in (("b", 1000), ("ib", 1024))
-}
-_SIZE_HINT = 'Write "256MB" (thousands) or "256MiB" (1024s), or a number of bytes.'
 
 
 def to_us(value: Duration, *, what: str = "duration", allow_negative: bool = False) -> int:
@@ -96,49 +85,6 @@ def format_duration(value: Duration) -> str:
     return sign + "".join(parts)
 
 
-def to_bytes(value: Size, *, what: str = "size") -> int:
-    """The size in bytes.
-
-    >>> to_bytes("256MB"), to_bytes("1.5 KiB"), to_bytes(512)
-    (256000000, 1536, 512)
-    """
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise InvalidOption(
-            what, value, f"a size is text or a whole number, not {type(value).__name__}", hint=_SIZE_HINT
-        )
-    if isinstance(value, int):
-        if value < 0:
-            raise InvalidOption(what, value, "a size cannot be negative")
-        return value
-    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
-    if match is None:
-        raise InvalidOption(what, value, "cannot be read as a size", hint=_SIZE_HINT)
-    number, unit = match.groups()
-    factor = _SIZES.get(unit.lower() or "b")
-    if factor is None:
-        raise InvalidOption(what, value, f"unknown unit {unit!r}", hint=_SIZE_HINT)
-    return _scaled(number, factor)
-
-
-def format_size(size: Size) -> str:
-    """A short text for a size; exact when a unit fits, else three digits.
-
-    >>> format_size(1_000_000), format_size(268_435_456), format_size(1_234_567)
-    ('1MB', '256MiB', '1.23MB')
-    """
-    count = to_bytes(size)
-    for name, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
-        if count >= factor and count % factor == 0:
-            return f"{count // factor}{name}"
-    for name, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= factor and count % factor == 0:
-            return f"{count // factor}{name}"
-    for name, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
-        if count >= factor:
-            return f"{count / factor:.3g}{name}" if count < 999.5 * factor else f"{count / factor:.0f}{name}"
-    return f"{count}B"
-
-
 def _read_duration(value: Duration, what: str) -> int:
     if isinstance(value, str):
         return _read_text(value, what)
@@ -158,7 +104,7 @@ def _read_text(text: str, what: str) -> int:
     negative = body.startswith("-")
     body = body.removeprefix("-").strip()
     if re.fullmatch(r"\d{1,18}(\.\d{1,18})?", body, re.ASCII):
-        total = _scaled(body, 1_000_000)
+        total = scaled(body, 1_000_000)
     else:
         total = _read_pairs(text, body, what)
     return -total if negative else total
@@ -176,11 +122,11 @@ def _read_pairs(text: str, body: str, what: str) -> int:
         if unit in seen:
             raise InvalidOption(what, text, f"unit {word!r} is given twice", hint=_DURATION_HINT)
         seen.add(unit)
-        total += _scaled(number, _UNITS_US[unit])
+        total += scaled(number, _UNITS_US[unit])
     return total
 
 
-def _scaled(number: str, factor: int) -> int:
+def scaled(number: str, factor: int) -> int:
     """``number * factor``, rounded to a whole, without going through binary fractions."""
     whole, _, fraction = number.partition(".")
     scale: int = 10 ** len(fraction)

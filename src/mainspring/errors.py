@@ -20,7 +20,9 @@
     │   ├── UnknownTask (LookupError)
     │   ├── TaskNotImportable
     │   ├── WrongConnection
-    │   └── InCallerTransaction
+    │   ├── InCallerTransaction
+    │   ├── KeyTaken                        another job holds the unique key; has .holder
+    │   └── QueueDraining                   the queue takes no more jobs
     ├── JobError                        about one job; has .job
     │   ├── JobDead
     │   ├── JobCancelled
@@ -28,6 +30,7 @@
     │   ├── ResultGone
     │   ├── ResultTooLarge
     │   ├── JobNotFound (LookupError)
+    │   ├── StreamFull
     │   └── WrongState
     ├── AttemptError                    recorded as the cause of an attempt
     │   ├── SoftTimeout (TimeoutError)
@@ -45,11 +48,16 @@
     │   ├── StoreCorrupt
     │   ├── UnsupportedFileSystem
     │   └── StoreReadOnly
+    ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
     └── UseError                        the call is right, the place is not
         ├── WouldBlockLoop (RuntimeError)
+        ├── WouldDeadlock (RuntimeError)
         ├── NoMainGuard
         ├── NotOpen
-        └── ForkedWorker
+        ├── NoApp                           a task of a Tasks() that no app includes, or more than one
+        ├── ForkedWorker
+        ├── InsideTest                      not while the app is in test mode
+        └── OutsideTest                     a test without app.test() reached for a real store
 
     Signal                              raised *by* a handler to steer its job; not an error
     ├── Retry
@@ -201,7 +209,7 @@ class BadSignature(ConfigError):
     """A task's signature cannot be used: an annotation that cannot be resolved or stored."""
 
     def __init__(self, task: str, argument: str, why: str, *, hint: str = "") -> None:
-        place = "its return type" if argument == "return" else f"argument {argument!r}"
+        place = {"return": "its return type", "": "its function"}.get(argument, f"argument {argument!r}")
         super().__init__(f"task {task!r}: {place} {why}", hint=hint)
         self.task = task
         self.argument = argument
@@ -313,6 +321,29 @@ class InCallerTransaction(EnqueueError):
     """Not possible for a job that still waits for the caller's own transaction to commit."""
 
 
+class KeyTaken(EnqueueError):
+    """Another job holds the unique key: ``holder`` is its id."""
+
+    def __init__(self, task: str, holder: UUID, *, why: str = "", hint: str = "") -> None:
+        super().__init__(
+            f"task {task!r}: {why or f'job {holder} holds the unique key'}",
+            hint=hint or 'Wait for it or cancel it; on_conflict="return" would give you its handle.',
+        )
+        self.task = task
+        self.holder = holder
+
+
+class QueueDraining(EnqueueError):
+    """The queue takes no more jobs until somebody opens it again."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            f"queue {queue!r} is draining: it takes no more jobs",
+            hint=f"app.queues.resume({queue!r}) opens it again; another queue: task.options(queue=...).",
+        )
+        self.queue = queue
+
+
 # ---- jobs ------------------------------------------------------------------------------------------
 
 
@@ -394,6 +425,15 @@ class JobNotFound(JobError, LookupError):
             f"job {job} does not exist",
             job=job,
             hint="It was deleted or pruned, it was made in another store or namespace, or its transaction rolled back.",
+        )
+
+
+class StreamFull(JobError):
+    """The handler sent more than the stream of one job may hold."""
+
+    def __init__(self, job: UUID | str, what: str) -> None:
+        super().__init__(
+            f"job {job}: its stream may hold {what}", job=job, hint="Send less, or store it elsewhere and send a link."
         )
 
 
@@ -523,6 +563,22 @@ class StoreReadOnly(StoreError):
     """The store takes no writes: a replica, a read-only file or a failover under way."""
 
 
+# ---- queues ----------------------------------------------------------------------------------------
+
+
+class DrainTimeout(MainspringError, TimeoutError):
+    """The queue did not get empty within the time that the caller would wait. It goes on draining."""
+
+    def __init__(self, queue: str, waited: float, left: int) -> None:
+        super().__init__(
+            f"queue {queue!r} is not empty after {waited:g} s: {left:,} live job{'' if left == 1 else 's'} left",
+            hint="It takes no more jobs until app.queues.resume(); is a worker running for it?",
+        )
+        self.queue = queue
+        self.waited = waited
+        self.left = left
+
+
 # ---- use -------------------------------------------------------------------------------------------
 
 
@@ -541,6 +597,16 @@ class WouldBlockLoop(UseError, RuntimeError):
         self.twin = twin
 
 
+class WouldDeadlock(UseError, RuntimeError):
+    """A call to the store from inside another one of the same thread: a signal handler, a finaliser."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this thread is inside a call to the store already and would wait for itself for ever",
+            hint="A signal handler or __del__ interrupted it: set a flag there, and enqueue from ordinary code.",
+        )
+
+
 class NoMainGuard(UseError):
     """``app.run()`` at the top level of a script that child processes import again."""
 
@@ -555,8 +621,30 @@ class NotOpen(UseError):
     """The thing was closed, or was never opened."""
 
 
+class NoApp(UseError):
+    """A task of a ``Tasks()`` does not know which app its jobs belong to."""
+
+    def __init__(self, task: str, apps: int = 0) -> None:
+        if apps:
+            said = f"task {task!r} is included in {apps} apps: which one is meant?"
+            hint = f"Name the app: app.call({task!r}, ...) or app.tasks.find({task!r})."
+        else:
+            said = f"task {task!r} belongs to no app yet"
+            hint = "Include the Tasks() it was declared on: app.include(tasks)."
+        super().__init__(said, hint=hint)
+        self.task = task
+
+
 class ForkedWorker(UseError):
     """A worker object is used in a forked child of the process that made it."""
+
+
+class InsideTest(UseError):
+    """Something that cannot be done while the app is in test mode."""
+
+
+class OutsideTest(UseError):
+    """A test that forgot ``app.test()`` reached for a store that is not a test one."""
 
 
 # ---- signals ---------------------------------------------------------------------------------------

@@ -9,23 +9,35 @@ one that belongs elsewhere says where, one of a later release says that it is no
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from uuid import UUID
 
 import msgspec
 
-from mainspring.backoff import DEFAULT, Backoff, BackoffFunction, coerce
-from mainspring.clock import from_datetime
-from mainspring.duration import Duration, to_us
+from mainspring import checks
+from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
+from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
+from mainspring.keys import Key, to_key
+
+if TYPE_CHECKING:
+    from mainspring.call import Call
 
 Scope = Literal["job", "task", "worker"]
 Priority = int | Literal["low", "normal", "high", "critical"]
 ErrorClasses = type[Exception] | Sequence[type[Exception]]
+FollowUp: TypeAlias = "TakesJobId | Call[Any] | str"
+"""A task that takes the id of the job that ended, a complete call, or the name of such a task."""
 
-PRIORITIES = {"low": -50, "normal": 0, "high": 50, "critical": 100}
+
+class TakesJobId(Protocol):
+    """A task that one id of a job can be given to."""
+
+    name: str
+
+    def s(self, job: UUID, /) -> Call[Any]: ...
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -40,137 +52,6 @@ class Option(msgspec.Struct, frozen=True):
     shown_default: str = ""
 
 
-# ---- checks ----------------------------------------------------------------------------------------
-
-
-def _queue(value: Any, name: str) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", value, re.ASCII):
-        return value
-    raise InvalidOption(
-        name, value, "is not a queue name", hint="1 to 64 letters, digits and _ . : - ; the first a letter or digit."
-    )
-
-
-def _queues(value: Any, name: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    if not isinstance(value, (list, tuple, set, frozenset)) or not value:
-        raise InvalidOption(name, value, "must name at least one queue", hint='queues=["email", "default"]')
-    return tuple(dict.fromkeys(_queue(item, name) for item in value))
-
-
-def _priority(value: Any, name: str) -> int:
-    if isinstance(value, str) and value in PRIORITIES:
-        return PRIORITIES[value]
-    if type(value) is int and -100 <= value <= 100:
-        return value
-    raise InvalidOption(
-        name, value, "must be a whole number from -100 to 100 or a name", hint=f"Names: {', '.join(PRIORITIES)}."
-    )
-
-
-def _whole(low: int, high: int = 1_000_000) -> Callable[[Any, str], int]:
-    def convert(value: Any, name: str) -> int:
-        if type(value) is not int or not low <= value <= high:
-            raise InvalidOption(name, value, f"must be a whole number from {low} to {high:,}")
-        return value
-
-    return convert
-
-
-def _processes(value: Any, name: str) -> int:
-    if isinstance(value, str):
-        if re.fullmatch(r"\s*\d+\s*\.\.\s*\d+\s*", value, re.ASCII):
-            raise NotBuilt("worker", name, hint="A range that scales is of a later release: give one number.")
-        value = int(value) if re.fullmatch(r"\d{1,6}", value, re.ASCII) else value
-    return _whole(1, 1_000)(value, name)
-
-
-def _span(value: Any, name: str) -> int:
-    us = to_us(value, what=name)
-    if us <= 0:
-        raise InvalidOption(name, value, "must be longer than nothing")
-    return us
-
-
-def _span_or_none(value: Any, name: str) -> int | None:
-    return None if value is None else _span(value, name)
-
-
-def _wait(value: Any, name: str) -> int:
-    return to_us(value, what=name)
-
-
-def _wait_or_none(value: Any, name: str) -> int | None:
-    return None if value is None else _wait(value, name)
-
-
-def _moment(value: Any, name: str) -> int | None:
-    return None if value is None else from_datetime(value, what=name)
-
-
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidOption(name, value, "must be True or False")
-    return value
-
-
-def _choice(*allowed: str | None) -> Callable[[Any, str], Any]:
-    def convert(value: Any, name: str) -> Any:
-        if not isinstance(value, str | None) or value not in allowed:
-            raise InvalidOption(name, value, f"must be {' or '.join(repr(each) for each in allowed if each)}")
-        return value
-
-    return convert
-
-
-def _executor(value: Any, name: str) -> Any:
-    if value == "process":
-        raise NotBuilt("task", 'executor="process"', hint='Use executor="thread" until process slots are there.')
-    return _choice("async", "thread", None)(value, name)
-
-
-def _name(value: Any, name: str) -> str | None:
-    if value is None or (isinstance(value, str) and re.fullmatch(r"[^\s\x00-\x1f\x7f]{1,200}", value)):
-        return value
-    raise InvalidOption(name, value, "is not a task name", hint="1 to 200 characters without spaces.")
-
-
-def _names(value: Any, name: str) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or None in value:
-        raise InvalidOption(name, value, "must be a list of names", hint='aliases=["shop.old_name"]')
-    return tuple(str(_name(item, name)) for item in value)
-
-
-def _errors(value: Any, name: str) -> tuple[type[Exception], ...]:
-    classes = (value,) if isinstance(value, type) else value
-    if isinstance(classes, Sequence) and all(isinstance(c, type) and issubclass(c, Exception) for c in classes):
-        return tuple(classes)
-    raise InvalidOption(name, value, "must be exception classes", hint=f"{name}=(ConnectionError, TimeoutError)")
-
-
-def _predicate(value: Any, name: str) -> Any:
-    if value is not None and not callable(value):
-        raise InvalidOption(name, value, "must be a function(error) that returns True or False")
-    return value
-
-
-def _backoff(value: Any, name: str) -> Backoff:
-    return coerce(value, what=name)
-
-
-def _concurrency(value: Any, name: str) -> dict[str, int]:
-    if not isinstance(value, Mapping):
-        raise InvalidOption(name, value, "must map queues to numbers", hint='concurrency={"email": 5}')
-    return {_queue(queue, name): _whole(1)(size, f"{name}[{queue!r}]") for queue, size in value.items()}
-
-
-def _anything(value: Any, name: str) -> Any:  # noqa: ARG001 - the store that writes through it checks it
-    return value
-
-
 # ---- the table -------------------------------------------------------------------------------------
 
 _JOB_TASK, _JOB, _TASK, _WORKER = (frozenset(scopes) for scopes in (("job", "task"), ("job",), ("task",), ("worker",)))
@@ -180,59 +61,85 @@ SECOND = 1_000_000
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("queue", "str", "default", "The queue that the job waits in.", _JOB_TASK, _queue),
+    Option("queue", "str", "default", "The queue that the job waits in.", _JOB_TASK, checks.queue_name),
     Option("priority", "Priority", 0, "-100 to 100, higher sooner; or low, normal, high, critical.",
-           _JOB_TASK, _priority),
-    Option("expires", "Duration | None", None, "Not started within this time: cancelled, never run.",
-           _JOB_TASK, _span_or_none),
-    Option("retries", "int", 5, "How often a failed job is tried again.", _JOB_TASK, _whole(0)),
+           _JOB_TASK, checks.priority),
+    Option("expires", "Duration | None", None, "Not started within this time of its enqueue: cancelled, never run.",
+           _JOB_TASK, checks.span_or_none),
+    Option("retries", "int", 5, "How often a failed job is tried again.", _JOB_TASK, checks.whole(0)),
     Option("timeout", "Duration | None", HOUR, "An attempt is ended after this time; None switches it off.",
-           _JOB_TASK, _span_or_none, "1h"),
-    Option("delay", "Duration | None", None, "Run no earlier than this long from now.", _JOB, _wait_or_none),
-    Option("run_at", "datetime | None", None, "Run no earlier than this moment (with a time zone).", _JOB, _moment),
-    Option("connection", "Any", None, "Enqueue inside this connection's transaction.", _JOB, _anything),
-    Option("name", "str | None", None, "The task's name; its module and qualified name if not given.", _TASK, _name),
-    Option("aliases", "Sequence[str]", (), "Older names under which waiting jobs still find the task.", _TASK, _names),
+           _JOB_TASK, checks.span_or_none, "1h"),
+    Option("key", "str | Key | None", None, "One job at a time has this key; of this task.", _JOB_TASK, to_key),
+    Option("tags", "Sequence[str]", (), "What the job can be found by; those of the job are added to the task's.",
+           _JOB_TASK, checks.tags, "none"),
+    Option("meta", "Mapping[str, Any]", {}, "Facts of your own that travel with the job; the job's over the task's.",
+           _JOB_TASK, checks.meta, "none"),
+    Option("delay", "Duration | None", None, "Run no earlier than this long from now.", _JOB, checks.wait_or_none),
+    Option("run_at", "datetime | None", None, "Run no earlier than this moment (with a time zone).",
+           _JOB, checks.moment),
+    Option("connection", "Any", None, "Enqueue inside this connection's transaction.", _JOB, checks.anything),
+    Option("name", "str | None", None, "The task's name; its module and qualified name if not given.",
+           _TASK, checks.task_name),
+    Option("aliases", "Sequence[str]", (), "Older names under which waiting jobs still find the task.",
+           _TASK, checks.task_names),
     Option("executor", "Literal['async', 'thread'] | None", None,
-           "Where it runs; async def on the loop and def in a thread if not given.", _TASK, _executor),
+           "Where it runs; async def on the loop and def in a thread if not given.", _TASK, checks.executor),
     Option("soft_timeout", "Duration | None", None, "SoftTimeout is raised in the handler after this time.",
-           _TASK, _span_or_none),
-    Option("backoff", "Backoff | Duration | BackoffFunction", DEFAULT, "The wait before each retry.", _TASK, _backoff,
+           _TASK, checks.span_or_none),
+    Option("backoff", "Backoff | Duration | BackoffFunction", DEFAULT, "The wait before each retry.",
+           _TASK, checks.backoff,
            "5s x 4, cap 10m, full jitter"),
-    Option("retry_on", "ErrorClasses", (Exception,), "Errors that may be retried.", _TASK, _errors, "Exception"),
-    Option("never_retry_on", "ErrorClasses", (), "Errors that make the job dead at once.", _TASK, _errors, "none"),
+    Option("retry_on", "ErrorClasses", (Exception,), "Errors that may be retried.",
+           _TASK, checks.error_classes, "Exception"),
+    Option("never_retry_on", "ErrorClasses", (), "Errors that make the job dead at once.",
+           _TASK, checks.error_classes, "none"),
     Option("retry_if", "Callable[[BaseException], bool] | None", None, "Asked last whether an error may be retried.",
-           _TASK, _predicate),
-    Option("crashes", "int", 3, "How many crashes of its process a job may cause before it is dead.", _TASK, _whole(1)),
+           _TASK, checks.predicate),
+    Option("crashes", "int", 3, "How many crashes of its process a job may cause before it is dead.",
+           _TASK, checks.whole(1)),
     Option("ack", "Literal['late', 'early']", "late", "early: at most once, acknowledged before it runs.",
-           _TASK, _choice("late", "early")),
+           _TASK, checks.choice("late", "early")),
     Option("fence", "Literal['auto', 'strict']", "auto", "strict: ended before anyone else could run the job.",
-           _TASK, _choice("auto", "strict")),
+           _TASK, checks.choice("auto", "strict")),
     Option("result", "Literal['store', 'ignore']", "store", "Whether the result is kept.",
-           _TASK, _choice("store", "ignore")),
-    Option("queues", "Sequence[str] | str | None", None, "Queues to serve; all that its tasks use if not given.",
-           _WORKER, _queues, "all"),
-    Option("processes", "int", 1, "Worker processes.", _WORKER, _processes),
-    Option("async_slots", "int", 64, "Async jobs at once in each process.", _WORKER, _whole(0)),
-    Option("thread_slots", "int", min(32, 4 * _CORES), "Jobs in threads at once in each process.", _WORKER, _whole(0),
+           _TASK, checks.choice("store", "ignore")),
+    Option("retention", "Duration | None", None, "How long a succeeded or cancelled job is kept; else as the app says.",
+           _TASK, checks.span_or_none),
+    Option("on_success", "FollowUp | None", None, "A job to follow one that succeeded, inserted in the same step.",
+           _TASK, checks.follow_up),
+    Option("on_dead", "FollowUp | None", None, "A job to follow one that is dead, inserted in the same step.",
+           _TASK, checks.follow_up),
+    Option("on_cancel", "FollowUp | None", None, "A job to follow one that was cancelled or expired, likewise.",
+           _TASK, checks.follow_up),
+    Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
+           _TASK, checks.argument_names, "none"),
+    Option("queues", "Sequence[str] | str | None", None,
+           "Queues to serve; all that its tasks use, and default, if not given.",
+           _WORKER, checks.queue_names, "all"),
+    Option("processes", "int", 1, "Worker processes.", _WORKER, checks.processes),
+    Option("async_slots", "int", 64, "Async jobs at once in each process.", _WORKER, checks.whole(0)),
+    Option("thread_slots", "int", min(32, 4 * _CORES), "Jobs in threads at once in each process.",
+           _WORKER, checks.whole(0),
            "min(32, 4 x cores)"),
     Option("concurrency", "Mapping[str, int]", {}, "Most jobs of a queue at once in each process.",
-           _WORKER, _concurrency, "none"),
+           _WORKER, checks.concurrency, "none"),
     Option("lease", "Duration", 15 * SECOND, "A worker silent so long has lost its jobs; it beats each third of it.",
-           _WORKER, _span, "15s"),
+           _WORKER, checks.span, "15s"),
     Option("drain", "Duration", 25 * SECOND, "How long running jobs may take to finish when the worker stops.",
-           _WORKER, _wait, "25s"),
-    Option("until_empty", "bool", False, "Stop when no job is left.", _WORKER, _flag),
-    Option("poll", "Duration", SECOND, "Look for work at least so often.", _WORKER, _span, "1s"),
-    Option("sweep", "Duration", 3 * SECOND, "Look for lost workers so often.", _WORKER, _span, "3s"),
-    Option("grace", "Duration", 5 * SECOND, "From asking a process to end until it is killed.", _WORKER, _span, "5s"),
+           _WORKER, checks.wait, "25s"),
+    Option("until_empty", "bool", False, "Stop when no job is left.", _WORKER, checks.flag),
+    Option("poll", "Duration", SECOND, "Look for work at least so often.", _WORKER, checks.span, "1s"),
+    Option("sweep", "Duration", 3 * SECOND, "Look for lost workers so often.", _WORKER, checks.span, "3s"),
+    Option("grace", "Duration", 5 * SECOND, "From asking a process to end until it is killed.",
+           _WORKER, checks.span, "5s"),
+    Option("roles", "Sequence[str] | str", checks.ALL_ROLES,
+           "worker: runs jobs; scheduler: runs none and serves the fleet; api: neither; all.",
+           _WORKER, checks.roles, "all"),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("key", "tags", "meta"), _JOB_TASK),
-    **dict.fromkeys(("pool", "limit", "breaker", "needs", "memory_limit", "cpu_limit", "retention", "on_success",
-                     "on_dead", "on_cancel", "sensitive", "pin_version"), _TASK),
-    **dict.fromkeys(("labels", "roles"), _WORKER),
+    **dict.fromkeys(("pool", "limit", "breaker", "needs", "memory_limit", "cpu_limit", "pin_version"), _TASK),
+    **dict.fromkeys(("labels",), _WORKER),
 }
 # fmt: on
 
@@ -245,6 +152,9 @@ class JobOptions(TypedDict, total=False):
     expires: Duration | None
     retries: int
     timeout: Duration | None
+    key: str | Key | None
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
     delay: Duration | None
     run_at: datetime | None
     connection: Any
@@ -258,6 +168,9 @@ class TaskOptions(TypedDict, total=False):
     expires: Duration | None
     retries: int
     timeout: Duration | None
+    key: str | Key | None
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
     name: str | None
     aliases: Sequence[str]
     executor: Literal["async", "thread"] | None
@@ -270,6 +183,11 @@ class TaskOptions(TypedDict, total=False):
     ack: Literal["late", "early"]
     fence: Literal["auto", "strict"]
     result: Literal["store", "ignore"]
+    retention: Duration | None
+    on_success: FollowUp | None
+    on_dead: FollowUp | None
+    on_cancel: FollowUp | None
+    sensitive: Sequence[str]
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -286,7 +204,11 @@ class WorkerOptions(TypedDict, total=False):
     poll: Duration
     sweep: Duration
     grace: Duration
+    roles: Sequence[str] | str
 
+
+_ADDING = frozenset({"tags", "meta"})
+"""What is given later adds to what was given before."""
 
 # ---- use -------------------------------------------------------------------------------------------
 
@@ -321,7 +243,14 @@ def overlay(
 ) -> dict[str, Any]:
     """Only what was given for one job, in normal form, over what was given ``before``; checked against the task's."""
     resolved = resolve("job", given, base={**task, **before}, subject=subject)
-    return {**before, **{name: resolved[name] for name in given}}
+    own = {**before, **{name: resolved[name] for name in given}}
+    for name in _ADDING & given.keys():
+        own[name] = checks.added(name, before.get(name), own[name])
+        try:
+            checks.added(name, task.get(name), own[name])
+        except InvalidOption as error:
+            raise error.about(subject) from None
+    return own
 
 
 def table(scope: Scope) -> tuple[Option, ...]:
@@ -347,7 +276,7 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
     if resolved.get("delay") is not None and resolved.get("run_at") is not None:
         raise InvalidOption(
             "delay",
-            given.get("delay"),
+            given.get("delay") or format_duration(resolved["delay"] / SECOND),
             "cannot be given together with run_at",
             hint="delay counts from now: choose one.",
         )

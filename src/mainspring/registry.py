@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from mainspring.colours import shape_of
 from mainspring.errors import InvalidOption
+from mainspring.routing import Routes
 
 if TYPE_CHECKING:
+    from mainspring.app import Mainspring
     from mainspring.spec import TaskSpec
     from mainspring.task import BaseTask
+    from mainspring.tasks import Tasks
 
 
 class Registry:
     """Names to tasks. Included modules are imported once, on first need, never when the app is made."""
 
-    def __init__(self, include: Sequence[str] = ()) -> None:
-        if isinstance(include, str):
-            raise InvalidOption("include", include, "is a list of module names", hint=f'Write include=["{include}"].')
-        self._include = list(include)
+    def __init__(self, include: Callable[[], Sequence[str]] = tuple, routes: Callable[[], Routes] = Routes) -> None:
+        self._settings = [include]  # asked once: reading the settings is first use
+        self._routes = routes
+        self._include: list[str] = []
         self._by_name: dict[str, BaseTask[Any, Any]] = {}
         self._lock = threading.RLock()
 
@@ -36,7 +42,21 @@ class Registry:
                     subject=f"task {_where(task)}",
                     hint="Give one of them another name with @app.task(name=...).",
                 )
-            self._by_name[name] = task
+        self._by_name |= dict.fromkeys((task.name, *task.aliases), task)
+
+    def include(self, app: Mainspring, each: Tasks | str) -> None:
+        """Take over a library's tasks, or remember a module to import on first need."""
+        from mainspring.tasks import Tasks
+
+        if isinstance(each, str):
+            if not all(part.isidentifier() for part in each.split(".")):
+                raise InvalidOption("include", each, "is not the name of a module", hint='Such as "shop.tasks".')
+            self._include.append(each)
+        elif isinstance(each, Tasks):
+            each.join(app)
+        else:
+            hint = 'app.include(tasks), where tasks = Tasks() holds them; or app.include("shop.tasks").'
+            raise InvalidOption("include", each, "is neither a Tasks() nor the name of a module", hint=hint)
 
     def find(self, name: str) -> BaseTask[Any, Any] | None:
         """The task of that name or alias, after the included modules were imported."""
@@ -46,6 +66,9 @@ class Registry:
 
     def import_included(self) -> None:
         with self._lock:
+            if self._settings:
+                self._include = [*self._settings[0](), *self._include]
+                self._settings.clear()
             while self._include:
                 import_module(self._include[0])
                 self._include.pop(0)
@@ -56,8 +79,13 @@ class Registry:
         return {name: task.spec() for name, task in self._by_name.items()}
 
     def queues(self) -> tuple[str, ...]:
-        """The queues that the tasks use by default, sorted; ``default`` if there is no task."""
-        return tuple(sorted({task.queue for task in self._by_name.values()})) or ("default",)
+        """The queues that the tasks go to, those that the routes name and ``default``, sorted.
+
+        Where a call by name goes whose producer knows nothing of the task: ``default``.
+        """
+        routes = self._routes()
+        own = {routes.queue_for(name, task.declared.options["queue"]) for name, task in self._by_name.items()}
+        return tuple(sorted(own.union(routes.queues, ("default",))))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
@@ -67,9 +95,24 @@ class Registry:
 
 
 def _same_source(one: BaseTask[Any, Any], other: BaseTask[Any, Any]) -> bool:
-    """The same function declared again: a module that was run twice (reload, notebook cell, __main__)."""
-    return (one.fn.__module__, one.fn.__qualname__) == (other.fn.__module__, other.fn.__qualname__)
+    """The same function declared again: a module that was run twice (reload, notebook cell, __main__).
+
+    Functions that one run made of the same lines are not the same: they differ in what they hold on to.
+    """
+    first, second = one.fn, other.fn
+    if first is second or (inspect.ismethod(first) and first == second):
+        return True
+    code, again = _code(first), _code(second)
+    if _where(one) != _where(other) or code is None or code is again:
+        return False
+    return code == again if code.co_name == "<lambda>" else True
+
+
+def _code(fn: Callable[..., Any]) -> CodeType | None:
+    """The code that runs, behind decorators that say what they wrap."""
+    return getattr(inspect.unwrap(shape_of(fn)), "__code__", None)
 
 
 def _where(task: BaseTask[Any, Any]) -> str:
-    return f"{task.fn.__module__}.{task.fn.__qualname__}"
+    fn = task.fn
+    return f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__name__)}"

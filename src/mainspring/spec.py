@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from mainspring.backoff import Backoff
     from mainspring.codec import Signature
+    from mainspring.depends import Plan
 
 
 class TaskSpec(NamedTuple):
@@ -31,3 +32,11 @@ class TaskSpec(NamedTuple):
     strict: bool
     """``fence="strict"``: the body ends before the lease does."""
     keep_result: bool
+    plan: Plan | None = None
+    """The dependencies to be supplied, if the function has any."""
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """Makes arguments of today's signature from those of an older one."""
+    result_limit: int = 1_000_000
+    """Most bytes of a result."""
+    hide: tuple[str, ...] = ()
+    """The arguments whose values are shown to nobody."""

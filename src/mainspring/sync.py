@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from mainspring.errors import WouldBlockLoop
@@ -57,6 +58,40 @@ def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
     except BaseException:
         future.cancel()  # Ctrl-C while waiting: end the call too
         raise
+
+
+def each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
+    """Go through ``batches`` from blocking code, item by item: the loop is asked once per batch.
+
+    Between two batches nothing runs and nothing is held, so an iterator that is given up leaves nothing behind.
+    """
+    _refuse_loop(verb)
+    return _each(verb, batches)
+
+
+def _each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
+    while (batch := run(verb, _step(batches))) is not None:
+        yield from batch
+        _refuse_loop(verb)
+
+
+def _refuse_loop(verb: str) -> None:
+    if in_loop() and not in_notebook():
+        error = WouldBlockLoop(verb)
+        error.hint = f"Use: async for ... in {error.twin}(...)"
+        raise error
+
+
+async def _step(batches: AsyncGenerator[Sequence[R]]) -> Sequence[R] | None:
+    return await anext(batches, None)
+
+
+async def aeach(batches: AsyncGenerator[Sequence[R]]) -> AsyncIterator[R]:
+    """The async twin of :func:`each`."""
+    async with aclosing(batches):
+        async for batch in batches:
+            for item in batch:
+                yield item
 
 
 def in_loop() -> bool:

@@ -9,62 +9,62 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from mainspring import naming, options
-from mainspring.call import Call, Target
+from mainspring.call import Call
 from mainspring.codec import Signature
+from mainspring.colours import is_async, yields
+from mainspring.declaring import Declared, Home
+from mainspring.errors import BadSignature, InvalidOption
 from mainspring.ids import parse_id
 from mainspring.job import Job
+from mainspring.making import Target, key_of
 from mainspring.spec import TaskSpec
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from mainspring.app import Mainspring
+    from mainspring.keys import Key
     from mainspring.options import JobOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_CONTEXTS = ("Context", "AsyncContext")
+U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 
 
 class BaseTask(Generic[P, R]):
     """What tasks of both colours share."""
 
-    def __init__(self, app: Mainspring, fn: Callable[..., Any], kind: str, resolved: Mapping[str, Any]) -> None:
-        self.fn = fn
-        self.name: str = resolved["name"] or naming.task_name(fn)
-        self.aliases: tuple[str, ...] = resolved["aliases"]
-        self._app = app
-        self._kind = kind
-        self._task_options = resolved
+    def __init__(self, home: Home, declared: Declared) -> None:
+        self.fn = declared.fn
+        self.name = declared.name
+        self.aliases: tuple[str, ...] = declared.options["aliases"]
+        self._home = home
+        self._declared = declared
         self._job_options: Mapping[str, Any] = {}
-        self._unimportable = naming.unimportable(fn)
-        functools.update_wrapper(cast("Any", self), fn)
+        self._unimportable = naming.unimportable(self.fn)
+        functools.update_wrapper(cast("Any", self), self.fn)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Create a job that runs this task in the background.
 
         The arguments are checked against the task's signature now, not when the job runs.
         """
         return self.s(*args, **kwargs).enqueue()
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return await self.s(*args, **kwargs).aenqueue()
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
         """The same task with these options for the jobs enqueued through it."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._job_options = options.overlay(
-            o, task=self._task_options, before=self._job_options, subject=f"task {self.name!r}"
-        )
-        return twin
+        given = options.overlay(o, task=self._declared.options, before=self._job_options, subject=f"task {self.name!r}")
+        return self._twin(_job_options=given)
 
-    def s(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The call with its arguments, checked and complete, to be enqueued later or together with others."""
         if self._unimportable:
             self._warn_unimportable()
-        return Call(self._app, self._target, self._signature.encode_call(args, kwargs), self._job_options)
+        app = self._home.app or self._home.find(self.name)
+        return Call(app, self._target, self._signature.encode_call(args, kwargs), self._job_options)
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Enqueue these calls, all or none, in this order."""
@@ -73,50 +73,67 @@ class BaseTask(Generic[P, R]):
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         return await self._app.aenqueue_many(calls)
 
-    @property
-    def queue(self) -> str:
-        """The queue of its jobs, unless one says otherwise."""
-        queue: str = self._job_options.get("queue") or self._task_options["queue"]
-        return queue
+    def upgrade(self, fn: U) -> U:
+        """Decorate what makes arguments of today from those of a job that was enqueued with an older signature.
+
+        It gets the stored arguments by name when they do not fit any more, and returns those to run with;
+        positional ones that a producer without the code gave are a list under ``@``::
+
+            @send.upgrade
+            def send_from_v1(old: dict[str, Any]) -> dict[str, Any]:
+                return {"to": old["address"]}
+        """
+        if not callable(fn) or is_async(fn) or yields(fn):
+            hint = "It takes the old arguments as a dict and returns the new ones."
+            raise InvalidOption("upgrade", fn, "must be a def", subject=f"task {self.name!r}", hint=hint)
+        self._declared.upgrades.append(fn)
+        return fn
 
     def job(self, id: UUID | str) -> Job[R]:  # the public name
         """The typed handle of a known job; looks nothing up."""
         return Job(parse_id(id), self.name, self._app.client, self._signature.decode_result)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
+    # ---- inspect ------------------------------------------------------------------------------
 
-    @functools.cached_property
-    def _signature(self) -> Signature:
-        """Resolved at first use, when every module that annotations may name has been imported."""
-        self._app.import_included()
-        return Signature.of(self.fn, skip_context=self._takes_context, task=self.name)
-
-    @functools.cached_property
-    def _target(self) -> Target:
-        return Target(self.name, self._kind, self._task_options, self._signature.decode_result)
-
-    @functools.cached_property
-    def _takes_context(self) -> bool:
-        return takes_context(self.fn)
-
-    def _warn_unimportable(self) -> None:
-        warnings.warn(
-            f"task {self.name!r} runs only in a worker embedded in this process: {self._unimportable}. "
-            "Move the function to the top level of a module for other workers to find it.",
-            stacklevel=3,
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs, unless one says otherwise."""
+        queue: str = self._job_options.get("queue") or self._app.settings.routes.queue_for(
+            self.name, self._declared.options["queue"]
         )
-        self._unimportable = None
+        return queue
+
+    @property
+    def own_key(self) -> Key | None:
+        """The unique key that its jobs have."""
+        return key_of(self._job_options, self._declared.options)
+
+    @property
+    def declared(self) -> Declared:
+        """What was declared: the function and its options in normal form."""
+        return self._declared
+
+    def bound_to(self, app: Mainspring) -> Self:
+        """The same task for the jobs of this app, of those that include it."""
+        if self._home.app is app:
+            return self
+        self._home.check(app, self.name)
+        return self._at(Home(app))
+
+    def join(self, app: Mainspring) -> Self:
+        """Become one of this app's tasks; returns what that app knows it by, whoever else includes it later."""
+        self._home.join(app)
+        return self._at(Home(app))
 
     def spec(self) -> TaskSpec:
         """The task as a worker sees it."""
-        o = self._task_options
+        o = self._declared.options
         return TaskSpec(
             name=self.name,
             fn=self.fn,
-            kind="async" if self._kind == "async" else "thread",
+            kind="async" if self._declared.kind == "async" else "thread",
             signature=self._signature,
-            takes_context=self._takes_context,
+            takes_context=self._declared.takes_context,
             retries=o["retries"],
             timeout=o["timeout"] or 0,
             soft_timeout=o["soft_timeout"] or 0,
@@ -128,40 +145,108 @@ class BaseTask(Generic[P, R]):
             early=o["ack"] == "early",
             strict=o["fence"] == "strict",
             keep_result=o["result"] == "store",
+            plan=self._declared.plan,
+            upgrade=self._declared.upgrades[-1] if self._declared.upgrades else None,
+            hide=self._hidden_in_worker(),
         )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        """Pickled as a function is: by the name that it has in its module."""
+        return str(getattr(self, "__qualname__", self.name))
+
+    # ---- private ------------------------------------------------------------------------------
+
+    @property
+    def _app(self) -> Mainspring:
+        return self._home.app or self._home.find(self.name)
+
+    @functools.cached_property
+    def _signature(self) -> Signature:
+        """Resolved at first use, when every module that annotations may name has been imported."""
+        app = self._app
+        app.import_included()
+        return Signature.of(
+            self.fn,
+            skip_context=self._declared.takes_context,
+            task=self.name,
+            limit=app.settings.payload_limit,
+        )
+
+    @functools.cached_property
+    def _target(self) -> Target:
+        declared, signature = self._declared, self._signature
+        return Target.of(
+            self.name,
+            declared.kind,
+            declared.options,
+            signature.decode_result,
+            self._app.settings.routes.queue_for(self.name, declared.options["queue"]),
+            signature.arguments,
+            self._hide,
+        )
+
+    @functools.cached_property
+    def _hide(self) -> tuple[str, ...]:
+        """The arguments that are shown to nobody."""
+        sensitive = self._declared.options["sensitive"]
+        return tuple(dict.fromkeys((*sensitive, *self._signature.secrets)))
+
+    def _hidden_in_worker(self) -> tuple[str, ...]:
+        try:
+            return self._hide
+        except BadSignature:  # none of its jobs can be read; each of them says why
+            return tuple(self._declared.options["sensitive"])
+
+    def _at(self, home: Home) -> Self:
+        twin = self._twin(_home=home)
+        for resolved in ("_target", "_signature", "_hide"):
+            twin.__dict__.pop(resolved, None)
+        return twin
+
+    def _twin(self, **changed: Any) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(changed)
+        return twin
+
+    def _warn_unimportable(self) -> None:
+        warnings.warn(
+            f"task {self.name!r} runs only in a worker embedded in this process: {self._unimportable}. "
+            "Move the function to the top level of a module for other workers to find it.",
+            stacklevel=3,
+        )
+        self._unimportable = None
 
 
 class Task(BaseTask[P, R]):
     """A task made from a ``def``; its jobs run in threads."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now; a context parameter gets a local one."""
-        result: R = self.fn(*_local_context(self), *args, **kwargs)
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now; the context and what it depends on are supplied."""
+        result: R = self._declared.call(args, kwargs)
         return result
 
 
 class AsyncTask(BaseTask[P, R]):
     """A task made from an ``async def``; its jobs run on the worker's event loop."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function here and now; a context parameter gets a local one."""
-        result: Coroutine[Any, Any, R] = self.fn(*_local_context(self), *args, **kwargs)
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call the function here and now; the context and what it depends on are supplied."""
+        result: Coroutine[Any, Any, R] = self._declared.call(args, kwargs)
         return result
 
 
-def takes_context(fn: Callable[..., Any]) -> bool:
-    """Whether the first parameter is annotated as a ``Context`` or ``AsyncContext``."""
-    code = getattr(fn, "__code__", None)
-    if code is None or not code.co_argcount:
-        return False
-    first = fn.__annotations__.get(code.co_varnames[0])
-    text = first if isinstance(first, str) else getattr(first, "__name__", "")
-    return text.strip("'\"").rpartition(".")[2] in _CONTEXTS
-
-
-def _local_context(task: BaseTask[Any, Any]) -> tuple[Any, ...]:
-    if not task._takes_context:  # noqa: SLF001  # same module
-        return ()
-    from mainspring.worker.context import AsyncContext, Context
-
-    return ((AsyncContext if isinstance(task, AsyncTask) else Context).local(task.name),)
+def declare(home: Home, fn: Callable[..., Any], given: Mapping[str, Any]) -> BaseTask[Any, Any]:
+    """The task that a function with these options is."""
+    declared = Declared.of(fn, given)
+    made: type[BaseTask[Any, Any]] = AsyncTask if declared.kind == "async" else Task
+    return made(home, declared)

@@ -1,13 +1,44 @@
-"""Programs that both type checkers must accept. Never run: only checked."""
+"""Programs that both type checkers must accept, one function each. Never run: only checked."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from typing import Any, assert_type
+from uuid import UUID
 
-from mainspring import AsyncContext, AsyncTask, Backoff, Call, Context, Job, JobInfo, Mainspring, Task
+from mainspring import (
+    AsyncContext,
+    AsyncTask,
+    Backoff,
+    Call,
+    Context,
+    Depends,
+    Event,
+    Job,
+    JobInfo,
+    Key,
+    Mainspring,
+    Middleware,
+    Query,
+    Secret,
+    Task,
+    Tasks,
+)
 
-app = Mainspring("sqlite:///typing.db", include=["shop.tasks"], version="7", durability="normal", lease="5s")
+app = Mainspring(
+    "sqlite:///typing.db",
+    include=["shop.tasks"],
+    version="7",
+    durability="normal",
+    lease="5s",
+    routes={"shop.*": "shop"},
+)
+JOB_ID = "0190c0de-0000-7000-8000-000000000000"
+
+
+class Session:
+    def close(self) -> None: ...
 
 
 @app.task
@@ -15,52 +46,373 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@app.task(queue="email", retries=3, timeout="30s", priority="high", retry_on=(ConnectionError, TimeoutError))
+@app.task
 async def send(to: str, *, subject: str) -> str:
     return to + subject
 
 
 @app.task
-def with_context(ctx: Context, name: str) -> str:
-    ctx.progress(1, 2, "half")
-    return f"{name} {ctx.attempt} {ctx.token} {ctx.deadline}"
+def alert(job: UUID) -> None: ...
 
 
-@app.task(backoff=Backoff.fixed("5s"), soft_timeout=1.5, timeout=timedelta(minutes=1), ack="early", fence="strict")
-async def with_async_context(ctx: AsyncContext, n: int) -> list[int]:
-    ctx.check()
-    return [n]
+@app.task
+async def aalert(job: UUID, *, loud: bool = False) -> None: ...
 
 
-assert_type(add(1, 2), int)
-assert_type(add.enqueue(1), Job[int])
-assert_type(add.enqueue(1, b=2).result(timeout=5), int)
-assert_type(add.s(1), Call[int])
-assert_type(add.s(1).options(delay="5m").enqueue(), Job[int])
-assert_type(add.options(priority=10, queue="slow").enqueue(1), Job[int])
-assert_type(add.job("0190c0de-0000-7000-8000-000000000000"), Job[int])
-assert_type(add.enqueue_many([add.s(1), add.s(2)]), list[Job[int]])
-assert_type(app.enqueue_many([add.s(1)]), list[Job[int]])
-assert_type(with_context("x"), str)
-assert_type(with_context.enqueue("x"), Job[str])
-add.options(run_at=datetime(2030, 1, 1, tzinfo=UTC), expires=60, timeout=None).enqueue(3)
+# ---- tasks and calls -------------------------------------------------------------------------------
 
 
-async def in_async_code() -> None:
+def a_plain_call_is_a_plain_call() -> None:
+    assert_type(add(1, 2), int)
+    assert_type(add.fn(1), Any)
+
+
+async def a_plain_call_of_an_async_task_is_awaited() -> None:
     assert_type(await send("a", subject="b"), str)
-    assert_type(await send.aenqueue("a", subject="b"), Job[str])
-    job = await with_async_context.aenqueue(3)
+
+
+def enqueue_gives_a_job_of_the_result() -> None:
+    assert_type(add.enqueue(1), Job[int])
+    assert_type(add.enqueue(1, b=2).result(timeout=5), int)
+    assert_type(send.enqueue("a", subject="b").result("5s"), str)
+
+
+async def the_twin_is_awaited() -> None:
+    job = await send.aenqueue("a", subject="b")
+    assert_type(job, Job[str])
+    assert_type(await job.aresult(timedelta(seconds=5)), str)
+
+
+def a_task_with_options() -> None:
+    @app.task(queue="email", retries=3, timeout="30s", priority="high", retry_on=(ConnectionError, TimeoutError))
+    async def mail(to: str) -> str:
+        return to
+
+    assert_type(mail.enqueue("a@b.c").result(), str)
+    assert_type(mail.name, str)
+
+
+def more_options_of_a_task() -> None:
+    @app.task(
+        name="shop.pay", aliases=["pay"], executor="thread", backoff=Backoff.fixed("5s"), soft_timeout=1.5,
+        timeout=timedelta(minutes=1), ack="early", fence="strict", result="ignore", crashes=1, expires=60,
+        never_retry_on=KeyError, retry_if=lambda error: isinstance(error, OSError), retention="1d",
+        tags=["shop"], meta={"team": {"id": 7}}, sensitive=["card"],
+    )  # fmt: skip
+    def pay(card: str) -> bool:
+        return True
+
+    assert_type(pay.enqueue("1").result(), bool)
+
+
+def a_context_is_no_argument() -> None:
+    @app.task
+    def with_context(ctx: Context, name: str) -> str:
+        ctx.progress(1, 2, "half", colour="blue")
+        return f"{name} {ctx.attempt} {ctx.token} {ctx.deadline}"
+
+    assert_type(with_context("x"), str)
+    assert_type(with_context.enqueue("x"), Job[str])
+
+
+async def an_async_context_neither() -> None:
+    @app.task(retries=1)
+    async def with_context(ctx: AsyncContext, n: int) -> list[int]:
+        ctx.check()
+        async for item in ctx.track([n]):
+            ctx.send(item)
+        return [n]
+
+    job = await with_context.aenqueue(3)
     assert_type(job, Job[list[int]])
-    assert_type(await job.aresult(), list[int])
-    assert_type(await job.ainfo(), JobInfo)
+    assert_type(await with_context(3), list[int])
+
+
+def a_call_is_complete() -> None:
+    assert_type(add.s(1), Call[int])
+    assert_type(add.s(1).options(delay="5m", tags=["x"]).enqueue(), Job[int])
+    assert_type(add.s(1).arguments, dict[str, Any])
+
+
+def options_of_a_job() -> None:
+    assert_type(add.options(priority=10, queue="slow").enqueue(1), Job[int])
+    add.options(run_at=datetime(2030, 1, 1, tzinfo=UTC), expires=60, timeout=None, meta={"a": [1]}).enqueue(3)
+    add.options(delay=timedelta(hours=1), retries=0, connection=object()).s(1)
+
+
+def many_calls_of_one_task() -> None:
+    assert_type(add.enqueue_many([add.s(1), add.s(2)]), list[Job[int]])
+    assert_type(app.enqueue_many(add.s(n) for n in range(3)), list[Job[int]])
+
+
+async def many_calls_of_several_tasks() -> None:
+    calls: list[Call[int | str]] = [add.s(1), send.s("a", subject="b")]
+    assert_type(await app.aenqueue_many(calls), list[Job[int | str]])
+
+
+def a_call_by_name() -> None:
+    call = app.call("elsewhere.task", 1, "two", three=3.0).options(queue="other")
+    assert_type(call, Call[Any])
+    assert_type(call.enqueue(), Job[Any])
+
+
+def a_known_job() -> None:
+    assert_type(add.job(JOB_ID), Job[int])
+    assert_type(add.job(UUID(JOB_ID)).info(), JobInfo)
+
+
+def jobs_and_calls_are_covariant() -> None:
+    def waits(job: Job[object]) -> object:
+        return job.result()
+
+    def enqueues(call: Call[float]) -> Job[float]:
+        return call.enqueue()
+
+    waits(add.enqueue(1))
+    enqueues(add.s(1))
+
+
+def a_function_takes_tasks() -> None:
+    def ten_times(task: Task[[int], int] | AsyncTask[[int], int]) -> list[Job[int]]:
+        return [task.enqueue(n) for n in range(10)]
+
+    @app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    assert_type(ten_times(double), list[Job[int]])
+
+
+def old_payloads() -> None:
+    @send.upgrade
+    def from_v1(old: dict[str, Any]) -> dict[str, Any]:
+        return {"to": old["address"]}
+
+    assert_type(from_v1({}), dict[str, Any])
+
+
+# ---- libraries -------------------------------------------------------------------------------------
+
+
+def tasks_of_a_library() -> None:
+    tasks = Tasks()
+
+    @tasks.task
+    def plain(n: int) -> str:
+        return str(n)
+
+    @tasks.task(queue="lib", on_dead=alert)
+    async def other(ctx: AsyncContext, n: int) -> int:
+        return n
+
+    app.include(tasks, "shop.more")
+    assert_type(plain.enqueue(1), Job[str])
+    assert_type(other.s(1), Call[int])
+
+
+# ---- keys ------------------------------------------------------------------------------------------
+
+
+def keys_of_a_job() -> None:
+    add.options(key="once").enqueue(1)
+    add.options(key=Key("once", window="1h", on_conflict="replace")).enqueue(1)
+    add.s(1).options(key=Key.arguments("a", "b", keep=timedelta(days=1), on_conflict="error"))
+    add.options(key=None)
+
+
+def the_key_of_a_task() -> None:
+    @app.task(key=Key.arguments("user"))
+    def sync_user(user: int, reason: str = "") -> None: ...
+
+    job = sync_user.enqueue(1)
+    assert_type(job.created, bool)
+
+
+# ---- follow-ups ------------------------------------------------------------------------------------
+
+
+def follow_ups_take_the_id_of_the_job() -> None:
+    @app.task(on_success=alert, on_dead=aalert, on_cancel="elsewhere.alert")
+    def work() -> None: ...
+
+    @app.task(on_dead=aalert.options(priority="high"), on_success=None)
+    async def more() -> None: ...
+
+    work.enqueue()
+    more.enqueue()
+
+
+def or_are_complete_calls() -> None:
+    @app.task(on_success=add.s(1, 2), on_dead=app.call("elsewhere", 1))
+    def work() -> None: ...
+
+    work.enqueue()
+
+
+# ---- dependencies and secrets ----------------------------------------------------------------------
+
+
+def a_dependency_that_returns() -> None:
+    def get_db() -> Session:
+        return Session()
+
+    @app.task
+    def bill(order: int, db: Session = Depends(get_db)) -> int:
+        db.close()
+        return order
+
+    bill.enqueue(7)
+    assert_type(bill(7, db=Session()), int)
+
+
+def a_dependency_that_yields() -> None:
+    def get_db(ctx: Context) -> Iterator[Session]:
+        yield Session()
+
+    @app.task(retries=1)
+    def bill(ctx: Context, order: int, *, db: Session = Depends(get_db)) -> int:
+        return order
+
+    assert_type(bill.enqueue(7), Job[int])
+
+
+async def async_dependencies() -> None:
+    async def get_name() -> str:
+        return "x"
+
+    async def get_db(name: str = Depends(get_name)) -> AsyncIterator[Session]:
+        yield Session()
+
+    @app.task
+    async def bill(order: int, db: Session = Depends(get_db), name: str = Depends(get_name, cache=False)) -> int:
+        return order
+
+    assert_type(await bill(7), int)
+
+
+def secrets() -> None:
+    @app.task
+    def login(token: Secret[str]) -> Secret[int]:
+        return Secret(len(token.reveal()))
+
+    job = login.enqueue(Secret("t0ken"))
+    assert_type(job.result(), Secret[int])
+    assert_type(job.result().reveal(), int)
+
+
+# ---- around jobs -----------------------------------------------------------------------------------
+
+
+def hooks_of_both_colours() -> None:
+    @app.on("dead", "cancelled")
+    def tell(event: Event) -> None:
+        print(event.job, event.task, event.reason)
+
+    @app.on("started", task="shop.*")
+    async def atell(event: Event) -> None: ...
+
+    print(tell, atell)
+
+
+def middleware() -> None:
+    class Audit(Middleware):
+        def enqueue(self, call: Call[Any]) -> Call[Any]:
+            return call.options(tags=[call.task])
+
+        async def arun(self, ctx: AsyncContext, body: Any) -> Any:
+            return await body()
+
+    app.middleware(Audit())
+
+
+async def lifespans() -> None:
+    @app.lifespan
+    async def database() -> AsyncIterator[Session]:
+        yield Session()
+
+    async for session in database():
+        assert_type(session, Session)
+
+
+def spawned_jobs() -> None:
+    @app.task
+    def parent(ctx: Context) -> int:
+        return ctx.spawn(add.s(1)).result()
+
+    @app.task
+    async def aparent(ctx: AsyncContext) -> int:
+        job = await ctx.spawn(add.s(1))
+        assert_type(job, Job[int])
+        return await job.aresult()
+
+    parent.enqueue()
+    aparent.enqueue()
+
+
+# ---- jobs, queues, workers -------------------------------------------------------------------------
+
+
+def what_a_job_tells() -> None:
+    job = add.enqueue(1)
+    for info in job.watch(timeout="1m"):
+        assert_type(info, JobInfo)
+    assert_type(list(job.stream()), list[Any])
+    assert_type([entry.text for entry in job.logs(after=3)], list[str])
+    assert_type((job.cancel("no"), job.run_now()), tuple[bool, bool])
+
+
+async def and_its_twins() -> None:
+    job = await add.aenqueue(1)
+    async for info in job.awatch():
+        assert_type(info.tags, tuple[str, ...])
+    assert_type(await job.ajoin(), JobInfo)
     assert_type(await job.acancel("not needed"), bool)
-    async with app.worker(thread_slots=2), app:
+    await job.aretry()
+    await job.adelete()
+
+
+def many_jobs() -> None:
+    query = Query.where(
+        states=["dead"], queues=["email"], tags=["x"], since=datetime(2030, 1, 1, tzinfo=UTC), parent=JOB_ID
+    )
+    assert_type(app.jobs.list(query, limit=10).jobs, tuple[JobInfo, ...])
+    assert_type(app.jobs.count(query).total, int)
+    assert_type(app.jobs.cancel(Query.of(JOB_ID), "no"), int)
+    assert_type(app.jobs.retry(add.enqueue(1), rate=None), int)
+    assert_type(app.jobs.get(JOB_ID), Job[Any])
+    assert_type([info.id for info in app.jobs.iterate()], list[UUID])
+
+
+async def dead_letters_and_queues() -> None:
+    assert_type(await app.dead.aretry(Query.everything(), rate=100), int)
+    assert_type(app.dead.delete(older_than="30d"), int)
+    app.queues.pause("email", "slow")
+    await app.queues.aresume("email")
+    assert_type((await app.queues.adrain("email", wait=True)).name, str)
+
+
+async def workers_of_both_colours() -> None:
+    with app.worker(thread_slots=2, queues="email"):
         pass
+    async with app.worker(concurrency={"email": 5}), app:
+        pass
+    assert_type([worker.pid for worker in app.workers.list()], list[int])
 
 
-def takes_any_task(task: Task[[int], int] | AsyncTask[[int], int]) -> None:
-    task.enqueue(1)
+def a_test() -> None:
+    with app.test(inline=False, start=datetime(2030, 1, 1, tzinfo=UTC)) as t:
+        add.options(delay="3d").enqueue(1)
+        t.clock.advance("3d")
+        assert_type(t.drain(future=True).succeeded, int)
+        assert_type(t.assert_enqueued(add, a=1), JobInfo)
+        t.assert_not_enqueued("elsewhere.task")
 
 
-if __name__ == "__main__":
+async def an_async_test() -> None:
+    async with app.test(inline=True) as t:
+        await send.aenqueue("a", subject="b")
+        assert_type([info.task for info in await t.aenqueued(send)], list[str])
+
+
+def a_program() -> None:
     raise SystemExit(app.run(processes=2, queues=["email"], concurrency={"email": 5}, until_empty=True))

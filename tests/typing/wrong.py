@@ -1,8 +1,28 @@
-"""Programs that both type checkers must refuse: each ignore below is an expected refusal, an unused one is an error."""
+"""Programs that both type checkers must refuse, one function each.
+
+Each ignore below is an expected refusal, for mypy and for pyright; an unused one is an error.
+"""
 
 from __future__ import annotations
 
-from mainspring import Context, Mainspring
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from mainspring import (
+    AsyncContext,
+    Call,
+    Context,
+    Depends,
+    Event,
+    Job,
+    Key,
+    Mainspring,
+    Middleware,
+    Query,
+    Secret,
+    Tasks,
+)
 
 app = Mainspring("sqlite:///typing.db")
 
@@ -13,7 +33,7 @@ def add(a: int, b: int = 1) -> int:
 
 
 @app.task
-async def send(to: str) -> str:
+async def send(to: str, *, subject: str = "") -> str:
     return to
 
 
@@ -22,37 +42,404 @@ def with_context(ctx: Context, name: str) -> str:
     return name
 
 
-add.enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add.enqueue()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-add.enqueue(1, c=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-add.enqueue(1, 2, 3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-add.s(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-with_context.enqueue(Context.local("x"), "name")  # type: ignore[call-arg,arg-type]  # pyright: ignore[reportCallIssue]
-with_context.enqueue(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-text: str = add.enqueue(1).result()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-add.options(delai="5m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-add.options(priority="urgent")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add.options(retries="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add.options(name="other")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-app.run(processes="two")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-app.run(slots=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-app.schedule(cron="* * * * *")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-Mainspring(durability="fast")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-Mainspring(url=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+@app.task
+def login(token: Secret[str]) -> Secret[int]:
+    return Secret(len(token.reveal()))
 
 
-@app.task(retrys=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-def misspelt() -> None: ...
+# ---- arguments -------------------------------------------------------------------------------------
 
 
-@app.task(ack="never")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-def wrong_choice() -> None: ...
+def an_argument_of_the_wrong_type() -> None:
+    add.enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-async def in_async_code() -> None:
-    length: int = await send("a")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+def a_missing_argument() -> None:
+    add.enqueue()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def an_unknown_argument() -> None:
+    add.enqueue(1, c=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def too_many_arguments() -> None:
+    add.enqueue(1, 2, 3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_keyword_by_position() -> None:
+    send.enqueue("a", "b")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def none_in_a_call() -> None:
+    add.s(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_plain_call_of_the_wrong_type() -> None:
+    add("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_context_by_hand() -> None:
+    with_context.enqueue(Context.local("x"), "name")  # type: ignore[arg-type,call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def the_wrong_type_behind_a_context() -> None:
+    with_context.enqueue(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def the_wrong_type_for_the_twin() -> None:
     await send.aenqueue(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_option_among_the_arguments() -> None:
+    add.enqueue(1, delay="5m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def the_context_of_the_other_colour() -> None:
+    @app.task
+    def work(ctx: AsyncContext, n: int) -> int:
+        return n
+
+    work.enqueue(1)  # type: ignore[arg-type,call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# ---- results ---------------------------------------------------------------------------------------
+
+
+def a_result_of_another_type() -> None:
+    text: str = add.enqueue(1).result()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(text)
+
+
+async def a_coroutine_that_is_not_awaited() -> None:
     send("a").upper()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-    length = (await send.aenqueue("a")).result() + 1  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+async def an_awaited_value_of_another_type() -> None:
+    length: int = await send("a")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     print(length)
+
+
+async def a_twin_that_is_not_awaited() -> None:
+    send.aenqueue("a").result()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def a_blocking_verb_that_is_awaited() -> None:
+    await add.enqueue(1).result()  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
+
+
+async def a_result_used_wrongly() -> None:
+    print((await send.aenqueue("a")).result() + 1)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+def a_job_of_another_result() -> None:
+    job: Job[str] = add.enqueue(1)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(job)
+
+
+def a_job_of_a_narrower_result() -> None:
+    job: Job[bool] = add.enqueue(1)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(job)
+
+
+def jobs_of_several_tasks_as_one() -> None:
+    jobs: list[Job[int]] = app.enqueue_many([add.s(1), send.s("a")])  # type: ignore[list-item]  # pyright: ignore[reportAssignmentType]
+    print(jobs)
+
+
+def the_task_in_place_of_its_call() -> None:
+    app.enqueue_many([add])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_handle_of_a_number() -> None:
+    add.job(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def async_progress_in_a_plain_loop() -> None:
+    for info in add.enqueue(1).awatch():  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
+        print(info)
+
+
+# ---- options ---------------------------------------------------------------------------------------
+
+
+def a_misspelt_option() -> None:
+    add.options(delai="5m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_misspelt_option_of_a_call() -> None:
+    add.s(1).options(que="slow")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_priority_that_is_none() -> None:
+    add.options(priority="urgent")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def retries_as_text() -> None:
+    add.options(retries="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_moment_as_text() -> None:
+    add.options(run_at="tomorrow")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def tags_of_numbers() -> None:
+    add.options(tags=[1])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+
+def meta_that_is_a_list() -> None:
+    add.s(1).options(meta=["a"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_option_of_the_task_for_a_job() -> None:
+    add.options(name="other")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def an_option_of_a_job_for_the_task() -> None:
+    app.task(delay="5m")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+def a_misspelt_option_of_a_task() -> None:
+    app.task(retrys=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+def a_choice_that_is_none() -> None:
+    app.task(ack="never")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+def an_error_that_is_no_class() -> None:
+    app.task(retry_on=[ValueError("x")])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+
+# ---- keys ------------------------------------------------------------------------------------------
+
+
+def a_number_as_key() -> None:
+    add.options(key=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_key_of_a_number() -> None:
+    Key(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_policy_that_is_none() -> None:
+    Key("k", on_conflict="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_mode_of_a_later_release() -> None:
+    Key("k", mode="debounce")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_key_of_arguments_with_a_window() -> None:
+    Key.arguments("a", window="1h")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# ---- follow-ups ------------------------------------------------------------------------------------
+
+
+def a_follow_up_that_takes_text() -> None:
+    app.task(on_dead=send)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_follow_up_that_takes_too_much() -> None:
+    @app.task
+    def two(job: UUID, reason: str) -> None: ...
+
+    app.task(on_success=two)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_follow_up_that_takes_nothing() -> None:
+    @app.task
+    def nothing() -> None: ...
+
+    app.task(on_cancel=nothing)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_follow_up_that_is_no_task() -> None:
+    def alert(job: UUID) -> None: ...
+
+    app.task(on_dead=alert)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+# ---- libraries -------------------------------------------------------------------------------------
+
+
+def a_wrong_argument_of_a_library_s_task() -> None:
+    tasks = Tasks()
+
+    @tasks.task(queue="lib")
+    def plain(n: int) -> str:
+        return str(n)
+
+    plain.enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_library_with_an_app() -> None:
+    Tasks(app)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def something_that_cannot_be_included() -> None:
+    app.include(add)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_upgrade_of_the_wrong_shape() -> None:
+    @add.upgrade  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    def upgrade(old: list[int]) -> dict[str, Any]:
+        return {}
+
+    print(upgrade)
+
+
+# ---- dependencies and secrets ----------------------------------------------------------------------
+
+
+def a_dependency_of_another_type() -> None:
+    def get_number() -> Iterator[int]:
+        yield 1
+
+    @app.task
+    def work(text: str = Depends(get_number)) -> None: ...  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
+
+    work.enqueue()
+
+
+def a_dependency_that_is_called() -> None:
+    def get_number() -> int:
+        return 1
+
+    Depends(get_number())  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def a_secret_in_the_clear() -> None:
+    login.enqueue("t0ken")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_secret_of_another_type() -> None:
+    text: str = login.enqueue(Secret("t0ken")).result().reveal()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(text)
+
+
+# ---- around jobs -----------------------------------------------------------------------------------
+
+
+def an_event_that_does_not_happen() -> None:
+    app.on("died")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_hook_that_takes_text() -> None:
+    @app.on("dead")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    def hook(event: str) -> None: ...
+
+    print(hook)
+
+
+def a_hook_that_takes_nothing() -> None:
+    @app.on("dead")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    def hook() -> None: ...
+
+    print(hook)
+
+
+def a_field_that_an_event_does_not_have() -> None:
+    @app.on("dead")
+    def hook(event: Event) -> None:
+        print(event.job_id)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+    print(hook)
+
+
+def middleware_that_is_none() -> None:
+    app.middleware(object())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+class Forgets(Middleware):
+    def enqueue(self, call: Call[Any]) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        call.options(tags=["x"])
+
+
+def progress_of_text() -> None:
+    @app.task
+    def work(ctx: Context) -> None:
+        ctx.progress("half")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    work.enqueue()
+
+
+def a_task_that_is_spawned() -> None:
+    @app.task
+    def work(ctx: Context) -> None:
+        ctx.spawn(add)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    work.enqueue()
+
+
+def a_spawn_that_is_not_awaited() -> None:
+    @app.task
+    async def work(ctx: AsyncContext) -> None:
+        job: Job[int] = ctx.spawn(add.s(1))  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+        print(job)
+
+    work.enqueue()
+
+
+# ---- jobs, queues, workers -------------------------------------------------------------------------
+
+
+def a_condition_that_does_not_exist() -> None:
+    Query.where(state="dead")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_moment_of_a_query_as_text() -> None:
+    Query.where(since="yesterday")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_call_by_number() -> None:
+    app.call(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def everything_by_saying_nothing() -> None:
+    app.jobs.cancel()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_query_that_is_a_number() -> None:
+    app.jobs.retry(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_queue_that_is_a_number() -> None:
+    app.queues.pause(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_group_that_does_not_exist() -> None:
+    app.dead.stats(by="colour")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_number_of_processes_in_words() -> None:
+    app.run(processes="two")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_unknown_option_of_a_worker() -> None:
+    app.worker(slots=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_name_of_a_later_release() -> None:
+    app.schedule(cron="* * * * *")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def a_setting_that_is_no_choice() -> None:
+    Mainspring(durability="fast")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def routes_as_a_list() -> None:
+    Mainspring(routes=["shop"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_url_that_is_a_number() -> None:
+    Mainspring(url=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_unknown_option_of_a_test() -> None:
+    app.test(clock="2030-01-01")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def a_drain_that_is_not_awaited() -> None:
+    async with app.test() as t:
+        print(t.adrain().succeeded)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

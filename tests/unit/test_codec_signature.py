@@ -402,7 +402,7 @@ class TestLimits:
             SEND.encode_call(("a" * 1_000_000,), {})
         assert (caught.value.size, caught.value.limit) == (1_000_009, 1_000_000)
         with pytest.raises(PayloadTooLarge, match="the limit is 10"):
-            SEND.encode_call(("a" * 20,), {}, limit=10)
+            Signature.of(send, task="shop.send", limit=10).encode_call(("a" * 20,), {})
 
     @staticmethod
     def nested(depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""Durations and sizes are read as people write them, exactly, or refused with the name of the option."""
+"""Durations are read as people write them, exactly, or refused with the name of the option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.duration import LONGEST_US, format_duration, format_size, to_bytes, to_seconds, to_timedelta, to_us
+from mainspring.duration import LONGEST_US, format_duration, to_seconds, to_timedelta, to_us
 from mainspring.errors import InvalidOption
 
 
@@ -88,42 +88,3 @@ def test_any_text_is_read_or_refused_never_something_else(text: str) -> None:
 )
 def test_durations_are_shown_short(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("256MB", 256_000_000),
-        ("256MiB", 268_435_456),
-        ("1kB", 1000),
-        ("1KB", 1000),
-        ("1KiB", 1024),
-        ("1.5 GB", 1_500_000_000),
-        ("512B", 512),
-        ("512", 512),
-        ("2tib", 2 * 1024**4),
-        (0, 0),
-        (7, 7),
-    ],
-)
-def test_sizes_count_in_thousands_and_with_an_i_in_1024s(text: Any, size: int) -> None:
-    assert to_bytes(text) == size
-
-
-@pytest.mark.parametrize("value", ["", "M", "256M", "256 potatoes", "-1MB", -1, 1.5, True, None, "1e6"])
-def test_what_is_no_size_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidOption, match="memory="):
-        to_bytes(value, what="memory")
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0B"), (999, "999B"), (1000, "1kB"), (1024, "1KiB"), (268_435_456, "256MiB"), (1_234_567, "1.23MB")],
-)
-def test_sizes_are_shown_short(size: int, text: str) -> None:
-    assert format_size(size) == text
-
-
-@given(st.integers(0, 10**16))
-def test_shown_sizes_can_be_read_and_are_near(size: int) -> None:
-    assert abs(to_bytes(format_size(size)) - size) <= size * 0.006

@@ -10,7 +10,7 @@ import pytest
 from mainspring.outcomes import Outcome
 from mainspring.states import Reason, State
 from mainspring.worker import blame, fence
-from mainspring.worker.board import EARLY, STRICT, STUCK, BoardJob, Phase
+from mainspring.worker.board import EARLY, STRICT, STUCK, UNTOLD, BoardJob, Phase
 from mainspring.worker.judge import Cause, Look, Sentence, judge
 
 NOW = 1000.0
@@ -148,3 +148,10 @@ class TestBlame:
     def test_an_early_job_that_began_never_begins_again(self) -> None:
         _, (ack,) = blame.verdict(Sentence(Cause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False)
         assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)
+
+    def test_a_crash_ends_the_early_jobs_that_the_store_was_not_told_of(self) -> None:
+        told, untold = job(1, flags=EARLY), job(2, flags=EARLY | UNTOLD)
+        cause, (ack,) = blame.verdict(None, [told, untold, job(3)], NOW, orderly=False, worker="w1")
+        assert cause is Outcome.CRASHED
+        assert (ack.token, ack.to, ack.label) == (2, State.DEAD, "mainspring.errors.WorkerCrashed")
+        assert b"w1" in (ack.error or b"")

@@ -9,6 +9,7 @@ import pytest
 
 from mainspring.backoff import DEFAULT, Backoff
 from mainspring.errors import ConfigError, InvalidOption, NotBuilt, UnknownOption
+from mainspring.keys import Key
 from mainspring.options import (
     NOT_BUILT,
     OPTIONS,
@@ -17,6 +18,7 @@ from mainspring.options import (
     TaskOptions,
     WorkerOptions,
     beat_us,
+    overlay,
     resolve,
     table,
 )
@@ -80,6 +82,15 @@ def test_defaults_of_the_design() -> None:
         ("job", "delay", 0, 0),
         ("job", "delay", "5m", 300_000_000),
         ("job", "run_at", datetime(1970, 1, 2, tzinfo=UTC), 86_400_000_000),
+        ("job", "key", "report-7", Key("report-7")),
+        ("job", "key", None, None),
+        ("job", "key", Key.arguments("a"), Key.arguments("a")),
+        ("job", "tags", ["b", "a", "b"], ("b", "a")),
+        ("job", "meta", {"customer": 7, "way": (1, 2)}, {"customer": 7, "way": [1, 2]}),
+        ("task", "retention", "2h", 7_200_000_000),
+        ("task", "on_dead", "shop.alert", "shop.alert"),
+        ("task", "on_success", None, None),
+        ("task", "sensitive", ["password"], ("password",)),
         ("task", "name", "shop.send", "shop.send"),
         ("task", "aliases", ["a.b", "c"], ("a.b", "c")),
         ("task", "executor", "thread", "thread"),
@@ -134,6 +145,32 @@ def test_values_come_out_in_normal_form(scope: Scope, name: str, value: Any, nor
         ("job", "delay", -1),
         ("job", "run_at", datetime(2030, 1, 1)),  # noqa: DTZ001 - the mistake under test
         ("job", "run_at", "2030-01-01"),
+        ("job", "key", ""),
+        ("job", "key", "k" * 501),
+        ("job", "key", "a\0b"),
+        ("job", "key", 7),
+        ("job", "tags", "one"),
+        ("job", "tags", [""]),
+        ("job", "tags", ["t" * 65]),
+        ("job", "tags", ["a\nb"]),
+        ("job", "tags", ["^mine"]),
+        ("job", "tags", [" padded"]),
+        ("job", "tags", [7]),
+        ("job", "tags", [str(n) for n in range(21)]),
+        ("job", "meta", ["a"]),
+        ("job", "meta", {1: "a"}),
+        ("job", "meta", {"a": object()}),
+        ("job", "meta", {"a": {1, 2}}),
+        ("job", "meta", {"a": float("nan")}),
+        ("job", "meta", {"a": "\0"}),
+        ("job", "meta", {"a": datetime(2030, 1, 1, tzinfo=UTC)}),
+        ("job", "meta", {"a": "x" * 16_000}),
+        ("task", "retention", 0),
+        ("task", "on_dead", "two words"),
+        ("task", "on_dead", lambda: None),
+        ("task", "on_cancel", 7),
+        ("task", "sensitive", "password"),
+        ("task", "sensitive", ["a b"]),
         ("task", "name", ""),
         ("task", "name", "two words"),
         ("task", "aliases", "shop.old"),
@@ -224,6 +261,23 @@ def test_a_job_starts_from_its_task_and_changes_only_what_is_given() -> None:
 
 
 def test_every_refusal_is_a_config_error() -> None:
-    for given in ({"nope": 1}, {"key": "k"}, {"queue": ""}):
+    for given in ({"nope": 1}, {"limit": 5}, {"queue": ""}):
         with pytest.raises(ConfigError):
             resolve("task", given, subject="x")
+
+
+def test_tags_and_meta_of_a_job_add_to_what_was_given_before() -> None:
+    task = resolve("task", {"tags": ["shop"], "meta": {"a": 1}}, subject="task")
+    first = overlay({"tags": ["x"], "meta": {"a": 2, "b": {"c": 1}}}, task=task, before={}, subject="task")
+    second = overlay({"tags": ["y", "x"], "meta": {"b": 3}}, task=task, before=first, subject="task")
+    assert (second["tags"], second["meta"]) == (("x", "y"), {"a": 2, "b": 3})
+    assert (first["tags"], first["meta"]) == (("x",), {"a": 2, "b": {"c": 1}}), "what was there is not changed"
+
+
+def test_the_limits_of_tags_and_meta_hold_for_task_and_job_together() -> None:
+    task = resolve("task", {"tags": [f"t{n}" for n in range(15)], "meta": {"a": "x" * 9_000}}, subject="task")
+    with pytest.raises(InvalidOption, match=r"task 'send': tags.*at most 20"):
+        overlay({"tags": [f"j{n}" for n in range(6)]}, task=task, before={}, subject="task 'send'")
+    with pytest.raises(InvalidOption, match=r"task 'send': meta.*the limit is 16,000"):
+        overlay({"meta": {"b": "x" * 9_000}}, task=task, before={}, subject="task 'send'")
+    overlay({"meta": {"a": "short"}}, task=task, before={}, subject="task 'send'")

@@ -5,6 +5,7 @@ class is looked up by a stored name. What would not come back equal is refused w
 stored, with the argument's path, not found broken when it is read.
 """
 
+from mainspring.codec.canonical import canonical
 from mainspring.codec.failures import ErrorRecord, clean_text, describe_error
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
 from mainspring.codec.signature import PAYLOAD_LIMIT, Signature, dumps_call
@@ -17,6 +18,7 @@ __all__ = [
     "EncodedResult",
     "ErrorRecord",
     "Signature",
+    "canonical",
     "clean_text",
     "decode_result",
     "describe_error",

@@ -10,7 +10,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from mainspring.codec import wire
+from mainspring.colours import shape_of
 from mainspring.errors import BadSignature
+from mainspring.secret import Secret
 
 
 class Parameters:
@@ -18,7 +20,7 @@ class Parameters:
 
     __slots__ = (
         "by_keyword", "decoder", "defaults", "item_types", "keys",
-        "named", "needed", "plain", "positional", "rest", "types",
+        "named", "needed", "plain", "positional", "rest", "supplied", "types",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -28,6 +30,7 @@ class Parameters:
         self.by_keyword: list[str] = []
         self.defaults: dict[str, Any] = {}
         self.rest = "args"  # what the function calls its *args
+        self.supplied: set[str] = set()  # what is no argument: a Depends is its default
 
     def ready(self, task: str) -> None:
         """Make the decoder: a struct with one field per parameter, under the parameter's name."""
@@ -59,13 +62,44 @@ class Parameters:
 
 def resolve_parameters(fn: Callable[..., Any], task: str, *, skip_first: bool) -> Parameters:
     """Read the signature of ``fn``; ``BadSignature`` names the parameter that cannot be used."""
+    from mainspring.depends import Dependency
+
     found = Parameters()
     for parameter in _parameters_of(fn, task)[int(skip_first) :]:
+        if isinstance(parameter.default, Dependency):
+            found.supplied.add(parameter.name)
+            continue
         _add(found, parameter, _resolve(fn, task, parameter.name, parameter.annotation))
     for key, declared in found.types.items():
         _check_type(task, found.rest if key == "*" else key, declared)
     found.ready(task)
     return found
+
+
+def parameter_names(fn: Callable[..., Any], task: str) -> list[str]:
+    """Every parameter by which an argument can be named; no annotation is resolved."""
+    return [each.name for each in _parameters_of(fn, task) if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+
+
+def holds_secret(declared: Any) -> bool:
+    """Whether a value of this type may hold a ``Secret``, at any depth."""
+    return _mentions(declared, Secret, set())
+
+
+def _mentions(declared: Any, wanted: type, seen: set[int]) -> bool:
+    if declared is wanted or get_origin(declared) is wanted:
+        return True
+    if id(declared) in seen:
+        return False
+    seen.add(id(declared))
+    parts = list(get_args(declared))
+    bare = get_origin(declared) or declared
+    if isinstance(bare, type) and wire.has_fields(bare):
+        try:
+            parts += get_type_hints(bare, include_extras=True).values()
+        except Exception:  # noqa: BLE001 - a name that cannot be resolved is the decoder's to tell
+            return False
+    return any(_mentions(part, wanted, seen) for part in parts)
 
 
 def resolve_return(fn: Callable[..., Any], task: str) -> Any:
@@ -123,7 +157,8 @@ def _resolve(fn: Callable[..., Any], task: str, name: str, annotation: Any) -> A
 
     if annotation is inspect.Parameter.empty:
         return Any
-    bare = inspect.unwrap(getattr(fn, "__func__", fn))
+    shape = shape_of(fn)
+    bare = inspect.unwrap(getattr(shape, "__func__", shape))
     try:
         hints = get_type_hints(_Annotated(name, annotation), _globals(bare), _closure(bare), include_extras=True)
     except Exception as error:
@@ -138,9 +173,7 @@ def _resolve(fn: Callable[..., Any], task: str, name: str, annotation: Any) -> A
 
 
 def _globals(fn: Any) -> dict[str, Any]:
-    if (found := getattr(fn, "__globals__", None)) is None:
-        found = getattr(type(fn).__call__, "__globals__", {})  # a callable object
-    return dict(found)
+    return dict(getattr(fn, "__globals__", {}))
 
 
 def _closure(fn: Any) -> dict[str, Any]:

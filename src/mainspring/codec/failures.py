@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from mainspring.redact import redact
+
 _TYPE_LIMIT = 200
 _MESSAGE_LIMIT = 4_000
 _CAUSES = 10
@@ -27,6 +29,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     causes: tuple[str, ...] = ()
     """``type: message`` of what caused it, nearest first."""
     notes: tuple[str, ...] = ()
+    code: str = ""
+    """Version of the code that ran the attempt."""
 
 
 def clean_text(text: str, limit: int, *, keep: Literal["start", "ends"] = "start") -> str:
@@ -55,14 +59,18 @@ def _cut(text: str, limit: int, keep: str) -> str:
     return text[:head] + marker + text[len(text) - (room - head) :]
 
 
-def describe_error(error: BaseException, *, limit: int = 32_000) -> ErrorRecord:
-    """The record of an exception; never raises. ``limit`` is for the traceback, in characters."""
+def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "") -> ErrorRecord:
+    """The record of an exception, without the secrets in it; never raises.
+
+    ``limit`` is for the traceback, in characters; ``code`` the version of the code that raised it.
+    """
     return ErrorRecord(
         type=_type_name(error),
         message=_message(error),
-        traceback=clean_text(_traceback(error), limit, keep="ends"),
+        traceback=redact(clean_text(_traceback(error), limit, keep="ends")),
         causes=tuple(f"{_type_name(cause)}: {clean_text(_message(cause), 500)}" for cause in _causes(error)),
         notes=_notes(error),
+        code=code,
     )
 
 
@@ -82,7 +90,7 @@ def text_of(value: object) -> str:
 
 
 def _message(error: BaseException) -> str:
-    return clean_text(text_of(error), _MESSAGE_LIMIT)
+    return redact(clean_text(text_of(error), _MESSAGE_LIMIT))
 
 
 def _traceback(error: BaseException) -> str:
@@ -111,4 +119,4 @@ def _notes(error: BaseException) -> tuple[str, ...]:
     notes = getattr(error, "__notes__", ())
     if not isinstance(notes, (list, tuple)):
         return ()
-    return tuple(clean_text(text_of(note), _MESSAGE_LIMIT) for note in notes[:_NOTES])
+    return tuple(redact(clean_text(text_of(note), _MESSAGE_LIMIT)) for note in notes[:_NOTES])

@@ -9,6 +9,8 @@ import msgspec
 from mainspring.codec import wire
 from mainspring.codec.failures import text_of
 from mainspring.errors import MainspringError, ResultNotSerializable, ResultTooLarge, Undecodable, shown
+from mainspring.redact import HIDDEN
+from mainspring.secret import Secret
 
 RESULT_LIMIT = 1_000_000
 
@@ -64,7 +66,7 @@ def _encode(value: Any, annotation: Any, limit: int) -> EncodedResult:
 
 def _would_change(path: str, sent: Any, back: Any) -> ResultNotSerializable:
     return ResultNotSerializable(
-        f"{path} is {shown(sent)} and would come back as {shown(back)}",
+        f"{path} is {shown(sent)} and would come back as {HIDDEN if isinstance(sent, Secret) else shown(back)}",
         hint="Declare the task's return type, or return plain JSON values.",
     )
 

@@ -25,7 +25,8 @@ from msgspec import UNSET
 from msgspec.structs import astuple
 
 from mainspring.codec import wire
-from mainspring.codec.annotations import Parameters, resolve_parameters, resolve_return
+from mainspring.codec.annotations import Parameters, holds_secret, resolve_parameters, resolve_return
+from mainspring.codec.canonical import plain
 from mainspring.codec.failures import text_of
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
 from mainspring.errors import (
@@ -40,8 +41,11 @@ from mainspring.errors import (
     WrongArgument,
     shown,
 )
+from mainspring.redact import HIDDEN
+from mainspring.secret import Secret
 
 PAYLOAD_LIMIT = 1_000_000
+_RESERVED = frozenset({"@", "*", "**"})
 
 
 class Signature:
@@ -55,23 +59,41 @@ class Signature:
     ((2, 1), {})
     """
 
-    __slots__ = ("_decode", "_parameters", "_plain", "_returns", "_size", "fn", "skip_context", "task")
+    __slots__ = ("_decode", "_parameters", "_plain", "_returns", "_size", "fn", "limit", "skip_context", "task")
 
-    def __init__(self, fn: Callable[..., Any], *, skip_context: bool = False, task: str | None = None) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        skip_context: bool = False,
+        task: str | None = None,
+        limit: int = PAYLOAD_LIMIT,
+    ) -> None:
         self.fn = fn
         self.skip_context = skip_context
         self.task = task or str(getattr(fn, "__name__", type(fn).__name__))
+        self.limit = limit
         self._parameters: Parameters | None = None
         self._returns: Any = UNSET
 
     @classmethod
-    def of(cls, fn: Callable[..., Any], *, skip_context: bool = False, task: str | None = None) -> Signature:
-        """The signature of ``fn``, without its first parameter if that is the context."""
-        return cls(fn, skip_context=skip_context, task=task)
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        *,
+        skip_context: bool = False,
+        task: str | None = None,
+        limit: int = PAYLOAD_LIMIT,
+    ) -> Signature:
+        """The signature of ``fn``, without its first parameter if that is the context.
+
+        ``limit`` is the most bytes that its arguments may take.
+        """
+        return cls(fn, skip_context=skip_context, task=task, limit=limit)
 
     # ---- calls -------------------------------------------------------------------------------------
 
-    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_LIMIT) -> bytes:
+    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The call as bytes, bound and checked; an ``ArgumentError`` names what is wrong."""
         parameters = self._parameters or self._resolve()
         if self._plain and not kwargs and len(args) == self._size:
@@ -81,8 +103,8 @@ class Signature:
             sent = tuple([bound[key] if key in bound else parameters.defaults[key] for key in parameters.keys])
         try:
             data = wire.encode(bound)
-            if len(data) > limit:
-                raise PayloadTooLarge(self.task, len(data), limit)
+            if len(data) > self.limit:
+                raise PayloadTooLarge(self.task, len(data), self.limit)
             if astuple(self._decode(data)) == sent and self._simple(data):
                 return data
         except PayloadTooLarge:
@@ -101,6 +123,13 @@ class Signature:
                 return call
             raise Undecodable(f"task {self.task!r}", text_of(error).replace("`", "'")) from error
         return (values, {}) if self._plain else parameters.spread(values)
+
+    def arguments(self, data: bytes) -> dict[str, Any]:
+        """The arguments of an encoded call by name as plain JSON values, those left to their default too."""
+        parameters = self._parameters or self._resolve()
+        values = zip(parameters.keys, astuple(self._decode(data)), strict=True)
+        found = plain(dict(values))
+        return {name: value for name, value in found.items() if value or name not in ("*", "**")}
 
     # ---- results -----------------------------------------------------------------------------------
 
@@ -129,6 +158,16 @@ class Signature:
     def parameters(self) -> Mapping[str, Any]:
         """Declared types by parameter name, in order; ``*`` and ``**`` for the rest."""
         return dict((self._parameters or self._resolve()).types)
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """The parameters that can be given by place, in order."""
+        return tuple((self._parameters or self._resolve()).positional)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The parameters whose declared type holds a ``Secret``."""
+        return tuple(name for name, declared in self.parameters.items() if holds_secret(declared))
 
     def check(self) -> None:
         """Resolve everything now; ``BadSignature`` names what cannot be."""
@@ -175,6 +214,8 @@ class Signature:
 
     def _unknown(self, parameters: Parameters, name: str) -> UnknownArgument:
         why = f"argument {name!r} can only be given by position" if name in parameters.types else ""
+        if name in parameters.supplied:
+            why = f"argument {name!r} is a dependency, which the worker supplies"
         return UnknownArgument(self.task, name, parameters.by_keyword, why=why)
 
     def _too_many(self, parameters: Parameters, given: int) -> UnknownArgument:
@@ -183,16 +224,24 @@ class Signature:
         return UnknownArgument(self.task, "", parameters.positional, why=why)
 
     def _decode_by_name(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """A call written by ``dumps_call``, whose producer did not know the signature."""
+        """A call written by ``dumps_call``, whose producer did not know the signature.
+
+        Where positional arguments show that it is one, ``Undecodable`` says what does not fit; else None.
+        """
+        given: Any = {}
         try:
             parameters = self._parameters or self._resolve()
             given = wire.decode(data, dict[str, Any])
             if "@" not in given and ("**" not in parameters.types or "**" in given or "*" in given):
                 return None
-            bound = self._bind(parameters, tuple(given.pop("@", ())), given)
+            bound = self._bind(parameters, tuple(given["@"]) if "@" in given else (), _without_places(given))
             values = astuple(self._decode(wire.encode(bound)))
-        except Exception:  # noqa: BLE001 - the first reason is the better one to tell
-            return None
+        except Exception as error:
+            if "@" not in given:
+                return None  # the first reason is the better one to tell
+            hint = "It was called by name, from a program that does not know what the task takes."
+            why = error.args[0] if isinstance(error, EnqueueError) else text_of(error).replace("`", "'")
+            raise Undecodable(f"task {self.task!r}", str(why), hint=hint) from error
         return parameters.spread(values)
 
     def _simple(self, data: bytes) -> bool:
@@ -259,7 +308,7 @@ class Signature:
         raise ArgumentNotSerializable(
             self.task,
             name,
-            f"argument {path!r} is {_kind(part)} and would come back as {_kind(came)}: {shown(came, 40)}",
+            f"argument {path!r} is {_kind(part)} and would come back as {_kind(came)}: {_shown(part, came)}",
             path=path,
             hint=_advice(name, part, declared),
         )
@@ -305,13 +354,24 @@ class Signature:
 
 def dumps_call(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_LIMIT) -> bytes:
     """The call of a task that is known only by name: plain JSON values, bound when the job runs."""
-    _by_name(task).encode_call(args, kwargs, limit=limit)
+    for name in _RESERVED & kwargs.keys():
+        hint = "It stands for the arguments that have no name of their own."
+        raise WrongArgument(task, name, "cannot be the name of an argument", hint=hint)
+    _by_name(task, limit).encode_call(args, kwargs)
     return wire.encode({"@": args, **kwargs} if args else kwargs)
 
 
 @lru_cache(maxsize=256)
-def _by_name(task: str) -> Signature:
-    return Signature(lambda *args, **kwargs: None, task=task)  # noqa: ARG005 - only its shape is used
+def _by_name(task: str, limit: int) -> Signature:
+    return Signature(lambda *args, **kwargs: None, task=task, limit=limit)  # noqa: ARG005 - only its shape is used
+
+
+def _without_places(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "@"}
+
+
+def _shown(part: Any, came: Any) -> str:
+    return HIDDEN if isinstance(part, Secret) else shown(came, 40)
 
 
 def _kind(value: Any) -> str:

@@ -1,7 +1,7 @@
 """The seam to msgspec: everything the codec needs of it is in this file.
 
 JSON is written by one encoder and read by one decoder per declared type. Two hooks add what
-msgspec does not know: pydantic models (by their methods, pydantic is never imported), paths,
+msgspec does not know: pydantic models (by their methods, pydantic is never imported), paths, ``Secret``,
 and subclasses of ``str``, ``int`` and ``float``, which travel as their base.
 """
 
@@ -14,10 +14,12 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
-from typing import Any
+from typing import Any, get_args, get_origin
 from uuid import UUID
 
 import msgspec
+
+from mainspring.secret import Secret
 
 DEPTH_LIMIT = 64
 
@@ -26,6 +28,8 @@ _NATIVE = (bytes, bytearray, datetime, date, time, timedelta, UUID, Decimal)
 
 def to_json(value: Any) -> Any:
     """Encoder hook: a simpler value for one that msgspec cannot write."""
+    if isinstance(value, Secret):
+        return value.reveal()
     if isinstance(value, str) and not isinstance(value, Enum):
         return str.__str__(value)
     if isinstance(value, int) and not isinstance(value, Enum):
@@ -42,6 +46,8 @@ def to_json(value: Any) -> Any:
 
 def from_json(declared: Any, value: Any) -> Any:
     """Decoder hook: a value of a declared type that msgspec cannot build."""
+    if declared is Secret or get_origin(declared) is Secret:
+        return _secret((*get_args(declared), Any)[0], value)
     if isinstance(declared, type):
         if isinstance(value, declared):  # from convert(), which asks for instances too
             return value
@@ -50,6 +56,11 @@ def from_json(declared: Any, value: Any) -> Any:
         if hasattr(declared, "__fspath__") and isinstance(value, str):
             return declared(value)
     raise NotImplementedError
+
+
+def _secret(inner: Any, value: Any) -> Secret[Any]:
+    """Of plain JSON, or of an instance that is to be checked."""
+    return Secret(convert(value.reveal(), inner) if isinstance(value, Secret) else decode(encode(value), inner))
 
 
 _encoder = msgspec.json.Encoder(enc_hook=to_json)
@@ -104,6 +115,14 @@ def too_deep(data: bytes, limit: int) -> bool:
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+_FIELDED = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "model_fields")
+
+
+def has_fields(kind: type) -> bool:
+    """A struct, dataclass, attrs class or pydantic model."""
+    return any(hasattr(kind, each) for each in _FIELDED)
 
 
 def fields_of(value: Any) -> list[str]:

@@ -1,0 +1,99 @@
+"""Many calls in one enqueue: all of them become jobs, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+from mainspring.call import Call
+from mainspring.errors import InvalidOption, KeyTaken
+from mainspring.ids import new_id
+from mainspring.job import Job
+from mainspring.stores.base import Batch
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.making import Origin
+    from mainspring.middleware import Middleware
+    from mainspring.records import Enqueued
+
+R = TypeVar("R")
+
+
+class Made(NamedTuple, Generic[R]):
+    """A batch with the handles of its jobs."""
+
+    batch: Batch
+    jobs: list[Job[R]]
+    connection: Any
+
+    def answered(self, replies: Sequence[Enqueued]) -> list[Job[R]]:
+        """The handles, after the store has said which jobs it made and which it found."""
+        return [found(job, reply) for job, reply in zip(self.jobs, replies, strict=True)]
+
+    def explained(self, error: KeyTaken) -> KeyTaken:
+        """The same error; if the key is taken by another call of this batch, it says so."""
+        if all(job.id != error.holder for job in self.jobs):
+            return error
+        hint = 'None of them was made; on_conflict="return" would make one.'
+        return KeyTaken(error.task, error.holder, why="two calls of this batch want the same unique key", hint=hint)
+
+
+def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made[R]:
+    """The batch of these calls. They must be of this app, and go through one connection if through any."""
+    pairs = []
+    connections = {} if connection is None else {id(connection): connection}
+    version, client = app.settings.version, app.client
+    for each in _each(calls):
+        if not isinstance(each, Call):
+            hint = "A call is task.s(...), with the arguments of one job, or app.call(name, ...)."
+            raise InvalidOption("calls", each, "is not a call", subject="enqueue_many", hint=hint)
+        if each.app is not app:
+            raise InvalidOption(
+                "calls", each, "is a call of another app", subject="enqueue_many",
+                hint="One enqueue goes into one store: enqueue it through its own app.",
+            )  # fmt: skip
+        call = app.through(each)
+        pairs.append(call.new_job(version, client))
+        if connection is None or call.connection is not None:
+            connections[id(call.connection)] = call.connection
+    if len(connections) > 1:
+        raise InvalidOption(
+            "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",
+            hint="They are enqueued all or none, so in one transaction: enqueue_many(calls, connection=...).",
+        )  # fmt: skip
+    batch = Batch(id=new_id().bytes, jobs=tuple([new for new, _ in pairs]))
+    return Made(batch, [job for _, job in pairs], next(iter(connections.values()), None))
+
+
+def _each(calls: Iterable[Call[R]]) -> Iterator[Call[R]]:
+    try:
+        return iter(calls)
+    except TypeError:
+        hint = "app.enqueue_many([task.s(1), task.s(2)]); one call is enqueued by task.s(1).enqueue()."
+        raise InvalidOption("calls", calls, "must be several calls", subject="enqueue_many", hint=hint) from None
+
+
+def child_of(call: Call[R], origin: Origin) -> Made[R]:
+    """The batch of one job that another makes. Sent as a repeat: an earlier attempt may have made it."""
+    app = call.app
+    call = app.through(call)
+    new, job = call.new_job(app.settings.version, app.client, origin)
+    return Made(Batch(id=new.id, jobs=(new,), retry=True), [job], call.connection)
+
+
+def found(job: Job[R], reply: Enqueued) -> Job[R]:
+    """The handle of what the store answered: the job itself, or the one that holds its unique key."""
+    return job if reply.id == job.id.bytes else job.holder(UUID(bytes=reply.id))
+
+
+def through(middleware: Middleware, call: Call[R]) -> Call[R]:
+    """What the middleware makes of a call."""
+    changed = middleware.enqueue(call)
+    if not isinstance(changed, Call) or changed.app is not call.app:
+        raise InvalidOption(
+            "middleware", changed, "enqueue must return a call of the same app",
+            subject=type(middleware).__name__, hint="return call.options(...), or the call itself.",
+        )  # fmt: skip
+    return changed

@@ -1,0 +1,184 @@
+"""From a call with options to the record of its job: what keys, tags, follow-ups and origins add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from mainspring.codec import loads
+from mainspring.errors import ArgumentError, InvalidOption
+from mainspring.ids import derived_id
+from mainspring.keys import Key, claim_of
+from mainspring.query import parent_mark
+from mainspring.records import Body, Follow, NewJob, Unique
+from mainspring.states import State
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.call import Call
+
+FOLLOW_UPS = {"on_success": State.SUCCEEDED, "on_dead": State.DEAD, "on_cancel": State.CANCELLED}
+"""The option that names a follow-up, and the state that it follows."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a call needs to know of its task; for a call by name, all that is known of it."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+    """Resolved task options; durations in microseconds."""
+    decode: Callable[[bytes], Any]
+    queue: str
+    """Where its jobs go, after the app's routes."""
+    arguments: Callable[[bytes], dict[str, Any]] | None = None
+    """The arguments of an encoded call by name, defaults included; None if the signature is not known."""
+    hide: tuple[str, ...] = ()
+    plain: bool = True
+    """Its options ask for nothing but the fields of a ``NewJob`` itself, which stand here for speed."""
+    priority: int = 0
+    expires: int | None = None
+    crashes: int = 3
+    early: bool = False
+
+    @classmethod
+    def of(
+        cls, name: str, kind: str, options: Mapping[str, Any], decode: Callable[[bytes], Any], queue: str,
+        arguments: Callable[[bytes], dict[str, Any]] | None = None, hide: tuple[str, ...] = (),
+    ) -> Target:  # fmt: skip
+        asks = any(options[each] for each in ("key", "tags", "meta", "retention", *FOLLOW_UPS))
+        return cls(
+            name, kind, options, decode, queue, arguments, hide, not asks and not hide,
+            options["priority"], options["expires"], options["crashes"], options["ack"] == "early",
+        )  # fmt: skip
+
+
+class Origin(NamedTuple):
+    """Where a job comes from that another one made."""
+
+    id: bytes
+    """Its own id, derived from its parent's."""
+    parent: UUID
+    trace: str
+
+
+class Making(NamedTuple):
+    """A call on its way to become a job."""
+
+    app: Mainspring
+    target: Target
+    arguments: bytes
+    given: Mapping[str, Any]
+    code: str | None
+    """Version of the code that enqueues it."""
+
+    def job(self, id: UUID, origin: Origin | None = None) -> NewJob:
+        """The record to insert, with its follow-ups."""
+        trace = id.hex if origin is None else origin.trace
+        new = self._record(id.bytes, origin, key_of(self.given, self.target.options))
+        follows = tuple(self._follow_ups(id, trace))
+        return msgspec.structs.replace(new, follows=follows) if follows else new
+
+    def follow_up(self, origin: Origin) -> NewJob:
+        """The record of a job that follows another; it has no key, whatever a middleware wants, and no follow-ups."""
+        return self._record(origin.id, origin, None)
+
+    # ---- private ------------------------------------------------------------------------------
+
+    def _record(self, id: bytes, origin: Origin | None, key: Key | None) -> NewJob:
+        own, task = self.given, self.target.options
+        tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
+        meta = {**task["meta"], **own.get("meta", {})}
+        unique, said = (None, None) if key is None else self._claim(key)
+        body = Body(
+            args=msgspec.Raw(self.arguments),
+            retries=own.get("retries"),
+            timeout=(own["timeout"] or 0) if "timeout" in own else None,
+            code=self.code,
+            tags=tags,
+            meta=msgspec.Raw(_encode(meta)) if meta else msgspec.UNSET,
+            key=said,
+            hide=self.target.hide,
+            parent=None if origin is None else str(origin.parent),
+            trace=None if origin is None else origin.trace,
+        )
+        return NewJob(
+            id=id,
+            task=self.target.name,
+            queue=own.get("queue") or self.target.queue,
+            kind=self.target.kind,
+            priority=own.get("priority", self.target.priority),
+            delay=own.get("delay") or 0,
+            run_at=own.get("run_at"),
+            expires_in=own.get("expires", self.target.expires),
+            crashes=self.target.crashes,
+            early=self.target.early,
+            record=_encode(body),
+            unique=unique,
+            marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
+            keep=task["retention"],
+        )
+
+    def _claim(self, key: Key) -> tuple[Unique, str]:
+        return claim_of(key, self.target.name, lambda: self._arguments_by_name(key), self.target.hide)
+
+    def _arguments_by_name(self, key: Key) -> Mapping[str, Any]:
+        if self.target.arguments is not None:
+            return self.target.arguments(self.arguments)
+        given: dict[str, Any] = loads(self.arguments)
+        if not key.names or "@" in given or not given.keys() >= set(key.names):
+            raise InvalidOption(
+                "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",
+                hint="Of a task that is not known here, name the key's arguments and give them by keyword.",
+            )  # fmt: skip
+        return given
+
+    def _follow_ups(self, id: UUID, trace: str) -> list[Follow]:
+        found = []
+        for event, state in FOLLOW_UPS.items():
+            wanted = self.target.options[event]
+            if wanted is not None:
+                origin = Origin(derived_id(id.bytes, event.encode()), id, trace)
+                subject = f"task {self.target.name!r}"
+                call = _call_of(self.app, wanted, id, event, subject)
+                check_follow_up(event, call, subject)
+                found.append(Follow(state, self.app.through(call).making(self.code).follow_up(origin)))
+        return found
+
+
+def key_of(given: Mapping[str, Any], task: Mapping[str, Any]) -> Key | None:
+    """The key of a job by its own options and those of its task."""
+    key: Key | None = given["key"] if "key" in given else task["key"]
+    return key
+
+
+def check_follow_up(event: str, wanted: Any, subject: str) -> None:
+    """Refuse a task or a call that cannot follow another job; of a task's name nothing is known here."""
+    if getattr(wanted, "own_key", None) is not None:
+        hint = "It is made once for each job that ends so; leave the key out, or enqueue a keyed job inside of it."
+        raise InvalidOption(event, wanted, "cannot have key=", subject=subject, hint=hint)
+    if getattr(wanted, "connection", None) is not None:
+        hint = "It is inserted with the job that it follows, wherever that is."
+        raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)
+
+
+def _call_of(app: Mainspring, wanted: Any, job: UUID, event: str, subject: str) -> Call[Any]:
+    """The call that a follow-up stands for: of a task, a task's name, or the complete call itself."""
+    try:
+        if isinstance(wanted, str):
+            known = app.tasks.find(wanted)
+            return app.call(wanted, str(job)) if known is None else known.s(job)
+        call: Call[Any] = wanted.bound_to(app).s(job) if hasattr(wanted, "s") else wanted
+    except InvalidOption as error:
+        raise InvalidOption(event, wanted, error.why, subject=subject, hint=error.hint) from None
+    except ArgumentError as error:
+        why = f"must take one argument, the UUID of the job that ended: {error.args[0]}"
+        raise InvalidOption(event, wanted, why, subject=subject) from None
+    if call.app is not app:
+        raise InvalidOption(event, wanted, "is a call of another app", subject=subject)
+    return call

@@ -1,0 +1,98 @@
+"""Hooks: who is told of what; and which events an ack or a rescue makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainspring.errors import InvalidOption, UnknownOption
+from mainspring.events import EVENTS, Event
+from mainspring.hooks import Hooks
+from mainspring.outcomes import Ack, Lease
+from mainspring.records import Rescued
+from mainspring.states import Reason, State
+from mainspring.worker import moves
+from mainspring.worker.moves import Moved
+
+LEASE = Lease(b"x" * 16, 1)
+
+
+def hook(event: Event) -> None: ...
+
+
+def test_a_hook_hears_of_its_events_and_tasks() -> None:
+    hooks = Hooks()
+    assert not hooks
+    hooks.add(["dead"], hook, None)
+    hooks.add(["dead", "failed"], print, "shop.*")
+    assert hooks
+    assert [each.fn for each in hooks.of("dead", "shop.send")] == [hook, print]
+    assert [each.fn for each in hooks.of("dead", "mail.send")] == [hook]
+    assert hooks.of("failed", "mail.send") == []
+    assert [hooks.has(event) for event in ("dead", "failed", "started")] == [True, True, False]
+
+
+def test_an_event_named_twice_is_told_once() -> None:
+    hooks = Hooks()
+    hooks.add(["dead", "dead"], hook, None)
+    assert len(hooks.of("dead", "t")) == 1
+
+
+@pytest.mark.parametrize(
+    ("events", "fn", "task", "error"),
+    [
+        (["deed"], hook, None, UnknownOption),
+        (["dead", "deed"], hook, None, UnknownOption),
+        ([], hook, None, InvalidOption),
+        (["dead"], "hook", None, InvalidOption),
+        (["dead"], hook, "", InvalidOption),
+        (["dead"], hook, hook, InvalidOption),
+    ],
+)
+def test_what_cannot_be_a_hook_is_refused_and_leaves_nothing(
+    events: list[str], fn: Any, task: Any, error: type[Exception]
+) -> None:
+    hooks = Hooks()
+    with pytest.raises(error):
+        hooks.add(events, fn, task)
+    assert not hooks
+
+
+@pytest.mark.parametrize(
+    ("ack", "names"),
+    [
+        (Ack.succeeded(LEASE), ("succeeded",)),
+        (Ack.failed(LEASE, b"{}", retry_in=1), ("failed", "retrying")),
+        (Ack.failed(LEASE, b"{}", retry_in=1, timed_out=True), ("failed", "retrying")),
+        (Ack.dead(LEASE, b"{}", Reason.RETRIES_EXHAUSTED), ("failed", "dead")),
+        (Ack.dead(LEASE, b"{}", Reason.TIMED_OUT, timed_out=True), ("failed", "dead")),
+        (Ack.snoozed(LEASE, delay=1), ("snoozed",)),
+        (Ack.cancelled(LEASE), ("cancelled",)),
+        (Ack.lost_early(LEASE, b"{}"), ("dead",)),
+        (Ack.interrupted(LEASE), ()),
+        (Ack.returned(LEASE), ()),
+    ],
+)
+def test_the_events_of_an_ack(ack: Ack, names: tuple[str, ...]) -> None:
+    assert moves.names_of(ack) == names
+    assert set(names) <= set(EVENTS)
+
+
+def test_the_jobs_of_a_lost_worker_are_stalled_whatever_became_of_them() -> None:
+    found = moves.of_rescue("w", Rescued(True, (b"1",), (b"2",), (b"3",), (b"4",)))
+    assert found == [
+        Moved(b"1", State.READY, ("stalled",), "w"),
+        Moved(b"2", State.RETRYING, ("stalled",), "w"),
+        Moved(b"3", State.DEAD, ("stalled", "dead"), "w"),
+        Moved(b"4", State.CANCELLED, ("stalled", "cancelled"), "w"),
+    ]
+
+
+def test_a_supervisor_tells_of_those_it_judged() -> None:
+    late = Ack.dead(LEASE, b"{}", Reason.TIMED_OUT, timed_out=True)
+    early = Ack.lost_early(LEASE, b"{}")
+    assert [each.names for each in moves.of_acks("w", [late, early, Ack.returned(LEASE)])] == [
+        ("failed", "dead"),
+        ("stalled", "dead"),
+    ]

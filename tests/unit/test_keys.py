@@ -1,0 +1,233 @@
+"""What a unique key is made of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mainspring import Key, Mainspring
+from mainspring.errors import InvalidOption, NotBuilt
+from mainspring.records import Unique
+
+app = Mainspring("sqlite://")
+
+
+@app.task(name="shop.report")
+def report(month: str, copies: int = 1, *, parts: set[str] | None = None, rate: float = 1.0) -> None: ...
+
+
+@app.task(name="shop.other")
+def other(month: str) -> None: ...
+
+
+def unique(call: Any) -> Unique:
+    new, _ = call.new_job(None, app.client)
+    assert new.unique is not None
+    found: Unique = new.unique
+    return found
+
+
+def hash_of(call: Any) -> bytes:
+    return unique(call).hash
+
+
+class TestText:
+    def test_plain_text_is_a_key_of_that_text(self) -> None:
+        assert hash_of(report.s("may").options(key="k")) == hash_of(report.s("june").options(key=Key("k")))
+
+    def test_a_key_belongs_to_its_task(self) -> None:
+        assert hash_of(report.options(key="k").s("may")) != hash_of(other.options(key="k").s("may"))
+
+    def test_the_hash_is_the_same_in_every_process(self) -> None:
+        program = (
+            "from mainspring import Key, Mainspring\n"
+            "app = Mainspring('sqlite://')\n"
+            "def report(month: str, parts: set[str]) -> None: ...\n"
+            "task = app.task(name='shop.report')(report)\n"
+            "call = task.s('may', {'b', 'a', 'c', 'd'}).options(key=Key.arguments())\n"
+            "print(call.new_job(None, app.client)[0].unique.hash.hex())\n"
+        )
+        said = {subprocess.check_output([sys.executable, "-c", program]) for _ in range(3)}
+        assert len(said) == 1
+
+    def test_task_and_key_cannot_be_mixed_up(self) -> None:
+        first = app.task(name="x.a")(other.fn).options(key="bc").s("may")
+        second = app.task(name="x.ab")(other.fn).options(key="c").s("may")
+        assert hash_of(first) != hash_of(second)
+
+    def test_a_key_of_text_is_no_key_of_arguments(self) -> None:
+        assert hash_of(other.s("may").options(key='{"month":"may"}')) != hash_of(
+            other.s("may").options(key=Key.arguments())
+        )
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        "spelt",
+        [
+            lambda: report.s(month="may"),
+            lambda: report.s("may", 1),
+            lambda: report.s("may", copies=1, parts=None),
+            lambda: report.s("may", rate=1),
+        ],
+    )
+    def test_position_name_and_default_spell_the_same_call(self, spelt: Callable[[], Any]) -> None:
+        assert hash_of(spelt().options(key=Key.arguments())) == hash_of(report.s("may").options(key=Key.arguments()))
+
+    def test_every_argument_counts_if_none_is_named(self) -> None:
+        calls = [
+            report.s("may"),
+            report.s("june"),
+            report.s("may", 2),
+            report.s("may", parts={"a"}),
+            report.s("may", rate=2),
+        ]
+        assert len({hash_of(call.options(key=Key.arguments())) for call in calls}) == len(calls)
+
+    def test_only_the_named_ones_count(self) -> None:
+        by_month = Key.arguments("month")
+        assert hash_of(report.s("may", 1).options(key=by_month)) == hash_of(report.s("may", 9).options(key=by_month))
+        assert hash_of(report.s("may").options(key=by_month)) != hash_of(report.s("june").options(key=by_month))
+
+    def test_the_order_of_the_names_does_not_matter(self) -> None:
+        one, two = Key.arguments("month", "copies"), Key.arguments("copies", "month")
+        assert hash_of(report.s("may").options(key=one)) == hash_of(report.s("may").options(key=two))
+
+    def test_values_of_different_arguments_are_not_mixed_up(self) -> None:
+        @app.task(name="two")
+        def two(a: str, b: str) -> None: ...
+
+        assert hash_of(two.s("1", "2").options(key=Key.arguments())) != hash_of(
+            two.s("2", "1").options(key=Key.arguments())
+        )
+
+    def test_the_order_of_keys_in_a_mapping_does_not_matter(self) -> None:
+        @app.task(name="mapped")
+        def mapped(values: dict[str, Any]) -> None: ...
+
+        one, two = mapped.s({"a": 1, "b": {"c": 1, "d": 2}}), mapped.s({"b": {"d": 2, "c": 1}, "a": 1})
+        assert hash_of(one.options(key=Key.arguments())) == hash_of(two.options(key=Key.arguments()))
+
+    def test_the_rest_of_the_arguments_counts_too(self) -> None:
+        @app.task(name="rest")
+        def rest(a: int, *more: int, **named: int) -> None: ...
+
+        calls = [rest.s(1), rest.s(1, 2), rest.s(1, 2, 3), rest.s(1, x=2), rest.s(1, x=3)]
+        assert len({hash_of(call.options(key=Key.arguments())) for call in calls}) == len(calls)
+
+    def test_a_producer_that_knows_only_the_name_makes_the_same_key(self) -> None:
+        stranger = Mainspring("sqlite://")
+        key = Key.arguments("month", "rate")
+        by_name = stranger.call("shop.report", month="may", rate=2).options(key=key)
+        assert hash_of(by_name) == hash_of(report.s("may", rate=2.0).options(key=key))
+
+    @pytest.mark.parametrize(
+        ("call", "key"),
+        [
+            (lambda app: app.call("elsewhere", 1, 2), Key.arguments()),
+            (lambda app: app.call("elsewhere", a=1), Key.arguments()),
+            (lambda app: app.call("elsewhere", 1), Key.arguments("a")),
+            (lambda app: app.call("elsewhere", b=1), Key.arguments("a")),
+        ],
+    )
+    def test_what_only_the_signature_could_tell_is_refused(self, call: Callable[[Mainspring], Any], key: Key) -> None:
+        with pytest.raises(InvalidOption, match=r"(?s)task 'elsewhere': key=.*needs to know.*\n  .*by keyword"):
+            hash_of(call(app).options(key=key))
+
+    def test_a_name_that_the_task_does_not_have_is_refused_at_enqueue(self) -> None:
+        with pytest.raises(InvalidOption, match=r"task 'shop.report': key=.*'mnth', which is no argument.*'month'"):
+            hash_of(report.s("may").options(key=Key.arguments("mnth")))
+
+    @pytest.mark.parametrize("name", ["usr", "ctx", "db", "more"])
+    def test_and_at_the_declaration(self, name: str) -> None:
+        from mainspring import Context, Depends
+
+        def get_db() -> int:
+            return 1
+
+        with pytest.raises(InvalidOption, match=f"task .*: key=.*'{name}', which is no argument"):
+
+            @app.task(key=Key.arguments(name))
+            def send(ctx: Context, user: int, *more: int, db: int = Depends(get_db)) -> None: ...
+
+
+class TestShown:
+    def test_people_read_the_key_itself(self) -> None:
+        assert said(report.s("may").options(key="report-may")) == "report-may"
+
+    def test_or_the_arguments_that_it_is_made_of(self) -> None:
+        assert said(report.s("may").options(key=Key.arguments("month", "copies"))) == "copies=1, month='may'"
+
+    def test_but_no_hidden_ones(self) -> None:
+        @app.task(name="login", sensitive=["password"], key=Key.arguments())
+        def login(user: str, password: str) -> None: ...
+
+        assert said(login.s("ann", "hunter22")) == "password=***, user='ann'"
+
+
+def said(call: Any) -> str | None:
+    import msgspec
+
+    from mainspring.records import Body
+
+    return msgspec.json.decode(call.new_job(None, app.client)[0].record, type=Body).key
+
+
+class TestPolicy:
+    def test_window_and_conflict_reach_the_store(self) -> None:
+        claim = unique(report.s("may").options(key=Key("k", window="1h", on_conflict="replace")))
+        assert (claim.window, claim.conflict) == (3_600_000_000, "replace")
+        kept = unique(report.s("may").options(key=Key.arguments(keep="2s", on_conflict="error")))
+        assert (kept.window, kept.conflict) == (2_000_000, "error")
+        assert unique(report.s("may").options(key="k")) == Unique(
+            hash_of(report.s("may").options(key="k")), 0, "return"
+        )
+
+    def test_the_key_of_a_job_goes_before_the_tasks_and_none_switches_it_off(self) -> None:
+        keyed = app.task(name="keyed", key="of the task")(other.fn)
+        assert said(keyed.s("may")) == "of the task"
+        assert said(keyed.s("may").options(key="of the job")) == "of the job"
+        new, _ = keyed.s("may").options(key=None).new_job(None, app.client)
+        assert new.unique is None
+
+    @pytest.mark.parametrize("mode", ["debounce", "throttle", "keep_last"])
+    def test_modes_of_a_later_release_are_refused_not_ignored(self, mode: Any) -> None:
+        with pytest.raises(NotBuilt, match=mode):
+            Key("k", mode=mode)
+        with pytest.raises(NotBuilt, match="max_wait"):
+            Key("k", max_wait=any_value("5s"))
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: Key(""),
+            lambda: Key("k" * 501),
+            lambda: Key(any_value(7)),
+            lambda: Key("a\0b"),
+            lambda: Key("\ud800"),
+            lambda: Key("k", window=0),
+            lambda: Key("k", window="soon"),
+            lambda: Key("k", on_conflict=any_value("ignore")),
+            lambda: Key("k", mode=any_value("twice")),
+            lambda: Key.arguments("not a name"),
+            lambda: Key.arguments(any_value(1)),
+            lambda: Key.arguments(keep=-1),
+        ],
+    )
+    def test_what_is_wrong_with_a_key_is_said_when_it_is_made(self, make: Callable[[], Key]) -> None:
+        with pytest.raises(InvalidOption):
+            make()
+
+    def test_keys_are_compared_by_what_they_say(self) -> None:
+        assert Key("a", window="60s") == Key("a", window=60)
+        assert Key("a") != Key("a", on_conflict="error")
+        assert len({Key("a"), Key("a"), Key.arguments("a")}) == 2
+        assert repr(Key("a", on_conflict="error")) == "Key('a', on_conflict='error')"
+
+
+def any_value(value: Any) -> Any:
+    return value

@@ -1,0 +1,134 @@
+"""Secrets are taken out of text and of mappings; ordinary text stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.redact import HIDDEN, KNOWN_LIMIT, hide, looks_secret, redact, remember, remember_url
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("at postgresql://shop:hunter2@db:5432/shop now", "at postgresql://shop:***@db:5432/shop now"),
+        ("redis://:hunter2@cache", "redis://:***@cache"),
+        ("amqp://u:p@ss/word@host/x", "amqp://u:***@host/x"),
+        ("password=hunter2 user=ann", "password=*** user=ann"),
+        ("DB_PASSWORD='a b c', x", "DB_PASSWORD='***', x"),
+        ('{"apiKey": "abc", "n": 1}', '{"apiKey": "***", "n": 1}'),
+        ("{'api_key': 'it\\'s', 'n': 1}", "{'api_key': '***', 'n': 1}"),
+        ("Authorization: Bearer abc.def-ghi", "Authorization: ***"),
+        ("Authorization: Basic dXNlcjpwYXNz\nHost: x", "Authorization: ***\nHost: x"),
+        ("Cookie: a=b; session=c\nHost: x", "Cookie: ***\nHost: x"),
+        ("sent Bearer abcdefgh123 to it", "sent Bearer *** to it"),
+        ("?token=abc&page=2", "?token=***&page=2"),
+        ("secret_key = xyz", "secret_key = ***"),
+        ("private-key: xyz", "private-key: ***"),
+    ],
+)
+def test_what_looks_secret_is_hidden(text: str, hidden: str) -> None:
+    assert redact(text) == hidden
+    assert redact(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["password", "passwords", "passwd", "passphrase", "pwd", "secret", "token", "api_key", "api-keys", "apikey",
+     "authorization", "cookie", "credentials", "private_key", "privatekey", "access-key", "accesskey"],
+)  # fmt: skip
+def test_every_word_is_known_in_any_case(word: str) -> None:
+    assert redact(f"{word}=abcdef") == f"{word}=***"
+    assert redact(f"X_{word.upper()}: abcdef") == f"X_{word.upper()}: ***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:////var/lib/jobs.db", "http://localhost:8080/path", "max_tokens=500", "tokenize: yes", "a: b = c",
+        "the secretary said: hello", "12:30:01 INFO x: y", "mail ann@example.org: hello", "",
+    ],
+)  # fmt: skip
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_a_remembered_value_is_hidden_in_every_form_it_takes() -> None:
+    value = 'two\nlines & "quotes" é'
+    remember(value)
+    for text in (
+        value,
+        repr(value),
+        f"{[value]}",
+        'two\\nlines & \\"quotes\\" \\u00e9',
+        "two%0Alines%20%26%20%22quotes%22%20%C3%A9",
+    ):
+        assert HIDDEN in redact(f"<{text}>")
+        assert "lines" not in redact(f"<{text}>")
+
+
+def test_short_values_are_not_looked_for() -> None:
+    remember("abc")
+    assert redact("the abc of it") == "the abc of it"
+
+
+def test_of_a_container_each_text_is_remembered() -> None:
+    remember({"a": ["inner-canary-1", {"b": b"inner-canary-2"}], "n": 70011234})
+    assert redact("inner-canary-1 inner-canary-2 70011234") == "*** *** ***"
+
+
+def test_only_so_many_are_remembered_the_newest() -> None:
+    for number in range(KNOWN_LIMIT + 10):
+        remember(f"filler{number:06}")
+    assert redact("filler000000") == "filler000000"
+    assert redact(f"filler{KNOWN_LIMIT + 9:06}") == HIDDEN
+
+
+def test_the_password_of_a_url_is_hidden_alone_too() -> None:
+    remember_url("postgresql://shop:hunter%402x@db/shop")
+    assert redact("password hunter@2x was refused; hunter%402x") == "password *** was refused; ***"
+
+
+def test_a_password_that_is_no_secret_is_not_hidden_everywhere() -> None:
+    remember_url("postgresql://postgres:postgres@db/postgres")
+    assert redact("the postgres server") == "the postgres server"
+
+
+@pytest.mark.parametrize(
+    "name", ["password", "PASSWD", "db_password", "apiKey", "api_key", "X-Api-Key", "DB_TOKEN", "client_secret",
+             "Authorization", "set-cookie", "aws_credentials", "privateKey", "AWS_SECRET_ACCESS_KEY"],
+)  # fmt: skip
+def test_names_that_look_secret(name: str) -> None:
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "tokenizer", "author", "key", "secretary", "cookieless", "passenger"])
+def test_names_that_do_not(name: str) -> None:
+    assert not looks_secret(name)
+
+
+def test_hide_works_at_any_depth_and_by_given_names() -> None:
+    given = {"card": 1, "to": "ann", "list": [{"token": "x", "n": (1, 2)}], "deep": {"card": {"a": 1}}}
+    assert hide(given, ["card"]) == {
+        "card": "***", "to": "ann", "list": [{"token": "***", "n": [1, 2]}], "deep": {"card": "***"},
+    }  # fmt: skip
+    assert given["card"] == 1, "the original is as it was"
+
+
+def test_what_holds_itself_ends() -> None:
+    loop: dict[str, object] = {}
+    loop["self"] = loop
+    hide(loop)
+
+
+@given(st.text())
+def test_any_text_can_be_redacted(text: str) -> None:
+    assert isinstance(redact(text), str)
+
+
+@pytest.mark.parametrize("text", ["password" * 20_000, "a" * 200_000, "://" * 50_000, "token='" * 20_000, "=" * 200_000,
+                                  "https://" + "a:" * 50_000, "cookie: " * 20_000])  # fmt: skip
+def test_no_text_takes_long(text: str) -> None:
+    """Milliseconds; quadratic work would be stopped by the limit of the whole run."""
+    redact(text)
