@@ -2,101 +2,72 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
-import msgspec
-
-from mainspring import sync
-from mainspring.clock import to_datetime
-from mainspring.codec import ErrorRecord, loads
-from mainspring.duration import Duration, to_seconds
-from mainspring.errors import JobCancelled, JobDead, JobNotFound, NotBuilt, ResultGone, ResultTimeout, did_you_mean
-from mainspring.outcomes import Outcome
+from mainspring import checks, sync
+from mainspring.codec import loads
+from mainspring.errors import JobCancelled, JobDead, JobNotFound, KeyTaken, ResultGone, ResultTimeout, WrongState
+from mainspring.info import error_of, info_of, log_of
+from mainspring.pace import Pace
 from mainspring.query import Query
-from mainspring.records import AttemptRow, JobRow
-from mainspring.states import FINAL, Action, Reason, State
+from mainspring.reserved import Handle
+from mainspring.states import FINAL, Action, State, sources
 
 if TYPE_CHECKING:
     from mainspring.client import Client
+    from mainspring.duration import Duration
+    from mainspring.info import JobInfo, LogEntry
+    from mainspring.records import Acted, JobRow
 
 R_co = TypeVar("R_co", covariant=True)
 
-LATER = frozenset({"delete", "logs", "retry", "run_now", "stream", "watch", "why"})
-"""Verbs of the public API that are reserved, and refused until they work; so are their a-twins."""
 
-FIRST_LOOK = 0.002
-SLOWEST_LOOK = 0.1
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One ended attempt of a job."""
-
-    number: int
-    epoch: int
-    token: int
-    worker: str
-    started: datetime
-    ended: datetime
-    outcome: Outcome
-    error: ErrorRecord | None = None
-
-
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knew of a job when it was asked."""
-
-    id: UUID
-    task: str
-    queue: str
-    state: State
-    reason: Reason | None
-    priority: int
-    attempt: int
-    """Attempts that count against ``retries``; those given back do not."""
-    epoch: int
-    crashes: int
-    token: int
-    worker: str | None
-    enqueued: datetime
-    due: datetime | None
-    expires: datetime | None
-    started: datetime | None
-    finished: datetime | None
-    cancelling: bool
-    """A cancel order was given and the handler has not ended yet."""
-    progress: dict[str, Any] | None
-    error: ErrorRecord | None
-    attempts: tuple[Attempt, ...]
-    """Every ended attempt but a plain success, oldest first."""
-
-    @property
-    def final(self) -> bool:
-        return self.state in FINAL
-
-
-class Job(Generic[R_co]):
+class Job(Handle, Generic[R_co]):
     """A job that was enqueued, here or anywhere: ``id`` is all it takes."""
 
-    __slots__ = ("_client", "_decode", "id", "task")
+    __slots__ = ("_client", "_decode", "created", "id", "task")
 
-    def __init__(self, id: UUID, task: str, client: Client, decode: Callable[[bytes], R_co]) -> None:  # the public name
+    LATER = frozenset({"why"})
+    INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
+
+    def __init__(
+        self, id: UUID, task: str, client: Client, decode: Callable[[bytes], R_co], created: bool = True
+    ) -> None:
         self.id = id
         self.task = task
+        self.created = created
+        """False when the enqueue found a job that holds the unique key, and made none."""
         self._client = client
         self._decode = decode
 
+    def holder(self, id: UUID) -> Job[R_co]:
+        """The handle of the job that holds the unique key which this one wanted."""
+        return Job(id, self.task, self._client, self._decode, created=False)
+
+    # ---- ask ----------------------------------------------------------------------------------
+
     def info(self) -> JobInfo:
-        """State, attempts with every error, progress and times, in one look at the store."""
+        """State, attempts with every error, progress and times."""
         return sync.run("job.info", self.ainfo())
 
     async def ainfo(self) -> JobInfo:
-        row = await self._row()
+        return await self._info(await self._row())
+
+    def logs(self, after: int = 0) -> list[LogEntry]:
+        """The lines that the handler logged, oldest first, of all attempts; only those numbered above ``after``."""
+        return sync.run("job.logs", self.alogs(after))
+
+    async def alogs(self, after: int = 0) -> list[LogEntry]:
+        checks.line_number(after, "after")
         store = await self._client.store()
-        return _info(row, await store.attempts(row.id))
+        lines = await store.logs(self.id.bytes, after)
+        if not lines:
+            await self._row()  # a job that is not there is no job without lines
+        return [log_of(line) for line in lines]
+
+    # ---- wait ---------------------------------------------------------------------------------
 
     def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the job to end and return what the task returned.
@@ -108,7 +79,7 @@ class Job(Generic[R_co]):
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         row = await self._ended(timeout)
         if row.state is State.DEAD:
-            error = _error(row.error)
+            error = error_of(row.error)
             raise JobDead(
                 self.id,
                 error.message if error else "",
@@ -116,9 +87,9 @@ class Job(Generic[R_co]):
                 reason=row.reason or "",
             )
         if row.state is State.CANCELLED:
-            raise JobCancelled(self.id, row.reason or "")
+            raise JobCancelled(self.id, row.note or row.reason or "")
         if row.result is None:
-            note = _error(row.error)
+            note = error_of(row.error)
             raise ResultGone(self.id, note.message if note else "none was kept")
         return self._decode(row.result)
 
@@ -127,9 +98,32 @@ class Job(Generic[R_co]):
         return sync.run("job.join", self.ajoin(timeout))
 
     async def ajoin(self, timeout: Duration | None = None) -> JobInfo:
-        row = await self._ended(timeout)
-        store = await self._client.store()
-        return _info(row, await store.attempts(row.id))
+        return await self._info(await self._ended(timeout))
+
+    def watch(self, timeout: Duration | None = None) -> Iterator[JobInfo]:
+        """The job as it is, and again at each change of state, attempt or progress, until it has ended.
+
+        What changed twice between two looks (at most 0.1 s) is seen once. ``ResultTimeout`` when the
+        job has not ended after ``timeout``, counted from the call.
+        """
+        return sync.each("job.watch", self._changes(Pace(timeout)))
+
+    def awatch(self, timeout: Duration | None = None) -> AsyncIterator[JobInfo]:
+        return sync.aeach(self._changes(Pace(timeout)))
+
+    def stream(self, timeout: Duration | None = None) -> Iterator[Any]:
+        """What the handler sends with ``ctx.send``, from the first on, until the job has ended.
+
+        Each place of the stream is given once: what another attempt sends in the place of something
+        that was read already is left out. ``ResultTimeout`` when the job has not ended after
+        ``timeout``, counted from the call.
+        """
+        return sync.each("job.stream", self._items(Pace(timeout)))
+
+    def astream(self, timeout: Duration | None = None) -> AsyncIterator[Any]:
+        return sync.aeach(self._items(Pace(timeout)))
+
+    # ---- do -----------------------------------------------------------------------------------
 
     def cancel(self, reason: str = "") -> bool:
         """Cancel the job: a waiting one never starts, a running one is told within 2 s.
@@ -139,11 +133,34 @@ class Job(Generic[R_co]):
         return sync.run("job.cancel", self.acancel(reason))
 
     async def acancel(self, reason: str = "") -> bool:
-        store = await self._client.store()
-        acted = await store.act(Action.CANCEL, Query.of(self.id), reason=reason)
-        if not acted.done and not acted.refused:
-            raise JobNotFound(self.id)
-        return bool(acted.done)
+        return bool((await self._act(Action.CANCEL, reason=checks.words(reason, "reason"))).done)
+
+    def retry(self) -> None:
+        """Run an ended job again, whatever its end was, as a new epoch with all its attempts before it.
+
+        Raises ``WrongState`` while it is live, ``KeyTaken`` when another job holds its unique key.
+        """
+        return sync.run("job.retry", self.aretry())
+
+    async def aretry(self) -> None:
+        acted = await self._act(Action.RETRY)
+        for _, holder in acted.held:
+            raise KeyTaken(self.task, UUID(bytes=holder), hint="Wait for that job, or cancel it, then retry this one.")
+        self._demand(acted, Action.RETRY)
+
+    def run_now(self) -> bool:
+        """Make a job ready that waits for its time or its next attempt. False if it did not wait for that."""
+        return sync.run("job.run_now", self.arun_now())
+
+    async def arun_now(self) -> bool:
+        return bool((await self._act(Action.RUN_NOW)).done)
+
+    def delete(self) -> None:
+        """Remove the job and all that is kept of it. ``WrongState`` while it runs: cancel it first."""
+        return sync.run("job.delete", self.adelete())
+
+    async def adelete(self) -> None:
+        self._demand(await self._act(Action.DELETE), Action.DELETE)
 
     def __repr__(self) -> str:
         return f"<Job {self.task} {self.id}>"
@@ -154,13 +171,7 @@ class Job(Generic[R_co]):
     def __hash__(self) -> int:
         return hash(self.id)
 
-    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
-
-        def __getattr__(self, name: str) -> Any:
-            if name in LATER or name.removeprefix("a") in LATER:
-                raise NotBuilt("Job", name)
-            known = [each for each in dir(type(self)) if not each.startswith("_")]
-            raise AttributeError(f"'Job' object has no attribute {name!r}{did_you_mean(name, known)}")
+    # ---- private ------------------------------------------------------------------------------
 
     async def _row(self) -> JobRow:
         store = await self._client.store()
@@ -169,66 +180,53 @@ class Job(Generic[R_co]):
             raise JobNotFound(self.id)
         return found.jobs[0]
 
+    async def _info(self, row: JobRow) -> JobInfo:
+        store = await self._client.store()
+        return info_of(row, await store.attempts(row.id))
+
+    async def _act(self, action: Action, reason: str = "") -> Acted:
+        store = await self._client.store()
+        acted = await store.act(action, Query.of(self.id), reason=reason)
+        if not (acted.done or acted.refused or acted.held):
+            raise JobNotFound(self.id)
+        return acted
+
+    def _demand(self, acted: Acted, action: Action) -> None:
+        for _, state in acted.refused:
+            raise WrongState(self.id, action, state, sources(action))
+
     async def _ended(self, timeout: Duration | None) -> JobRow:
-        """Look until the job has ended: soon at first, then ten times a second."""
-        limit = None if timeout is None else to_seconds(timeout, what="timeout")
-        give_up = None if limit is None else time.monotonic() + limit
-        pause = FIRST_LOOK
+        pace = Pace(timeout)
+        while (row := await self._row()).state not in FINAL:
+            await self._pause(pace, row)
+        return row
+
+    async def _changes(self, pace: Pace) -> AsyncGenerator[tuple[JobInfo]]:
+        seen = None
         while True:
             row = await self._row()
+            look = (row.state, row.epoch, row.attempt, row.token, row.ordered, row.progress)
+            if look != seen:
+                seen = look
+                pace.hurry()
+                yield (await self._info(row),)
             if row.state in FINAL:
-                return row
-            if give_up is not None and limit is not None:
-                left = give_up - time.monotonic()
-                if left <= 0:
-                    raise ResultTimeout(self.id, limit, row.state)
-                pause = min(pause, left)
-            await asyncio.sleep(pause)
-            pause = min(SLOWEST_LOOK, pause * 1.5)
+                return
+            await self._pause(pace, row)
 
+    async def _items(self, pace: Pace) -> AsyncGenerator[list[Any]]:
+        place = 0
+        while True:
+            row = await self._row()  # before the items: what a job sent is there when it has ended
+            store = await self._client.store()
+            while items := await store.items(self.id.bytes, place):
+                place = items[-1][0]
+                pace.hurry()
+                yield [loads(data) for _, data in items]
+            if row.state in FINAL:
+                return
+            await self._pause(pace, row)
 
-def _moment(us: int | None) -> datetime | None:
-    return None if us is None else to_datetime(us)
-
-
-def _error(data: bytes | None) -> ErrorRecord | None:
-    record: ErrorRecord | None = None if data is None else loads(data, ErrorRecord)
-    return record
-
-
-def _info(row: JobRow, attempts: list[AttemptRow]) -> JobInfo:
-    return JobInfo(
-        id=UUID(bytes=row.id),
-        task=row.task,
-        queue=row.queue,
-        state=row.state,
-        reason=row.reason,
-        priority=row.priority,
-        attempt=row.attempt,
-        epoch=row.epoch,
-        crashes=row.crashes,
-        token=row.token,
-        worker=row.worker,
-        enqueued=to_datetime(row.enqueued),
-        due=_moment(row.due),
-        expires=_moment(row.expires),
-        started=_moment(row.started),
-        finished=_moment(row.finished),
-        cancelling=row.ordered,
-        progress=msgspec.json.decode(row.progress) if row.progress else None,
-        error=_error(row.error),
-        attempts=tuple(_attempt(one) for one in attempts),
-    )
-
-
-def _attempt(row: AttemptRow) -> Attempt:
-    return Attempt(
-        number=row.attempt,
-        epoch=row.epoch,
-        token=row.token,
-        worker=row.worker,
-        started=to_datetime(row.started),
-        ended=to_datetime(row.ended),
-        outcome=row.outcome,
-        error=_error(row.error),
-    )
+    async def _pause(self, pace: Pace, row: JobRow) -> None:
+        if not await pace.pause():
+            raise ResultTimeout(self.id, pace.limit, row.state)

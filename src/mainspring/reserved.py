@@ -1,0 +1,42 @@
+"""What handles of the public API share: reserved names are refused with a word, and nothing is pickled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+
+from mainspring.errors import NotBuilt, UseError, did_you_mean
+
+
+class Reserved:
+    """Refuses the names in ``LATER`` and their a-twins; what is not known at all gets a suggestion."""
+
+    __slots__ = ()
+
+    LATER: ClassVar[frozenset[str]] = frozenset()
+
+    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if name in kind.LATER or name.removeprefix("a") in kind.LATER:
+                raise NotBuilt(kind.__name__, name)
+            known = [each for each in dir(kind) if not each.startswith("_")]
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{did_you_mean(name, known)}")
+
+
+class Handle(Reserved):
+    """Never changes, so it is its own copy; holds the way to the store, so it cannot be pickled."""
+
+    __slots__ = ()
+
+    INSTEAD: ClassVar[str] = ""
+    """What to pickle in its place."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise UseError(f"a {type(self).__name__} cannot be pickled", hint=self.INSTEAD)
