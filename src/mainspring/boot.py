@@ -22,6 +22,7 @@ import msgspec
 
 from mainspring import logs
 from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
+from mainspring.redact import redact
 from mainspring.worker import ending, process, signals
 from mainspring.worker.link import PLACE, Bye, CannotStart, Hello, Place, WorkerEnd, end_group
 from mainspring.worker.signals import Exit
@@ -46,13 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m mainspring.boot", description=__doc__)
     parser.add_argument("--target", required=True, help="module:object, or file.py[:object]")
     parser.add_argument("--options", default="{}", help="worker options as JSON")
+    parser.add_argument("--log", default="{}", help="how to log, whatever the app says, as JSON")
     parser.add_argument("--path", default="[]", help="where to look for modules, as JSON")
     given = parser.parse_args(arguments)
     sys.path += [folder for folder in msgspec.json.decode(given.path) if folder not in sys.path]
     place = os.environ.pop(PLACE, None)
     if place is None:
         parser.error(f"{PLACE} is not set: this command is started by a supervisor")
-    return _run(msgspec.json.decode(place, type=Place), given.target, msgspec.json.decode(given.options))
+    told = msgspec.json.decode(given.options), msgspec.json.decode(given.log)
+    return _run(msgspec.json.decode(place, type=Place), given.target, *told)
 
 
 def load_target(target: str) -> Target:
@@ -63,6 +66,9 @@ def load_target(target: str) -> Target:
     can make a worker's parts.
     """
     where, _, attribute = target.partition(":")
+    if not where.endswith(".py") and not all(part.isidentifier() for part in where.split(".")):
+        what = "a folder, not an app" if Path(where).is_dir() else "neither a module nor a file of Python"
+        raise ConfigError(f"{target} is {what}", hint="Name it: module:object, module, file.py or file.py:object.")
     module = _import_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     if not attribute:
         return _only_target(module)
@@ -109,7 +115,7 @@ def _only_target(module: Any) -> Target:
 # ---- one worker --------------------------------------------------------------------------------------
 
 
-def _run(place: Place, target: str, options: dict[str, Any]) -> int:
+def _run(place: Place, target: str, options: dict[str, Any], log: dict[str, str]) -> int:
     """From the inherited descriptors to the exit code."""
     for fd in (place.link, place.board, place.lock):
         os.set_inheritable(fd, False)  # programs that a job starts must not hold them
@@ -120,9 +126,9 @@ def _run(place: Place, target: str, options: dict[str, Any]) -> int:
     link.listen()
     try:
         parts = load_target(target).parts(**options)
-        logs.configure()  # after the import: a program that sets up logging itself is left alone
+        logs.configure(msgspec.structs.replace(parts.logs, **log), worker=True)  # after what the program set up itself
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises while it is imported
-        link.say(CannotStart(_explain(error)))
+        link.say(CannotStart(explain(error)))
         return Exit.FAILED
     grace = parts.settings.grace / 1e6
     worker = _Worker(place, link, parts)
@@ -143,7 +149,7 @@ class _Worker:
         self._link = link
         self._parts = parts
         self._board = Board.attach(place.board)
-        self._board.slots = parts.settings.async_slots + parts.settings.thread_slots
+        self._board.slots = max(1, parts.settings.async_slots + parts.settings.thread_slots)
         self._lock = DeathLock(place.lock, place.lock_path)
 
     async def run(self) -> int:
@@ -152,7 +158,7 @@ class _Worker:
         except Exception as error:
             if self._board.lease_end > 0:  # it was registered: not a failure to start
                 raise
-            self._link.say(CannotStart(_explain(error)))
+            self._link.say(CannotStart(explain(error)))
             return Exit.FAILED
         self._leave(code)
         return code
@@ -162,7 +168,7 @@ class _Worker:
         if self._board.lease_end > 0:
             log.critical("user code ended the event loop of this worker: %r", error)
         else:
-            self._link.say(CannotStart(_explain(error)))
+            self._link.say(CannotStart(explain(error)))
         ending.exit_now(Exit.FAILED)
 
     async def _serve(self) -> int:
@@ -170,7 +176,7 @@ class _Worker:
 
         parts, store = self._parts, await self._open_store()
         worker = Worker(parts, store, board=self._board, beater=self._beater, info=self._lock.facts(), supervised=True)
-        self._link.obey(worker.drain, worker.stop)
+        self._link.obey(worker.drain, worker.stop, worker.told)
         with signals.owned(signals.Stops(worker.drain, worker.stop)):
             code = await worker.run()
         await store.close()
@@ -210,7 +216,7 @@ class _Worker:
         )  # fmt: skip
 
     def _announce(self, worker: str) -> None:
-        self._link.say(Hello.of(worker, self._parts.store, self._parts.settings))
+        self._link.say(Hello.of(worker, self._parts))
 
     def _leave(self, code: int) -> None:
         """A body that would not end must not keep the process: what the board shows is the supervisor's now."""
@@ -222,14 +228,19 @@ class _Worker:
             ending.exit_now(code)
 
 
-def _explain(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     """For people: our own errors say it all, others come with their traceback."""
     if isinstance(error, MainspringError):
         return f"{type(error).__name__}: {error}"
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, importlib.__file__):
+    while trace is not None and _imports(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+    return redact("".join(traceback.format_exception(type(error), error, trace)))
+
+
+def _imports(file: str) -> bool:
+    """Whether a frame only imports: ours, and the machinery below it."""
+    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

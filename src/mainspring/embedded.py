@@ -10,8 +10,10 @@ import asyncio
 import functools
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+from mainspring import logs
 from mainspring.errors import ForkedWorker, NotOpen
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class EmbeddedWorker:
         self._worker: Worker | None = None
         self._up = threading.Event()
         self._trouble: BaseException | None = None
+        self._unlog: Callable[[], None]
         self.exit_code: int | None = None
         """0 when everything finished, 3 when something was handed back at the drain limit."""
 
@@ -39,6 +42,7 @@ class EmbeddedWorker:
         if self._thread is not None:
             raise NotOpen("this worker was started before; make a new one with app.worker()")
         self._pid = os.getpid()
+        self._unlog = logs.configure_for_guest(self._parts.logs)
         self._thread = threading.Thread(target=self._run, name="mainspring-worker", daemon=True)
         self._thread.start()
         self._up.wait()
@@ -82,6 +86,7 @@ class EmbeddedWorker:
         except BaseException as error:  # noqa: BLE001 - told to whoever started or stops it
             self._trouble = error
         finally:
+            self._unlog()
             self._up.set()
 
     async def _main(self) -> int:
@@ -101,7 +106,7 @@ class EmbeddedWorker:
         try:
             beater = functools.partial(
                 Beater, at, settings=parts.settings, board=board,
-                announce=lambda name: helper.announce(Hello.of(name, at, parts.settings)),
+                announce=lambda name: helper.announce(Hello.of(name, parts)),
             )  # fmt: skip
             worker = Worker(parts, store, board=board, beater=beater, info=lock.facts())
             self._worker = worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -14,6 +13,8 @@ import msgspec
 
 from mainspring import logs
 from mainspring.errors import NoMainGuard, TaskNotImportable
+from mainspring.naming import file_of
+from mainspring.settings import AppSettings
 from mainspring.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -27,19 +28,33 @@ def run(app: Mainspring, given: Mapping[str, Any]) -> int:
     main = sys.modules.get("__main__")
     if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
         raise NoMainGuard
+    app.settings.worker(given)
+    logs.configure(app.settings.logs)
     path = [folder or str(Path.cwd()) for folder in sys.path]
-    return run_target(address(app), given, path=path)  # the child finds what this program finds
+    return _supervise(address(app), given, {}, path)  # the child finds what this program finds
 
 
 def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None = None, path: Sequence[str] = ()) -> int:
-    """Supervise workers of the app that ``target`` names; imports no user code here."""
-    level = logs.configure(log_level)
+    """Supervise workers of the app that ``target`` names; imports no user code here.
+
+    ``log_level`` goes before every setting. What the app itself was told is for its workers; the
+    supervisor's own lines go by environment and file.
+    """
+    flags = {} if log_level is None else {"log_level": log_level}
+    where = target.partition(":")[0]
+    settings = AppSettings(flags, where if where.endswith(".py") else str(Path.cwd() / "app.py"))
+    logs.configure(settings.logs)
+    return _supervise(target, given, {} if log_level is None else {"level": settings.log_level}, path)
+
+
+def _supervise(target: str, given: Mapping[str, Any], log: Mapping[str, str], path: Sequence[str]) -> int:
     told = msgspec.json.encode({name: _plain(value) for name, value in given.items()}).decode()
     command = [sys.executable, "-m", CHILD, "--target", target, "--options", told]
+    if log:
+        command += ["--log", msgspec.json.encode(log).decode()]
     if path:
         command += ["--path", msgspec.json.encode(path).decode()]
-    env = {**os.environ, logs.LEVEL: level}
-    return Supervisor(command, int(given.get("processes", 1)), env=env).run()
+    return Supervisor(command, int(given.get("processes", 1))).run()
 
 
 def _plain(value: Any) -> Any:
@@ -49,7 +64,7 @@ def _plain(value: Any) -> Any:
 
 def address(app: Mainspring) -> str:
     """``module:name`` or ``file.py:name`` under which a child process finds this very app."""
-    modules = [module for module in [*sys.modules.values()] if getattr(module, "__file__", None)]
+    modules = [module for module in [*sys.modules.values()] if file_of(getattr(module, "__dict__", {}))]
     modules.sort(key=lambda module: module.__file__ != app.settings.declared_in)  # where it was declared, first
     for module in modules:
         if name := _name_in(module, app):
@@ -68,5 +83,5 @@ def _name_in(module: ModuleType, app: Mainspring) -> str | None:
 def _importable(module: ModuleType) -> str:
     spec = module.__spec__
     if spec is not None:
-        return spec.name.removesuffix(".__main__")
+        return spec.name
     return str(module.__file__)  # a script: the child imports the file under its stem

@@ -13,13 +13,15 @@ from mainspring.stores.base import Store, Turn
 class FaultyStore:
     """Passes everything on to ``inner``.
 
-    ``down``: nothing reaches the store. ``lose``: the names of calls whose next reply is lost after
-    the store did its work. ``lose_every``: every n-th reply of a turn is lost. ``twist`` changes a turn on its way.
+    ``down``: nothing reaches the store; ``refuse``: no call of this name does. ``lose``: the names of calls whose
+    next reply is lost after the store did its work. ``lose_every``: every n-th reply of a turn is lost. ``twist``
+    changes a turn on its way.
     """
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self.down = False
+        self.refuse = ""
         self.lose: set[str] = set()
         self.lose_every = 0
         self.twist: Callable[[Turn], Turn] | None = None
@@ -50,7 +52,7 @@ class FaultyStore:
         return reply
 
     def _before(self, name: str) -> None:
-        if self.down:
+        if self.down or name == self.refuse:
             self.failed += 1
             raise StoreUnavailable(f"{name}: the test cut the line")
 

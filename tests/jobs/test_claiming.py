@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from mainspring import Mainspring
 from mainspring.outcomes import Outcome
 from mainspring.records import Beat, Bucket, Registration, Want
 from mainspring.states import State
 from mainspring.stores.base import Store, Turn
+from mainspring.stores.door import Door
+from mainspring.worker import turner
+from mainspring.worker.board import Board
+from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
 from tests.jobs.world import SECOND, World, eventually, result
 
@@ -376,3 +382,55 @@ async def test_an_idle_worker_is_woken_by_an_enqueue(world: World) -> None:
     for _ in range(3):
         assert result(await world.final(await world.enqueue(task))) == 1
     assert await running.drained() == 0
+
+
+@pytest.mark.option("worker.poll")
+async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else looks for it here: nobody is woken, and idle turns are an hour apart."""
+    monkeypatch.setattr(turner, "IDLE_AFTER", 3_600.0)
+    deaf = Deaf(world.store)
+    app = Mainspring(world.url, poll="1h")
+    done = asyncio.Event()
+
+    @app.task(name="poll.work")
+    async def work() -> None:
+        done.set()
+
+    async def heard() -> list[float] | None:
+        return deaf.asked or None
+
+    worker = Worker(app.parts(poll="50ms"), deaf, board=Board.create(256))
+    running = asyncio.create_task(worker.run())
+    await worker.wait_started()
+    await eventually(heard, "it listens")
+    await work.aenqueue()
+    async with asyncio.timeout(60):
+        await done.wait()
+    assert set(deaf.asked) == {0.05}
+    worker.drain()
+    assert await running == 0
+    await app.aclose()
+
+
+class Deaf(Door):
+    """A store whose listeners hear nothing."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner.inner)
+        self.asked: list[float] = []
+        """How long they were asked to wait."""
+
+    async def listen(self, worker: str, queues: Any) -> Any:
+        return _HearsNothing(self.asked)
+
+
+class _HearsNothing:
+    def __init__(self, asked: list[float]) -> None:
+        self._asked = asked
+
+    async def wait(self, timeout: float) -> bool:
+        self._asked.append(timeout)
+        await asyncio.sleep(timeout)
+        return False
+
+    def close(self) -> None: ...

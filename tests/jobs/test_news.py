@@ -1,4 +1,4 @@
-"""Progress and log lines of running jobs."""
+"""Progress, log lines and stream items of running jobs, on their way to the store."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def progress(data: bytes | None) -> Any:
     return None if data is None else msgspec.json.decode(data)
 
 
+@pytest.mark.row("W8")
 @pytest.mark.parametrize("colour", ["async", "thread"])
 async def test_progress_is_seen_while_the_job_runs(world: World, colour: str) -> None:
     gate = threading.Event()
@@ -47,6 +48,7 @@ async def test_progress_is_seen_while_the_job_runs(world: World, colour: str) ->
     assert await running.drained() == 0
 
 
+@pytest.mark.row("W9")
 @pytest.mark.parametrize("colour", ["async", "thread"])
 async def test_log_lines_are_kept_in_order_with_those_of_the_last_moment(
     world: World, colour: str, caplog: pytest.LogCaptureFixture
@@ -73,6 +75,7 @@ async def test_log_lines_are_kept_in_order_with_those_of_the_last_moment(
     assert record.__dict__["job_id"] == str(UUID(bytes=job))
 
 
+@pytest.mark.row("W9")
 async def test_only_the_newest_thousand_lines_are_kept(world: World) -> None:
     async def chatty(ctx: AsyncContext) -> None:
         for n in range(2_500):
@@ -85,6 +88,7 @@ async def test_only_the_newest_thousand_lines_are_kept(world: World) -> None:
     assert lines[-1].text == "line 2499"
 
 
+@pytest.mark.row("W8")
 async def test_the_rate_of_writes_is_bounded(world: World) -> None:
     """A thousand reports of one job are a few calls."""
     store, passed = faulty(world)
@@ -152,3 +156,107 @@ async def test_news_that_cannot_be_sent_hold_up_nothing(world: World) -> None:
     job = await world.enqueue(world.task(chatty, takes_context=True))
     assert await world.worker(store=passed, until_empty=True).end() == 0
     assert result(await world.row(job)) == 1
+
+
+def items(rows: list[tuple[int, bytes]]) -> list[Any]:
+    """The items of a stream; their places are 1, 2, 3 ..."""
+    assert [place for place, _ in rows] == list(range(1, len(rows) + 1))
+    return [msgspec.json.decode(data) for _, data in rows]
+
+
+@pytest.mark.row("B19")
+@pytest.mark.parametrize("colour", ["async", "thread"])
+async def test_items_are_stored_while_the_job_runs_and_the_last_ones_before_its_end(world: World, colour: str) -> None:
+    gate = threading.Event()
+
+    async def in_async(ctx: AsyncContext) -> None:
+        ctx.send("first")
+        await asyncio.to_thread(gate.wait, 20)
+        ctx.send({"last": [1, None]})
+
+    def in_thread(ctx: Context) -> None:
+        ctx.send("first")
+        gate.wait(20)
+        ctx.send({"last": [1, None]})
+
+    job = await world.enqueue(world.task(in_async if colour == "async" else in_thread, takes_context=True))
+    running = await world.worker().started()
+
+    async def seen() -> Any:
+        return items(await world.store.items(job)) or None
+
+    assert await eventually(seen, "the first item") == ["first"]
+    assert (await world.row(job)).state is State.RUNNING
+    gate.set()
+    await world.final(job)
+    assert items(await world.store.items(job)) == ["first", {"last": [1, None]}]
+    assert await running.drained() == 0
+
+
+@pytest.mark.row("B19")
+async def test_a_retry_takes_the_places_of_the_attempt_before(world: World) -> None:
+    async def retried(ctx: AsyncContext) -> None:
+        for n in range(3 if ctx.attempt == 1 else 5):
+            ctx.send([n, ctx.attempt])
+        if ctx.attempt == 1:
+            raise ValueError
+
+    job = await world.enqueue(world.task(retried, takes_context=True, retries=1))
+    await world.drain()
+    assert items(await world.store.items(job)) == [[n, 2] for n in range(5)]
+
+
+@pytest.mark.row("B19")
+@pytest.mark.parametrize(
+    ("size", "most", "said"), [(1, 10_000, "10,000 items"), (999_998, 8, "8 MB")], ids=["by number", "by size"]
+)
+async def test_a_full_stream_says_so_and_keeps_what_it_has(world: World, size: int, most: int, said: str) -> None:
+    async def floods(ctx: AsyncContext) -> None:
+        for _ in range(most + 1):
+            ctx.send("x" * size)
+
+    job = await world.enqueue(world.task(floods, takes_context=True))
+    await world.drain()
+    row = await world.row(job)
+    assert error(row).type == "mainspring.errors.StreamFull"
+    assert said in error(row).message
+    found, after = 0, 0
+    while page := await world.store.items(job, after):
+        found, after = found + len(page), page[-1][0]
+    assert (found, after) == (most, most)
+
+
+@pytest.mark.row("B19")
+async def test_items_outlast_a_store_that_was_away(world: World) -> None:
+    """None is missing, and the ack that comes after them waits."""
+    store, passed = faulty(world)
+    failed = asyncio.Event()
+
+    async def sends(ctx: AsyncContext) -> int:
+        store.refuse = "report"
+        for n in range(10):
+            ctx.send(n)
+        await failed.wait()
+        ctx.send(10)
+        return 11
+
+    job = await world.enqueue(world.task(sends, takes_context=True))
+    running = await world.worker(store=passed).started()
+
+    async def refused() -> bool | None:
+        return store.failed >= 2 or None
+
+    await eventually(refused, "reports were refused")
+    failed.set()
+
+    async def over() -> bool | None:
+        return (running.worker._floor is not None and not running.worker._floor.bodies()) or None
+
+    await eventually(over, "the body ended")
+    store.failed = 0
+    await eventually(refused, "its items were refused again and again")
+    assert (await world.row(job)).state is State.RUNNING, "the store has not got its items"
+    store.refuse = ""
+    assert result(await world.final(job)) == 11
+    assert items(await world.store.items(job)) == list(range(11))
+    assert await running.drained() == 0

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from mainspring import Mainspring
-from mainspring.job import Job, JobInfo
+from mainspring.info import JobInfo
+from mainspring.job import Job
 from mainspring.outcomes import Outcome
 from mainspring.states import LIVE, Reason, State
 from tests.processes.fleet import LIMIT, Fleet, Line, Supervised, kill, overlaps, until

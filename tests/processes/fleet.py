@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from mainspring import Mainspring
 from mainspring.errors import StoreUnavailable
-from mainspring.job import Job, JobInfo
+from mainspring.info import JobInfo
+from mainspring.job import Job
 from mainspring.query import Query
 from mainspring.records import Beat, WorkerRow
 from mainspring.states import State

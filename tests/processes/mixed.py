@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring import AsyncContext, Cancel, Context, Mainspring, Snooze
-from mainspring.job import Job, JobInfo
+from mainspring.info import JobInfo
+from mainspring.job import Job
 from mainspring.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.processes.playground import is_first, note

@@ -50,6 +50,7 @@ def test_a_worker_whose_empty_loop_stands_still_is_replaced(fleet: Fleet) -> Non
 
 
 @pytest.mark.row("B22")
+@pytest.mark.option("task.fence")
 def test_a_strict_body_ends_with_its_lease_and_is_handed_back(fleet: Fleet, tmp_path: Path, store_url: str) -> None:
     """The store is away for longer than the lease and the body keeps the GIL: the supervisor must end it."""
     fleet.start().wait_ready()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring import Mainspring
 from mainspring.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.processes.fleet import Fleet, alive, kill, overlaps, until
@@ -115,6 +116,7 @@ def test_a_poison_job_dies_alone(fleet: Fleet) -> None:
 
 
 @pytest.mark.row("W6")
+@pytest.mark.option("task.ack")
 def test_an_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: Path) -> None:
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
@@ -125,6 +127,18 @@ def test_an_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: P
     assert (info.state, info.reason) == (State.DEAD, Reason.CRASHED)
     marker = fleet.tasks.quick.enqueue()  # the queue goes on, and the early job had its chance to run
     fleet.ended([marker])
+    assert len(fleet.journal(job, word="START")) == 1
+
+
+def test_an_early_task_called_by_name_is_not_run_again_after_a_crash(fleet: Fleet, tmp_path: Path) -> None:
+    """The store was not told that it is one; the supervisor of the worker that ran it knows."""
+    (pid,) = fleet.start().wait_ready()
+    job = Mainspring(fleet.url).call("early", str(tmp_path / "never")).enqueue()
+    fleet.started(job)
+    kill(pid, signal.SIGKILL)
+    (info,) = fleet.ended([job])
+    assert (info.state, info.error and info.error.type) == (State.DEAD, "mainspring.errors.WorkerCrashed")
+    fleet.ended([fleet.tasks.quick.enqueue()])
     assert len(fleet.journal(job, word="START")) == 1
 
 

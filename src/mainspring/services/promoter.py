@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mainspring.services.base import Service
 from mainspring.stores.base import Store
@@ -16,14 +16,19 @@ class Promoter(Service):
     every = 1.0
     jitter = 0.0  # a due job waits for nobody's luck
 
-    def __init__(self, store: Store, woke: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, woke: Callable[[], None], *, expired: Callable[[Sequence[bytes]], None] | None = None
+    ) -> None:
         super().__init__(store)
         self._woke = woke
+        self._expired = expired
 
     async def tick(self) -> float:
         done = await self.store.promote(_SLICE)
         if done.promoted:
             self._woke()
+        if done.ended and self._expired is not None:
+            self._expired(done.ended)
         if max(done.promoted, done.expired) >= _SLICE:
             return 0.0
         if done.next_due is None:

@@ -18,9 +18,9 @@ class Pruner(Service):
     every = 60.0
     jitter = 0.5
 
-    def __init__(self, store: Store, retention: Retention | None = None) -> None:
+    def __init__(self, store: Store, retention: Retention) -> None:
         super().__init__(store)
-        self._retention = retention or Retention()
+        self._retention = retention
 
     async def tick(self) -> None:
         more = True

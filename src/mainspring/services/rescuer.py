@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, WorkerRow
+from mainspring.records import Beat, Rescued, WorkerRow
 from mainspring.services.base import Service
 from mainspring.stores.base import Store
-from mainspring.worker import deathlock
+from mainspring.worker import deathlock, mishaps
 
 WITNESSED = 3
 
@@ -50,9 +50,11 @@ class Rescuer(Service):
         *,
         sweep: float = 3.0,
         now: Callable[[], float] = time.monotonic,
+        taken: Callable[[str, Rescued], None] | None = None,
     ) -> None:
         super().__init__(store)
         self._worker = worker
+        self._taken = taken
         self._sweep = sweep
         self._now = now
         self._last: float | None = None
@@ -91,7 +93,10 @@ class Rescuer(Service):
             return
         rescued = await self.store.rescue(row.id, row.number, cause)
         if rescued.taken:
+            if self._taken is not None:
+                self._taken(row.id, rescued)
             if cause is Outcome.CRASHED:
                 deathlock.forget(row.info)
             count = len(rescued.ready) + len(rescued.retrying) + len(rescued.dead) + len(rescued.cancelled)
+            mishaps.dead_with_worker(row.id, cause, rescued.dead)
             self.log.warning("worker %s is %s: %d of its jobs were taken back", row.id, cause, count)

@@ -14,18 +14,19 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from mainspring.codec import describe_error, dumps
 from mainspring.errors import ResultNotSerializable, StoreConflict
 from mainspring.outcomes import Ack
 from mainspring.records import Turned
 from mainspring.states import Reason
 from mainspring.stores.base import Store, Turn
 from mainspring.worker.trouble import Trouble
-from mainspring.worker.verdict import encoded
 
 log = logging.getLogger("mainspring.worker")
 
 _CONFLICTS = 3
-_UNSTORABLE = encoded(ResultNotSerializable("the result cannot be stored"))
+_SAID = describe_error(ResultNotSerializable("the result cannot be stored"))
+_UNSTORABLE = dumps(_SAID)
 
 
 class Answer(NamedTuple):
@@ -73,7 +74,7 @@ def unstorable(ack: Ack) -> Ack | None:
     """What is said instead of an ack that cannot be stored; None if it was that already."""
     if ack.error == _UNSTORABLE:
         return None
-    return Ack.dead(ack.lease, _UNSTORABLE, Reason.NOT_RETRYABLE)
+    return Ack.dead(ack.lease, _UNSTORABLE, Reason.NOT_RETRYABLE, label=_SAID.type)
 
 
 def _lightened(turn: Turn, left: list[Ack]) -> Turn | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 if TYPE_CHECKING:
     import asyncio
 
     from mainspring.outcomes import Lease
-    from mainspring.records import Claim, LogLine
+    from mainspring.records import Body, Claim, LogLine
     from mainspring.spec import TaskSpec
     from mainspring.worker.pools.thread import Runner
+    from mainspring.worker.stream import Stream
 
 NEVER = float("inf")
 
@@ -38,9 +40,16 @@ class Home(Protocol):
 
     state: Any
     """What the lifespans gave."""
+    code: str
+    """The version of the code that runs here."""
 
-    def told(self, attempt: Attempt) -> None:
-        """The attempt has news (progress, log lines) to be sent. Any thread."""
+    @property
+    def worker(self) -> str:
+        """The worker's name in the store."""
+        ...
+
+    def told(self, attempt: Attempt, *, soon: bool = False) -> None:
+        """The attempt has news (progress, log lines, items) to be sent; ``soon`` for items. Any thread."""
         ...
 
     def store_now(self) -> int:
@@ -58,8 +67,10 @@ class Attempt:
     __slots__ = (
         "asked_at",
         "begun",
+        "body",
         "claim",
         "context",
+        "early",
         "ending",
         "home",
         "lease",
@@ -79,9 +90,11 @@ class Attempt:
         "soft_pending",
         "spec",
         "started",
+        "stream",
         "stuck",
         "task",
         "timeout",
+        "told",
     )
 
     def __init__(self, claim: Claim, spec: TaskSpec, lease: Lease, received: float, home: Home) -> None:
@@ -90,8 +103,12 @@ class Attempt:
         self.spec = spec
         self.lease = lease
         self.received = received
+        self.early = claim.early or spec.early
+        """It began once and must not begin again; a producer that knew only the task's name did not say so."""
         self.limited = "#" in claim.lane
         """The job holds a place in a limit while it is claimed."""
+        self.body: Body | None = None
+        """The record of the job, once it was opened."""
         self.begun = False
         """The body has started."""
         self.over = False
@@ -117,8 +134,12 @@ class Attempt:
         self.runner: Runner | None = None
         self.context: Any = None
         self.news = False
+        """It is in line to have its news sent."""
+        self.told = False
+        """It has had news."""
         self.progress: bytes | None = None
         self.logs: deque[LogLine] | None = None
+        self.stream: Stream | None = None
 
     @property
     def pressing(self) -> bool:
@@ -128,7 +149,25 @@ class Attempt:
     @property
     def guarded(self) -> bool:
         """Must never overlap with a re-run: the body ends before the lease does."""
-        return self.claim.early or self.spec.strict or self.limited
+        return self.early or self.spec.strict or self.limited
+
+    @property
+    def trace(self) -> str:
+        """32 hex digits that all jobs which come of one share."""
+        return (self.body.trace if self.body is not None else None) or self.claim.id.hex()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a log record says of the job."""
+        claim = self.claim
+        return {
+            "job_id": str(UUID(bytes=claim.id)),
+            "task": claim.task,
+            "queue": claim.queue,
+            "attempt": claim.attempt,
+            "worker": self.home.worker,
+            "trace_id": self.trace,
+        }
 
     @property
     def deadline(self) -> float:

@@ -6,29 +6,39 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.errors import Fenced, HardTimeout, JobCancelled, MainspringError
+from mainspring.errors import Fenced, HardTimeout, JobCancelled, MainspringError, WorkerCrashed
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.states import Reason
-from mainspring.worker.board import EARLY, ORDERED, STUCK, BoardJob
+from mainspring.worker.board import EARLY, ORDERED, STUCK, UNTOLD, BoardJob
 from mainspring.worker.judge import Cause, Sentence
 
 
 def verdict(
-    sentence: Sentence | None, jobs: Sequence[BoardJob], now: float, *, orderly: bool
+    sentence: Sentence | None, jobs: Sequence[BoardJob], now: float, *, orderly: bool, worker: str = "", code: str = ""
 ) -> tuple[Outcome, list[Ack]]:
     """The cause of retirement and the acks to send with it.
 
     ``jobs`` is what the board showed after every process of the worker was gone. Only what is proven is
     charged: a job past its hard limit. A worker that died by itself is a crash: which of its jobs
-    did it, the store finds out by running suspects one at a time.
+    did it, the store finds out by running suspects one at a time. ``worker`` is its name,
+    ``code`` the version of the code it ran.
     """
     guilty = _guilty(sentence, jobs)
     if sentence is None and not guilty and not orderly:
-        return Outcome.CRASHED, []
-    acks = [_ended(job, now) for job in guilty]
+        return Outcome.CRASHED, begun(jobs, worker, code)
+    acks = [_ended(job, now, code) for job in guilty]
     charged = {job.token for job in guilty}
-    acks += [_begun(job, sentence) for job in jobs if job.flags & EARLY and job.token not in charged]
+    acks += [_begun(job, sentence, code) for job in jobs if job.flags & EARLY and job.token not in charged]
     return Outcome.INTERRUPTED, acks
+
+
+def begun(jobs: Sequence[BoardJob], worker: str, code: str) -> list[Ack]:
+    """The acks for the early jobs of a worker that crashed which the store would run again: it was not told."""
+    untold = [job for job in jobs if job.flags & UNTOLD]
+    if not untold:
+        return []
+    error, label = _record(WorkerCrashed(worker), code)
+    return [Ack.lost_early(Lease(job.job, job.token), error, label=label) for job in untold]
 
 
 def _guilty(sentence: Sentence | None, jobs: Sequence[BoardJob]) -> list[BoardJob]:
@@ -37,26 +47,29 @@ def _guilty(sentence: Sentence | None, jobs: Sequence[BoardJob]) -> list[BoardJo
     return [job for job in jobs if job.token in named or job.flags & STUCK]
 
 
-def _ended(job: BoardJob, now: float) -> Ack:
+def _ended(job: BoardJob, now: float, code: str) -> Ack:
     run_us = int((now - job.started) * 1e6) if job.started else 0
     lease = Lease(job.job, job.token)
     if job.flags & ORDERED:
-        return Ack.cancelled(lease, _record(JobCancelled()), run_us=run_us)
+        return Ack.cancelled(lease, _record(JobCancelled(), code)[0], run_us=run_us)
     limit = job.deadline - job.started if job.started else 0.0
-    error = _record(HardTimeout(round(limit, 3)))
+    error, label = _record(HardTimeout(round(limit, 3)), code)
     if job.retry_in < 0:
-        return Ack.dead(lease, error, Reason.TIMED_OUT, timed_out=True, run_us=run_us)
+        return Ack.dead(lease, error, Reason.TIMED_OUT, label=label, timed_out=True, run_us=run_us)
     return Ack.failed(lease, error, retry_in=job.retry_in, timed_out=True, run_us=run_us)
 
 
-def _begun(job: BoardJob, sentence: Sentence | None) -> Ack:
+def _begun(job: BoardJob, sentence: Sentence | None, code: str) -> Ack:
     why = sentence.cause.value if sentence else "it stopped"
     fenced = sentence is not None and sentence.cause is Cause.FENCED
     hint = "" if fenced else 'With ack="early" a job that began is never begun again.'
-    return Ack.lost_early(Lease(job.job, job.token), _record(Fenced(f"the worker was ended: {why}", hint=hint)))
+    error, label = _record(Fenced(f"the worker was ended: {why}", hint=hint), code)
+    return Ack.lost_early(Lease(job.job, job.token), error, label=label)
 
 
-def _record(error: MainspringError) -> bytes:
+def _record(error: MainspringError, code: str) -> tuple[bytes, str]:
+    """The encoded error, and its type."""
     from mainspring.codec import describe_error  # heavy, and seldom needed in a supervisor
 
-    return msgspec.json.encode(describe_error(error))
+    record = describe_error(error, code=code)
+    return msgspec.json.encode(record), record.type

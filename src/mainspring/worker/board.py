@@ -29,6 +29,9 @@ STUCK = 8
 ORDERED = 16
 """The stuck body was told to end by a cancel order, not by its time limit."""
 
+UNTOLD = 32
+"""The store does not know that the job is an early one: its producer knew only the task's name."""
+
 CAPACITY = 16_384
 """Slots of a board whose worker is not known yet; untouched pages cost nothing."""
 

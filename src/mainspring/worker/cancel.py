@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from mainspring.errors import SoftTimeout
 from mainspring.worker.attempt import NEVER, Attempt, Ending
-from mainspring.worker.context import ending_error
-from mainspring.worker.verdict import BodyEnded
+from mainspring.worker.verdict import BodyEnded, ending_error
 
 _LAST_WORD = 0.8  # of the grace: then a body that would not listen is asked a second time, harder
 

@@ -1,12 +1,11 @@
 """What a handler knows of its own run: ``Context`` for ``def``, ``AsyncContext`` for ``async def``.
 
-Nothing here waits: progress and log lines are buffered and sent by the reporter.
+Only ``spawn`` waits: progress, log lines and stream items are buffered and sent by the reporter.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -14,41 +13,28 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
 from mainspring.clock import boottime, to_datetime
-from mainspring.codec import clean_text, dumps
-from mainspring.errors import Fenced, HardTimeout, InvalidOption, JobCancelled, NotBuilt, NotOpen, SoftTimeout
+from mainspring.codec import loads
+from mainspring.errors import NotBuilt, NotOpen, SoftTimeout
 from mainspring.ids import new_id
-from mainspring.records import LogLine
+from mainspring.worker import binding, telling
 from mainspring.worker.attempt import NEVER, Attempt, Ending
+from mainspring.worker.spawned import Spawned
 from mainspring.worker.track import Track
-from mainspring.worker.verdict import BodyEnded
+from mainspring.worker.verdict import ending_error
 
 if TYPE_CHECKING:
+    from mainspring.call import Call
+    from mainspring.job import Job
     from mainspring.spec import TaskSpec
 
 A = TypeVar("A")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-LOG_LINES = 1_000
-"""Most log lines of one job; the newest are kept."""
-_TEXT_LIMIT = 4_000
-_PROGRESS_LIMIT = 16_000
-_LATER = frozenset(
-    {"step", "sleep", "wait_event", "spawn", "transaction", "checkpoint", "resume", "send", "flow"}
-)  # fmt: skip
+_LATER = frozenset({"step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"})
 
 current: ContextVar[Attempt] = ContextVar("mainspring_attempt")
 """The attempt whose body runs here."""
-
-_jobs_log = logging.getLogger("mainspring.jobs")
-
-
-class _JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the job's id, task and attempt to each record and to its text."""
-
-    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
-        extra = self.extra or {}
-        kwargs["extra"] = {**extra, **(kwargs.get("extra") or {})}
-        return f"[{extra['task']} {extra['job_id']}#{extra['attempt']}] {msg}", kwargs
 
 
 class Context:
@@ -58,13 +44,15 @@ class Context:
     its handler; :meth:`bind` carries it into threads that the handler starts itself.
     """
 
-    __slots__ = ("_attempt", "_job_id", "_logger", "_task")
+    __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawned", "_task")
 
     def __init__(self, attempt: Attempt | None, task: str) -> None:
         self._attempt = attempt
         self._task = task
         self._job_id: UUID | None = None
-        self._logger: _JobLogger | None = None
+        self._logger: telling.JobLogger | None = None
+        self._meta: dict[str, Any] | None = None
+        self._spawned: Spawned | None = None
 
     @classmethod
     def local(cls, task: str) -> Self:
@@ -97,6 +85,11 @@ class Context:
         return self._job_id
 
     @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._task
+
+    @property
     def attempt(self) -> int:
         """1 for the first attempt."""
         return 1 if self._attempt is None else self._attempt.claim.attempt
@@ -109,6 +102,24 @@ class Context:
     @property
     def queue(self) -> str:
         return "" if self._attempt is None else self._attempt.claim.queue
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        body = None if self._attempt is None else self._attempt.body
+        return () if body is None else body.tags
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What was given as ``meta=``; a copy of this run's own."""
+        if self._meta is None:
+            body = None if self._attempt is None else self._attempt.body
+            self._meta = loads(body.meta, dict[str, Any]) if body is not None and body.meta else {}
+        return self._meta
+
+    @property
+    def trace_id(self) -> str:
+        """32 hex digits, shared by all jobs that come of one: a valid trace id of the W3C."""
+        return self.job_id.hex if self._attempt is None else self._attempt.trace
 
     @property
     def deadline(self) -> datetime | None:
@@ -125,10 +136,10 @@ class Context:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the job's id, task and attempt."""
+        """A logger whose records carry what :func:`log_fields` gives."""
         if self._logger is None:
-            extra = {"job_id": str(self.job_id), "task": self._task, "attempt": self.attempt}
-            self._logger = _JobLogger(_jobs_log, extra)
+            fields = {"job_id": str(self.job_id), "task": self._task, "attempt": 1, "trace_id": self.trace_id}
+            self._logger = telling.JobLogger(fields if self._attempt is None else self._attempt.fields)
         return self._logger
 
     # ---- whether to go on --------------------------------------------------------------------
@@ -153,66 +164,51 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, note: str = "", **meta: Any) -> None:
         """How far the work is; seen by every process within about a second. The last one counts."""
-        fields: dict[str, Any] = {"done": done}
-        if total is not None:
-            fields["total"] = total
-        if note:
-            fields["note"] = clean_text(str(note), 500)
-        if meta:
-            fields["meta"] = meta
-        try:
-            data = dumps(fields)
-        except Exception as error:  # noqa: BLE001 - encoders run user code; it is translated
-            raise InvalidOption("progress", fields, f"cannot be stored: {error}", subject=self._task) from None
-        if len(data) > _PROGRESS_LIMIT:
-            raise InvalidOption("progress", fields, f"takes {len(data):,} bytes, the limit is {_PROGRESS_LIMIT:,}")
-        attempt = self._attempt
-        if attempt is not None:
-            attempt.progress = data
-            attempt.home.told(attempt)
+        telling.progress(self._attempt, self._task, done, total, note, meta)
 
     def track(self, items: Iterable[A], note: str = "", total: int | None = None) -> Iterator[A]:
         """Go over ``items`` and report progress by itself; checks for the end at each."""
         return Track(self, items, note, total)
 
-    def log(self, text: str, **fields: Any) -> None:
-        """Keep a line with the job (the newest 1,000) and send it to :attr:`logger`."""
-        line = str(text) + "".join(f" {name}={value!r}" for name, value in fields.items())
-        line = clean_text(line, _TEXT_LIMIT)
-        self.logger.info("%s", line)
+    def log(self, text: str, level: str = "info", **fields: Any) -> None:
+        """Keep a line with the job (the newest 1,000) and send it to :attr:`logger`.
+
+        ``level`` is debug, info, warning, error or critical.
+        """
+        telling.log(self._attempt, self.logger, text, level, fields)
+
+    def send(self, item: Any) -> None:
+        """Put an item into the job's stream: ``for item in job.stream()`` sees it, in any process, within moments.
+
+        A retried attempt sends from the first place again, and no reader sees a place twice. A stream holds
+        10,000 items and 8 MB; ``StreamFull`` beyond.
+        """
+        telling.send(self._attempt, self._task, item)
+
+    # ---- children ----------------------------------------------------------------------------
+
+    def spawn(self, call: Call[R]) -> Job[R]:
+        """Enqueue a call now, as a child of this job: ``Query.where(parent=job.id)`` finds it.
+
+        A retried attempt that spawns the same call again gets the child that is there already. In a
+        plain call there is no job to be a child of: the call is enqueued as it is.
+        """
+        origin = self._origin(call)
+        return call.enqueue() if origin is None else call.enqueue_child(origin)
+
+    def _origin(self, call: Call[Any]) -> Any:
         attempt = self._attempt
         if attempt is None:
-            return
-        if attempt.logs is None:
-            attempt.logs = deque(maxlen=LOG_LINES)
-        attempt.logs.append(LogLine(attempt.home.store_now(), "info", line))
-        attempt.home.told(attempt)
+            return None
+        if self._spawned is None:
+            self._spawned = Spawned()
+        return self._spawned.origin(attempt, call.identity)
 
     # ---- carried -----------------------------------------------------------------------------
 
     def bind(self, fn: F) -> F:
         """``fn``, such that :meth:`current` works inside it in whatever thread it runs."""
-        from contextvars import copy_context
-        from functools import wraps
-        from inspect import iscoroutinefunction
-
-        here = copy_context()
-
-        if iscoroutinefunction(fn):
-
-            @wraps(fn)
-            async def bound_async(*args: Any, **kwargs: Any) -> Any:
-                if self._attempt is not None:
-                    current.set(self._attempt)
-                return await fn(*args, **kwargs)
-
-            return bound_async  # type: ignore[return-value]  # the wrapper has fn's signature
-
-        @wraps(fn)
-        def bound(*args: Any, **kwargs: Any) -> Any:
-            return here.copy().run(fn, *args, **kwargs)
-
-        return bound  # type: ignore[return-value]  # the wrapper has fn's signature
+        return binding.bound(fn, self._attempt, current)
 
     def __getattr__(self, name: str) -> Any:
         if name in _LATER:
@@ -224,13 +220,24 @@ class Context:
 
 
 class AsyncContext(Context):
-    """The run of an ``async def`` handler. The same names; ``track`` also takes ``async for``."""
+    """The run of an ``async def`` handler. The same names; ``spawn`` is awaited, ``track`` also takes ``async for``."""
 
     __slots__ = ()
 
     def track(self, items: Iterable[A] | AsyncIterable[A], note: str = "", total: int | None = None) -> Track[A]:
         """Go over ``items`` by ``for`` or ``async for`` and report progress by itself."""
         return Track(self, items, note, total)
+
+    async def spawn(self, call: Call[R]) -> Job[R]:  # type: ignore[override]  # awaited in this colour
+        """Enqueue a call now, as a child of this job; see :meth:`Context.spawn`."""
+        origin = self._origin(call)
+        return await (call.aenqueue() if origin is None else call.aenqueue_child(origin))
+
+
+def log_fields() -> dict[str, Any] | None:
+    """What every log record made here should carry: whose job it is. None outside of one."""
+    attempt = current.get(None)
+    return None if attempt is None else attempt.fields
 
 
 def context_of(attempt: Attempt) -> Context:
@@ -241,16 +248,3 @@ def context_of(attempt: Attempt) -> Context:
         attempt.context = made(attempt, attempt.claim.task)
     found: Context = attempt.context
     return found
-
-
-def ending_error(attempt: Attempt) -> BaseException:
-    """What a body is told when it must end."""
-    match attempt.ending:
-        case Ending.CANCEL:
-            return JobCancelled(UUID(bytes=attempt.claim.id), attempt.reason)
-        case Ending.HARD:
-            return HardTimeout(attempt.timeout / 1e6)
-        case Ending.FENCE | Ending.GONE:
-            return Fenced("this worker can no longer prove that it owns the job")
-        case _:
-            return BodyEnded("the worker stops")

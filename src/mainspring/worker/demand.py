@@ -84,7 +84,7 @@ class Demand:
 
     def wants(self) -> tuple[Want, ...]:
         """The wants of the next turn; :meth:`heard` must follow."""
-        self._order.append(self._order.pop(0))
+        self._order = self._order[1:] + self._order[:1]  # of a scheduler there is none
         self._asked = self._plan()
         return tuple(ask.want for ask in self._asked)
 

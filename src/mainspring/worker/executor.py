@@ -2,6 +2,7 @@
 
     refuse(attempt)           the ack for a claim that must not start any more
     open_body(attempt)        what to call, from the stored record; Undecodable if it cannot be read
+    begin(attempt, slot)      the body starts
     succeeded(attempt, value) the ack for a body that returned
     failed(attempt, error)    the ack for a body that raised, or that could not start
 
@@ -10,32 +11,40 @@ Encoding never raises: whatever a body does, there is an ack for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from mainspring.backoff import DEFAULT
 from mainspring.clock import boottime
-from mainspring.errors import HardTimeout, Undecodable
+from mainspring.colours import UNRUN
+from mainspring.errors import HardTimeout
 from mainspring.outcomes import Ack
-from mainspring.records import RECORD_VERSION, Body
-from mainspring.worker import verdict
+from mainspring.worker import around, verdict
 from mainspring.worker.attempt import NEVER, Attempt, Ending
-from mainspring.worker.board import EARLY, STRICT, SUSPECT, Board
+from mainspring.worker.board import EARLY, STRICT, SUSPECT, UNTOLD, Board
 from mainspring.worker.context import context_of, current
+from mainspring.worker.opening import open_record
 
 if TYPE_CHECKING:
+    from mainspring.middleware import Middleware
     from mainspring.spec import TaskSpec
-
-_body_of = msgspec.json.Decoder(Body).decode
 
 
 class Executor:
-    """What both pools need to run bodies; safe to use from any thread."""
+    """What both pools need to run bodies; safe to use from any thread.
 
-    def __init__(self, board: Board) -> None:
+    ``started`` is told of each body that starts, in its own thread, before it does.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        middleware: Sequence[Middleware] = (),
+        started: Callable[[Attempt], None] | None = None,
+    ) -> None:
         self._board = board
+        self._layers = around.layers(middleware)
+        self._started = started
         self._later: dict[tuple[str, int], int] = {}
 
     def refuse(self, attempt: Attempt) -> Ack | None:
@@ -49,23 +58,17 @@ class Executor:
 
     def open_body(self, attempt: Attempt) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The function with its arguments. Sets the attempt's limits; raises ``Undecodable``."""
-        spec, claim = attempt.spec, attempt.claim
-        try:
-            body = _body_of(claim.record)
-        except Exception as error:
-            raise Undecodable(f"job of task {claim.task!r}", str(error)) from error
-        if body.v > RECORD_VERSION:
-            raise Undecodable(
-                f"job of task {claim.task!r}",
-                f"it was written by a newer version of Mainspring (record {body.v}, known {RECORD_VERSION})",
-                hint="Upgrade this worker, then retry the job.",
-            )
-        args, kwargs = spec.signature.decode_call(body.args)
+        spec = attempt.spec
+        opened = open_record(spec, attempt.claim.record)
+        args, kwargs = opened.args, opened.kwargs
+        attempt.body = body = opened.body
         attempt.timeout = spec.timeout if body.timeout is None else body.timeout
         if body.retries is not None:
             attempt.retries = body.retries
         if spec.takes_context:
             args = (context_of(attempt), *args)
+        if self._layers or spec.plan is not None:
+            return around.body(spec, context_of(attempt), self._layers), args, kwargs
         return spec.fn, args, kwargs
 
     def begin(self, attempt: Attempt, slot: int) -> None:
@@ -81,9 +84,13 @@ class Executor:
             deadline = now + attempt.timeout / 1e6
             later = self._retry_in(spec, attempt)
         attempt.next_at = min(attempt.soft_at, deadline or NEVER)
-        flags = (claim.early and EARLY) | ((spec.strict or attempt.limited) and STRICT) | (claim.crashes and SUSPECT)
+        flags = ((spec.strict or attempt.limited) and STRICT) | (claim.crashes and SUSPECT)
+        if attempt.early:
+            flags |= EARLY if claim.early else EARLY | UNTOLD
         self._board.start(slot, claim.id, claim.token, deadline, later, flags, now)
         current.set(attempt)
+        if self._started is not None:
+            self._started(attempt)
 
     def end(self, attempt: Attempt) -> None:
         """The body is over; its slot is free."""
@@ -94,10 +101,12 @@ class Executor:
         run_us = attempt.run_us(boottime())
         if attempt.ending is Ending.HARD:
             return verdict.timed_out(attempt, attempt.retries, run_us)
+        if type(value) in UNRUN:
+            return self.failed(attempt, verdict.never_ran(value))
         if not attempt.spec.keep_result:
             return Ack.succeeded(attempt.lease, run_us=run_us)
-        data, note = attempt.spec.signature.encode_result(value)
-        error = None if note is None else verdict.encoded(note)
+        data, note = attempt.spec.signature.encode_result(value, attempt.spec.result_limit)
+        error = None if note is None else verdict.encoded(note, attempt.home.code)
         return Ack.succeeded(attempt.lease, data, error=error, run_us=run_us)
 
     def failed(self, attempt: Attempt, error: BaseException) -> Ack:
@@ -111,7 +120,7 @@ class Executor:
         The user's own functions are not asked about an end that will hardly ever come: the default stands in.
         """
         number = attempt.claim.attempt
-        if number > attempt.retries or attempt.claim.early:
+        if number > attempt.retries or attempt.early:
             return -1
         key = (spec.name, number)
         if key not in self._later:

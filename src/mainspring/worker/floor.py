@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from mainspring.clock import boottime
 from mainspring.outcomes import Ack, Lease
+from mainspring.worker import verdict
 from mainspring.worker.attempt import Attempt, Ending
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.executor import Executor
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from mainspring.records import Claim, Order
     from mainspring.spec import TaskSpec
     from mainspring.worker.board import Board
-    from mainspring.worker.parts import WorkerSettings
+    from mainspring.worker.herald import Herald
+    from mainspring.worker.parts import Parts
     from mainspring.worker.reporter import Reporter
     from mainspring.worker.turner import Turner
 
@@ -40,10 +42,10 @@ class Floor:
 
     def __init__(
         self,
-        tasks: Mapping[str, TaskSpec],
-        settings: WorkerSettings,
+        parts: Parts,
         board: Board,
         *,
+        herald: Herald | None,
         on_stuck: Callable[[Attempt], None],
         enrol: Callable[[], Awaitable[None]],
         due_soon: Callable[[float], None],
@@ -51,11 +53,16 @@ class Floor:
         self.state: Any = None
         self.calm = asyncio.Event()
         """Set whenever a body ends: for whoever waits for the last one."""
-        self._tasks = tasks
+        self.code = parts.version
+        self._tasks = parts.tasks
+        self._learn = parts.learn
+        self._late: dict[str, TaskSpec] = {}
         self._enrol = enrol
         self.due_soon = due_soon
         self._reported: dict[str, float] = {}
-        executor = Executor(board)
+        settings = parts.settings
+        started = herald.started if herald is not None and parts.hooks.has("started") else None
+        executor = Executor(board, parts.middleware, started)
         self.deadlines = Deadlines(self.bodies, settings.grace / 1e6, on_stuck)
         aio = AsyncPool(settings.async_slots, 0, executor, self.deadlines, self.done)
         thread = ThreadPool(settings.thread_slots, settings.async_slots, executor, self.deadlines, self.done)
@@ -66,6 +73,10 @@ class Floor:
     def accept(self, claim: Claim, now: float) -> Attempt | Ack:
         lease = Lease(claim.id, claim.token)
         spec = self._tasks.get(claim.task)
+        if not isinstance(claim.task, str):  # written by something else than Mainspring
+            return verdict.no_name(lease, claim.task, self.code)
+        if spec is None:
+            spec = self._learned(claim.task)
         if spec is None or not self.pools[spec.kind].slots:
             self._cannot_run(claim, spec)
             return Ack.returned(lease, park=True)
@@ -96,8 +107,12 @@ class Floor:
 
     # ---- for attempts ------------------------------------------------------------------------
 
-    def told(self, attempt: Attempt) -> None:
-        self.reporter.told(attempt)
+    @property
+    def worker(self) -> str:
+        return self.turner.id
+
+    def told(self, attempt: Attempt, *, soon: bool = False) -> None:
+        self.reporter.told(attempt, soon=soon)
 
     def store_now(self) -> int:
         return int(boottime() * 1e6) + self.turner.store_ahead
@@ -107,7 +122,7 @@ class Floor:
         self.calm.set()
         if attempt.ending is Ending.GONE:
             return
-        if attempt.news or attempt.progress or attempt.logs:
+        if attempt.told:
             self.reporter.ended(attempt, ack)
         else:
             self.turner.report(ack)
@@ -147,6 +162,13 @@ class Floor:
     def _give_back(self, attempt: Attempt) -> None:
         attempt.over = True
         self.done(attempt, Ack.returned(attempt.lease))
+
+    def _learned(self, task: str) -> TaskSpec | None:
+        """A task that the program declared after this worker had started."""
+        found = self._late.get(task)
+        if found is None and self._learn is not None and (found := self._learn(task)) is not None:
+            self._late[task] = found
+        return found
 
     def _cannot_run(self, claim: Claim, spec: TaskSpec | None) -> None:
         now = time.monotonic()

@@ -51,7 +51,7 @@ async def hear_of_the_end(store: Store, turner: Turner, parts: Parts, over: Call
     that it knows: jobs of unknown tasks, and blocked ones whose parents are not among them, would
     keep it for ever.
     """
-    live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=tuple(parts.tasks))
+    live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=tuple(parts.tasks) or None)
     trouble = Trouble("counting the jobs that are left", log)
     while True:
         await asyncio.sleep(0.02)

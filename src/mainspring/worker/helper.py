@@ -24,6 +24,7 @@ from mainspring.errors import StoreError
 from mainspring.outcomes import Outcome
 from mainspring.records import Beat
 from mainspring.worker import process
+from mainspring.worker.blame import begun
 from mainspring.worker.board import Board
 from mainspring.worker.deathlock import DeathLock
 from mainspring.worker.link import PLACE, Bye, Hello, Message, Place, WatcherEnd, pair
@@ -111,6 +112,8 @@ class _Watch:
             await self._give_back(self._hello)
         if self._pulse is not None:
             await self._pulse.close()
+        loop.remove_reader(self._link)
+        self._link.close()
 
     def _read(self) -> None:
         for message in self._link.read():
@@ -144,9 +147,10 @@ class _Watch:
     async def _give_back(self, hello: Hello) -> None:
         """The host is dead: its parent id is gone from us, which the kernel does after its last thread ended."""
         pulse, until = self._pulse_of(hello), boottime() + _TRIES
+        acks = begun(self._board.jobs(), hello.worker, hello.code)
         while boottime() < until:
             try:
-                await (await pulse.store()).retire(hello.worker, Outcome.CRASHED)
+                await (await pulse.store()).retire(hello.worker, Outcome.CRASHED, acks)
             except PASSING:
                 await asyncio.sleep(pulse.retry_in())
             else:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from mainspring.codec import dumps
 from mainspring.records import Registration
+from mainspring.redact import redact
 from mainspring.worker.parts import Parts
 
 
@@ -24,6 +25,7 @@ def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
         "pid": os.getpid(),
         "python": platform.python_version(),
         "version": parts.version,
+        "roles": sorted(settings.roles),
         "async_slots": settings.async_slots,
         "thread_slots": settings.thread_slots,
         **more,
@@ -34,3 +36,13 @@ def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
         lease=settings.lease,
         info=dumps(info),
     )
+
+
+def described(parts: Parts) -> str:
+    """The store, the queues and the slots, in one line for the log."""
+    at, settings = parts.store, parts.settings
+    store = redact(at.url) if at.namespace == "default" else f"{redact(at.url)} (namespace {at.namespace})"
+    if "worker" not in settings.roles:
+        return f"store {store}, no slots: serves the fleet"
+    queues = ", ".join(settings.queues) or "none"
+    return f"store {store}, queues {queues}, {settings.async_slots} async and {settings.thread_slots} thread slots"

@@ -11,17 +11,19 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from mainspring.worker import process
-from mainspring.worker.parts import StoreAddress, WorkerSettings
+from mainspring.worker.moves import Moved
+from mainspring.worker.parts import Parts, StoreAddress
 
 PLACE = "MAINSPRING_PLACE"
 """Environment variable with the :class:`Place` of a new worker."""
 
-DRAIN, STOP = b"d", b"s"
+DRAIN, STOP, TELL = b"d", b"s", b"t"
+"""What a watcher says: an order, or (a line of JSON behind it) what it did with the jobs of a dead sibling."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +45,17 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     grace: int
     drain: int
     until_empty: bool = False
+    code: str = ""
+    """The version of the code that it runs."""
+    hooks: bool = False
+    """It has hooks, which want to know what becomes of other workers' jobs."""
 
     @classmethod
-    def of(cls, worker: str, store: StoreAddress, settings: WorkerSettings) -> Hello:
+    def of(cls, worker: str, parts: Parts) -> Hello:
+        settings = parts.settings
         return cls(
-            worker=worker, store=store, lease=settings.lease, grace=settings.grace,
-            drain=settings.drain, until_empty=settings.until_empty,
+            worker=worker, store=parts.store, lease=settings.lease, grace=settings.grace, drain=settings.drain,
+            until_empty=settings.until_empty, code=parts.version, hooks=bool(parts.hooks),
         )  # fmt: skip
 
 
@@ -64,6 +71,7 @@ class Bye(msgspec.Struct, frozen=True, tag="bye"):
 
 Message = Hello | CannotStart | Bye
 _decode = msgspec.json.Decoder(Message).decode
+_decode_moves = msgspec.json.Decoder(list[Moved]).decode
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -83,6 +91,7 @@ class WorkerEnd:
         self._lock = threading.Lock()
         self._drain: Callable[[], None] | None = None
         self._stop: Callable[[], None] | None = None
+        self._told: Callable[[list[Moved]], None] | None = None
         self.orphaned = False
         """The other side is gone."""
         self.over = threading.Event()
@@ -96,21 +105,28 @@ class WorkerEnd:
     def listen(self) -> None:
         threading.Thread(target=self._hear, name="mainspring-link", daemon=True).start()
 
-    def obey(self, drain: Callable[[], None], stop: Callable[[], None]) -> None:
-        """From now on orders go to these; both may be called from any thread."""
+    def obey(self, drain: Callable[[], None], stop: Callable[[], None], told: Callable[[list[Moved]], None]) -> None:
+        """From now on orders go to these; all may be called from any thread."""
         with self._lock:
-            self._drain, self._stop = drain, stop
+            self._drain, self._stop, self._told = drain, stop, told
         if self.orphaned:
             stop()
 
     def _hear(self) -> None:
-        with contextlib.suppress(OSError):
-            while order := self._socket.recv(1):
-                self._pass_on(order)
+        with contextlib.suppress(OSError), self._socket.makefile("rb") as heard:
+            while order := heard.read(1):
+                if order == TELL:
+                    self._tell(heard.readline())
+                else:
+                    self._pass_on(order)
         self.orphaned = True
         self._pass_on(STOP)
         if not self.over.wait(4.5):
             end_group()
+
+    def _tell(self, line: bytes) -> None:
+        if self._told is not None and line.endswith(b"\n"):
+            self._told(_decode_moves(line))
 
     def _pass_on(self, order: bytes) -> None:
         with self._lock:
@@ -137,6 +153,7 @@ class WatcherEnd:
         self._socket = end
         self._socket.setblocking(False)
         self._rest = b""
+        self._unsent = b""
         self.closed = False
         """The worker's end is closed, or everybody who held it is gone."""
 
@@ -158,8 +175,18 @@ class WatcherEnd:
         return [_decode(line) for line in lines]
 
     def order(self, order: bytes) -> None:
+        """What does not fit into the line now goes with the next order, or the next look."""
+        self._unsent += order
+        self.flush()
+
+    def tell(self, jobs: Sequence[Moved]) -> None:
+        """What became of the jobs of a dead sibling."""
+        self.order(TELL + msgspec.json.encode(jobs) + b"\n")
+
+    def flush(self) -> None:
         with contextlib.suppress(OSError):
-            self._socket.send(order)
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
     def close(self) -> None:
         self.closed = True

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mainspring.hooks import Hooks
+from mainspring.middleware import Middleware
+from mainspring.records import Retention
 from mainspring.spec import TaskSpec
 
 
@@ -25,10 +28,24 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain: int = 25_000_000
     grace: int = 5_000_000
     until_empty: bool = False
+    roles: frozenset[str] = frozenset({"worker", "scheduler"})
+    """``worker`` runs jobs; ``scheduler`` runs the services that serve the whole fleet."""
 
     @property
     def beat(self) -> int:
         return self.lease // 3
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process logs."""
+
+    level: str = "info"
+    format: str = "auto"
+    """``pretty``, ``json``, or ``auto``: pretty on a terminal, else JSON."""
+    file: str | None = None
+    """A path, ``stdout`` or ``stderr``; None for the last."""
+    redact: tuple[str, ...] = ()
+    """More names of fields whose values are hidden."""
 
 
 class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,3 +66,11 @@ class Parts(NamedTuple):
     lifespans: tuple[Callable[..., Any], ...] = ()
     """(Async) generator functions run once around the jobs of this process, in this order; ended in reverse."""
     version: str = ""
+    hooks: Hooks = Hooks()
+    """What is told of each event, in this process."""
+    middleware: tuple[Middleware, ...] = ()
+    """What wraps each run, outermost first."""
+    retention: Retention = Retention()
+    logs: LogSettings = LogSettings()
+    learn: Callable[[str], TaskSpec | None] | None = None
+    """Looks for a task that was declared after the worker was made."""

@@ -22,11 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from mainspring.clock import boottime
 from mainspring.errors import UseError
 from mainspring.outcomes import Outcome
-from mainspring.worker import blame, deathlock, process, signals
+from mainspring.worker import blame, deathlock, mishaps, moves, process, signals
 from mainspring.worker.board import Phase
 from mainspring.worker.heart import Heart
 from mainspring.worker.judge import Cause, Sentence, judge
 from mainspring.worker.link import DRAIN, STOP
+from mainspring.worker.moves import Moved
 from mainspring.worker.seats import Seats
 from mainspring.worker.signals import Exit
 from mainspring.worker.ward import Ward
@@ -37,6 +38,8 @@ LOOK = 0.25
 """Seconds between two looks at the workers while they have jobs."""
 IDLE_LOOK = 0.5
 _UNKNOWN = 5.0  # seconds to end for workers that have not said their own limits
+_UNTOLD = 10_000  # jobs of dead workers that hooks have not heard of
+_AT_ONCE = 200  # of them in one message
 _LAST = 5.0  # seconds to give back the jobs of workers that had to be killed at the very end
 
 
@@ -56,6 +59,7 @@ class Supervisor:
         self._endings: set[asyncio.Task[None]] = set()
         self._ending: set[int] = set()
         self._stops = signals.Stops(self._drain, self._stop)
+        self._untold: list[Moved] = []
         self._kill_at = float("inf")
         self._exit = Exit.CLEAN
 
@@ -86,6 +90,7 @@ class Supervisor:
             self._start_missing()
             for ward in list(self.wards):
                 self._look_at(ward)
+            self._tell()
             process.reap_orphans(self._pids())
             if not self.wards and self._may_leave():
                 return
@@ -140,6 +145,13 @@ class Supervisor:
             log.warning("worker with pid %d holds a body that will not end: starting its successor", ward.pid)
             ward.leaving = True
 
+    def _tell(self) -> None:
+        """Hand what became of dead workers' jobs to a worker that has hooks, as soon as there is one."""
+        if self._untold and (ward := next((ward for ward in self.wards if ward.listens), None)) is not None:
+            for start in range(0, len(self._untold), _AT_ONCE):
+                ward.link.tell(self._untold[start : start + _AT_ONCE])
+            self._untold.clear()
+
     # ---- the end of one worker --------------------------------------------------------------
 
     def _begin_end(self, ward: Ward) -> None:
@@ -163,8 +175,14 @@ class Supervisor:
     async def _see_to_its_end(self, ward: Ward) -> None:
         jobs = await ward.wait_gone(self._pids)
         if ward.hello is not None:
-            cause, acks = blame.verdict(ward.sentence, jobs, boottime(), orderly=ward.orderly)
+            worker, code = ward.hello.worker, ward.hello.code
+            cause, acks = blame.verdict(ward.sentence, jobs, boottime(), orderly=ward.orderly, worker=worker, code=code)
             given = await self._heart.retire(ward.hello, cause, acks)
+            if given.taken:
+                mishaps.dead_with_worker(worker, _told(ward), given.dead, acks)
+            if given.taken and ward.hello.hooks:
+                self._untold += moves.of_acks(ward.hello.worker, acks) + moves.of_rescue(ward.hello.worker, given)
+                del self._untold[_UNTOLD:]
             if given.taken and (cause is Outcome.CRASHED or ward.sentence):
                 log.warning(
                     "worker %s ended (%s): %d jobs ready again, %d later, %d dead",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mainspring.clock import boottime
 from mainspring.ids import worker_id
@@ -25,6 +25,9 @@ from mainspring.stores.base import Store, Turn
 from mainspring.worker.asker import Asker, unstorable
 from mainspring.worker.attempt import NEVER, Attempt
 from mainspring.worker.demand import Demand
+
+if TYPE_CHECKING:
+    from mainspring.worker.herald import Herald
 
 log = logging.getLogger("mainspring.worker")
 
@@ -77,6 +80,8 @@ class Turner:
         self._acks: list[Ack] = []
         self._first_ack = NEVER
         self._flush_at = 1
+        self.herald: Herald | None = None
+        """Hears of the acks that were stored, if anybody wants to know."""
         self._suspects = 0
         self._held_at = 0.0
         self._force = False
@@ -173,6 +178,8 @@ class Turner:
             return
         self._compare_clocks(reply.now - int(now * 1e6))
         self._number = turn.number
+        if self.herald is not None and turn.acks:
+            self.herald.stored(turn.acks, reply, self.held, self.id)
         self._release(turn.acks)
         if reply.unstorable or reply.stale:
             self._refused(turn, reply)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from mainspring.clock import from_datetime
 from mainspring.codec import describe_error, dumps
+from mainspring.colours import let_go
 from mainspring.duration import to_us
 from mainspring.errors import (
     Cancel,
@@ -15,14 +17,16 @@ from mainspring.errors import (
     HardTimeout,
     JobCancelled,
     MainspringError,
+    ResultNotSerializable,
     Retry,
     Signal,
     Snooze,
     SoftTimeout,
     Undecodable,
 )
-from mainspring.outcomes import Ack
+from mainspring.outcomes import Ack, Lease
 from mainspring.states import Reason
+from mainspring.worker import mishaps
 from mainspring.worker.attempt import Attempt, Ending
 
 if TYPE_CHECKING:
@@ -41,9 +45,22 @@ class BodyEnded(BaseException):
     """Raised inside a thread body that must end and did not listen to a milder word."""
 
 
-def encoded(error: BaseException) -> bytes:
-    """The record of an error."""
-    return dumps(describe_error(error))
+def ending_error(attempt: Attempt) -> BaseException:
+    """What a body is told when it must end."""
+    match attempt.ending:
+        case Ending.CANCEL:
+            return JobCancelled(UUID(bytes=attempt.claim.id), attempt.reason)
+        case Ending.HARD:
+            return HardTimeout(attempt.timeout / 1e6)
+        case Ending.FENCE | Ending.GONE:
+            return Fenced("this worker can no longer prove that it owns the job")
+        case _:
+            return BodyEnded("the worker stops")
+
+
+def encoded(error: BaseException, code: str = "") -> bytes:
+    """The record of an error; ``code`` is the version of the code that ran."""
+    return dumps(describe_error(error, code=code))
 
 
 def judge(attempt: Attempt, error: BaseException, retries: int, run_us: int) -> Ack:
@@ -59,19 +76,35 @@ def judge(attempt: Attempt, error: BaseException, retries: int, run_us: int) -> 
     if attempt.ending:
         return _ended(attempt, error, run_us)
     if isinstance(error, Undecodable) and not attempt.begun:
-        return Ack.dead(attempt.lease, encoded(error), Reason.UNDECODABLE)
+        return _dead(attempt, error, Reason.UNDECODABLE, 0)
     soft = isinstance(error, SoftTimeout) and attempt.soft_due
     if not may_retry(attempt.spec, error):
-        return Ack.dead(attempt.lease, encoded(error), Reason.NOT_RETRYABLE, timed_out=soft, run_us=run_us)
-    return _failed(attempt, error, 0 if attempt.claim.early else retries, run_us, timed_out=soft)
+        return _dead(attempt, error, Reason.NOT_RETRYABLE, run_us, timed_out=soft)
+    return _failed(attempt, error, 0 if attempt.early else retries, run_us, timed_out=soft)
 
 
 def timed_out(attempt: Attempt, retries: int, run_us: int) -> Ack:
     """The ack for a body that ended at or after its hard limit."""
     error = HardTimeout(attempt.timeout / 1e6)
-    if attempt.claim.early or not may_retry(attempt.spec, error):
+    if attempt.early or not may_retry(attempt.spec, error):
         retries = 0
     return _failed(attempt, error, retries, run_us, timed_out=True)
+
+
+def never_ran(value: Any) -> ResultNotSerializable:
+    """The error of a body that returned what only would do the work."""
+    return ResultNotSerializable(
+        f"the function returned {let_go(value)}, which has not run: the work is not done",
+        hint="Await it, or write the task as async def; a decorator around an async def must be async itself.",
+    )
+
+
+def no_name(lease: Lease, task: object, code: str) -> Ack:
+    """The ack for a job whose task is no text: nobody can have such a task."""
+    error = Undecodable(f"job of task {task!r}", "the name of its task is no text", hint="Delete it, enqueue it anew.")
+    record = describe_error(error, code=code)
+    log.error("job %s is dead: %s", UUID(bytes=lease.id), record.message)
+    return Ack.dead(lease, dumps(record), Reason.UNDECODABLE, label=record.type)
 
 
 def handed_back(attempt: Attempt, run_us: int) -> Ack:
@@ -84,9 +117,11 @@ def handed_back(attempt: Attempt, run_us: int) -> Ack:
         if fenced
         else Interrupted("the attempt was ended because its worker stopped")
     )
-    if attempt.claim.early:
-        return Ack.lost_early(attempt.lease, encoded(error), run_us=run_us)
-    return Ack.interrupted(attempt.lease, encoded(error), run_us=run_us)
+    record = describe_error(error, code=attempt.home.code)
+    if attempt.early:
+        mishaps.dead(attempt, record, Reason.NOT_RETRYABLE)
+        return Ack.lost_early(attempt.lease, dumps(record), label=record.type, run_us=run_us)
+    return Ack.interrupted(attempt.lease, dumps(record), run_us=run_us)
 
 
 def may_retry(spec: TaskSpec, error: BaseException) -> bool:
@@ -117,7 +152,7 @@ def retry_in(spec: TaskSpec, attempt: int, error: BaseException) -> int:
 def _ended(attempt: Attempt, error: BaseException, run_us: int) -> Ack:
     if attempt.ending is Ending.CANCEL:
         said = error if isinstance(error, JobCancelled) else JobCancelled(reason=attempt.reason)
-        return Ack.cancelled(attempt.lease, encoded(said), run_us=run_us)
+        return Ack.cancelled(attempt.lease, encoded(said, attempt.home.code), run_us=run_us)
     return handed_back(attempt, run_us)
 
 
@@ -133,10 +168,10 @@ def _signalled(attempt: Attempt, signal: Signal, retries: int, run_us: int) -> A
                 delay = None if after is None else to_us(after, what="Retry after")
                 return _failed(attempt, signal, retries, run_us, delay=delay)
             case Cancel():
-                return Ack.cancelled(lease, encoded(signal), run_us=run_us)
+                return Ack.cancelled(lease, encoded(signal, attempt.home.code), run_us=run_us)
     except MainspringError as wrong:  # a duration or moment that cannot be read: an error of the handler
         return _failed(attempt, wrong, retries, run_us)
-    return Ack.dead(lease, encoded(signal), Reason.NOT_RETRYABLE, run_us=run_us)
+    return _dead(attempt, signal, Reason.NOT_RETRYABLE, run_us)
 
 
 def _failed(
@@ -150,7 +185,15 @@ def _failed(
 ) -> Ack:
     if attempt.claim.attempt > retries:
         reason = Reason.TIMED_OUT if timed_out else Reason.RETRIES_EXHAUSTED
-        return Ack.dead(attempt.lease, encoded(error), reason, timed_out=timed_out, run_us=run_us)
+        return _dead(attempt, error, reason, run_us, timed_out=timed_out)
     if delay is None:
         delay = retry_in(attempt.spec, attempt.claim.attempt, error)
-    return Ack.failed(attempt.lease, encoded(error), retry_in=delay, timed_out=timed_out, run_us=run_us)
+    record = describe_error(error, code=attempt.home.code)
+    mishaps.failed(attempt, record, retries, delay)
+    return Ack.failed(attempt.lease, dumps(record), retry_in=delay, timed_out=timed_out, run_us=run_us)
+
+
+def _dead(attempt: Attempt, error: BaseException, reason: Reason, run_us: int, *, timed_out: bool = False) -> Ack:
+    record = describe_error(error, code=attempt.home.code)
+    mishaps.dead(attempt, record, reason)
+    return Ack.dead(attempt.lease, dumps(record), reason, label=record.type, timed_out=timed_out, run_us=run_us)

@@ -112,6 +112,7 @@ class Ward:
     def look(self, beating_since: float) -> Look | None:
         """What there is to judge; None before the worker has said who it is."""
         now, board, hello = boottime(), self.board, self.hello
+        self.link.flush()
         stat = process.stat_of(self.pid)
         self._note(now, stopped=stat is not None and stat.stopped)
         if hello is None:
@@ -140,6 +141,11 @@ class Ward:
 
     def order(self, order: bytes) -> None:
         self.link.order(order)
+
+    @property
+    def listens(self) -> bool:
+        """Whether it can tell its hooks what became of others' jobs."""
+        return self.ready and not self.leaving and self.hello is not None and self.hello.hooks
 
     def signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

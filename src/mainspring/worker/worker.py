@@ -5,53 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from mainspring.clock import boottime
-from mainspring.ids import worker_id
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Registration
+from mainspring.records import Registration
+from mainspring.services.base import Service
 from mainspring.services.promoter import Promoter
 from mainspring.services.pruner import Pruner
 from mainspring.services.rescuer import Rescuer
 from mainspring.stores.base import Store
+from mainspring.worker import roles
 from mainspring.worker.attempt import Attempt, Ending
 from mainspring.worker.board import ORDERED, STUCK, Board, Phase
 from mainspring.worker.demand import Demand
+from mainspring.worker.enrolling import Beats, MakeBeats, enrol
 from mainspring.worker.floor import Floor
 from mainspring.worker.hearing import hear_of_the_end, hear_of_work
-from mainspring.worker.introduction import introduce
+from mainspring.worker.herald import Herald
+from mainspring.worker.introduction import described, introduce
 from mainspring.worker.lifespan import Lifespans
+from mainspring.worker.moves import Moved
 from mainspring.worker.parts import Parts
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.stopping import Stopping
-from mainspring.worker.trouble import Trouble
 from mainspring.worker.turner import Turner
 
 log = logging.getLogger("mainspring.worker")
 
 TICK = 0.5
-
-
-class Beats(Protocol):
-    """What the worker asks of its beater."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def wake(self) -> None: ...
-    async def wait_registered(self) -> None: ...
-
-
-class MakeBeats(Protocol):
-    def __call__(
-        self,
-        registration: Callable[[], Registration],
-        worker_id: Callable[[], str],
-        *,
-        on_lost: Callable[[], None],
-        on_lease_low: Callable[[], None],
-    ) -> Beats: ...
+_HOOKS = 0.4
+"""Part of the grace in which hooks hear of the last events: what the last acks leave of it."""
+_ENDS = {0: "all finished", 3: "the rest was handed back", 4: "fast, what ran was handed back"}
 
 
 class Worker:
@@ -60,7 +46,7 @@ class Worker:
     ``beater`` makes what keeps the lease while the loop is busy. ``supervised``: somebody kills and
     replaces this process when a body will not end, and gives back what then still runs. ``info`` is
     added to what the worker says of itself.
-    ``drain``, ``stop``, ``on_lost`` and ``on_lease_low`` may be called from any thread.
+    ``drain``, ``stop``, ``told``, ``on_lost`` and ``on_lease_low`` may be called from any thread.
     """
 
     def __init__(
@@ -80,13 +66,14 @@ class Worker:
             )
         self.supervised = supervised
         self._info = dict(info or {})
-        self._parts = parts
+        self._parts = parts = roles.fitted(parts)
         self._store = store
         self._board = board
         self._lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turner: Turner | None = None
         self._floor: Floor | None = None
+        self._herald: Herald | None = None
         self._stopping: Stopping | None = None
         self._asked: list[str] = []  # drain or stop that came before there was a loop
         self._started = asyncio.Event()
@@ -107,10 +94,12 @@ class Worker:
         try:
             await self._store.open()
             self._build()
-            return await self._serve() if await self._admitted() else 0
+            code = await self._serve() if await self._admitted() else 0
         finally:
             tick.cancel()
             await self._take_down()
+        log.info("worker %s stopped: %s", self.id, _ENDS.get(code, code))
+        return code
 
     async def wait_started(self) -> None:
         """Returns when the worker is registered and about to claim."""
@@ -134,6 +123,11 @@ class Worker:
         if self._floor is not None:
             self._in_loop(self._floor.fence)
 
+    def told(self, jobs: Sequence[Moved]) -> None:
+        """A supervisor gave back the jobs of a dead sibling: hooks hear of it here."""
+        if self._herald is not None:
+            self._herald.moved(jobs)
+
     def registration(self) -> Registration:
         """What the worker says of itself."""
         return introduce(self._parts, self._info)
@@ -143,16 +137,22 @@ class Worker:
     def _build(self) -> None:
         parts, settings = self._parts, self._parts.settings
         self._board.slots = max(1, settings.async_slots + settings.thread_slots)
+        herald = self._herald = Herald(parts, self._store) if parts.hooks else None
         floor = Floor(
-            parts.tasks, settings, self._board, on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon
-        )
+            parts, self._board, herald=herald,
+            on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon,
+        )  # fmt: skip
         demand = Demand(settings.queues, settings.concurrency, floor.pools)
         self._turner = floor.turner = Turner(self._store, demand, floor)
+        self._turner.herald = herald
         floor.reporter = Reporter(self._store, lambda: self.id, self._turner.report)
         self._floor = floor
-        self._promoter = Promoter(self._store, self._turner.wake)
-        self._rescuer = Rescuer(self._store, lambda: self.id, sweep=settings.sweep / 1e6)
-        self._pruner = Pruner(self._store)
+        self._promoter = Promoter(self._store, self._turner.wake, expired=herald.expired if herald else None)
+        taken = herald.rescued if herald else None
+        rescuer = Rescuer(self._store, lambda: self.id, sweep=settings.sweep / 1e6, taken=taken)
+        self._services: list[Service] = [self._promoter, rescuer]
+        if roles.SCHEDULER in settings.roles:
+            self._services.append(Pruner(self._store, parts.retention))
         self._stopping = Stopping(floor, self._turner, settings, supervised=self.supervised)
         for asked in self._asked:
             self._begin_end(asked)
@@ -184,21 +184,7 @@ class Worker:
     async def _enrol(self) -> None:
         """Register the current id, however long it takes."""
         assert self._turner is not None
-        if self.beater is not None:
-            self.beater.wake()  # it learns the new name from now on; which of us registers it first does not matter
-        trouble = Trouble("registering the worker", log)
-        while True:
-            sent = boottime()
-            try:
-                (reply,) = await self._store.beat([Beat(self._turner.id, self.registration())])
-            except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
-                await asyncio.sleep(trouble.failed(error))
-                continue
-            trouble.over()
-            if reply.alive:
-                break
-            self._turner.id = worker_id()  # that name is taken
-        self._board.extend(sent + self._parts.settings.lease / 1e6)
+        await enrol(self._turner, self._store, self.registration, self._board, self.beater)
 
     async def _serve(self) -> int:
         assert self._turner is not None
@@ -207,14 +193,16 @@ class Worker:
         turner = asyncio.create_task(self._turner.run())
         self._crew = [turner]
         self._join(self._floor.reporter.run())
-        self._join(hear_of_work(self._store, self._turner, self._parts))
-        for service in (self._promoter, self._rescuer, self._pruner):
+        if roles.WORKER in self._parts.settings.roles:
+            self._join(hear_of_work(self._store, self._turner, self._parts))
+        for service in self._services:
             self._join(service.run())
         if self._parts.settings.until_empty:
             self._join(hear_of_the_end(self._store, self._turner, self._parts, self.drain))
         if self._board.phase == Phase.STARTING:
             self._board.phase = Phase.RUNNING
         self._started.set()
+        log.info("worker %s started: %s", self.id, described(self._parts))
         ending = asyncio.create_task(self._stopping.run())
         self._crew.append(ending)
         await asyncio.wait({turner, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -283,6 +271,8 @@ class Worker:
         if self._floor is not None:
             self._floor.stop_all()  # there are none left, unless run() itself was cancelled
             self._floor.close()
+        if self._herald is not None:
+            await self._herald.close(_HOOKS * self._parts.settings.grace / 1e6)
         await self._lifespans.stop()
         if self.beater is not None:
             self.beater.stop()

@@ -22,10 +22,10 @@ from typing import Any
 from mainspring import bodies
 from mainspring.outcomes import Ack
 from mainspring.worker.attempt import Attempt
-from mainspring.worker.context import ending_error
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.executor import Executor
 from mainspring.worker.pools.base import Done, Pace
+from mainspring.worker.verdict import ending_error
 
 
 class ThreadPool:

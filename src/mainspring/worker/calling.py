@@ -1,0 +1,111 @@
+"""Where hooks are called: ``def`` in one thread of their own, ``async def`` on the loop, each in order.
+
+A hook that never returns keeps those behind it waiting and nothing else. What it raises is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from mainspring.events import Event
+
+log = logging.getLogger("mainspring.hooks")
+
+Call = tuple[Callable[[Event], Any], Event]
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
+
+
+class ThreadCaller:
+    """Calls functions, one after the other, in a thread that is made when the first one comes."""
+
+    def __init__(self) -> None:
+        self._line: SimpleQueue[Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._put = self._done = 0
+
+    @property
+    def waiting(self) -> int:
+        """Calls that have not ended."""
+        return self._put - self._done
+
+    def put(self, call: Call) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mainspring-hooks", daemon=True)
+            self._thread.start()
+        self._put += 1
+        self._line.put(call)
+
+    def close(self) -> None:
+        """Call no more. One that never returns is left to the end of the process."""
+        with contextlib.suppress(Exception):
+            while not self._line.empty():
+                self._line.get_nowait()
+        self._line.put(None)
+
+    def _run(self) -> None:
+        while (call := self._line.get()) is not None:
+            fn, event = call
+            try:
+                fn(event)
+            except BaseException as error:  # noqa: BLE001 - SystemExit of a hook ends nothing
+                _log(fn, event, error)
+            self._done += 1
+
+
+class LoopCaller:
+    """Awaits coroutine functions, one after the other, on the running loop."""
+
+    def __init__(self) -> None:
+        self._line: asyncio.Queue[Call] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._put = self._done = 0
+
+    @property
+    def waiting(self) -> int:
+        """Calls that have not ended."""
+        return self._put - self._done
+
+    def put(self, call: Call) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        self._put += 1
+        self._line.put_nowait(call)
+
+    def close(self) -> None:
+        """Call no more; the one that runs is cancelled."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            call = await self._line.get()
+            told = asyncio.create_task(_told(*call))
+            try:
+                await asyncio.wait({told})
+            finally:
+                told.cancel()
+            self._done += 1
+
+
+async def _told(fn: Callable[[Event], Any], event: Event) -> None:
+    try:
+        await fn(event)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - as above
+        _log(fn, event, error)
+
+
+def _log(fn: Callable[..., Any], event: Event, error: BaseException) -> None:
+    name = getattr(fn, "__qualname__", repr(fn))
+    log.error("hook %s failed on %r of job %s (%s)", name, event.name, event.job, event.task, exc_info=error)

@@ -1,0 +1,216 @@
+"""Tells hooks what happened to jobs.
+
+Told is what the store has taken: the acks of a turn that was answered, the jobs of lost workers that this
+one took back, those that expired under its eyes, and what its supervisor did with the jobs of a dead
+sibling. Each is told at most once, by whoever stored it. Nothing waits for a hook: events stand in line,
+10,000 at most, and what is left when the worker has stopped is told within its limit or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from mainspring.clock import boottime, to_datetime
+from mainspring.codec import ErrorRecord
+from mainspring.errors import StoreError
+from mainspring.events import Event, EventName
+from mainspring.outcomes import Ack
+from mainspring.query import Query
+from mainspring.records import JobRow, Rescued, Turned
+from mainspring.states import FINAL, State
+from mainspring.stores.base import Store
+from mainspring.worker import moves
+from mainspring.worker.attempt import Attempt
+from mainspring.worker.calling import LoopCaller, ThreadCaller, is_async
+from mainspring.worker.moves import Moved
+from mainspring.worker.parts import Parts
+
+log = logging.getLogger("mainspring.hooks")
+
+MOST = 10_000
+"""Most events in line, and most calls that wait for either caller."""
+_AT_ONCE = 500
+_REMIND = 30.0
+
+_decode_error = msgspec.json.Decoder(ErrorRecord).decode
+
+
+class _Stored(NamedTuple):
+    """An ack that the store took, or (without one) a body that starts."""
+
+    attempt: Attempt
+    ack: Ack | None
+    worker: str
+    at: int
+
+
+class Herald:
+    """Belongs to one worker; ``started`` and ``moved`` may be called from any thread."""
+
+    def __init__(self, parts: Parts, store: Store) -> None:
+        self._hooks = parts.hooks
+        self._tasks = parts.tasks
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._line: deque[_Stored | Moved] = deque()
+        self._busy = False
+        self._woken = asyncio.Event()
+        self._on_loop, self._in_thread = LoopCaller(), ThreadCaller()
+        self._task = asyncio.create_task(self._run())
+        self._dropped = 0
+        self._dropped_at = -_REMIND
+
+    # ---- what happened -----------------------------------------------------------------------
+
+    def started(self, attempt: Attempt) -> None:
+        """A body starts."""
+        if self._hooks.of("started", self._name(attempt.claim.task)):
+            self._add(_Stored(attempt, None, attempt.home.worker, attempt.home.store_now()))
+            self._wake()
+
+    def stored(self, acks: Iterable[Ack], reply: Turned, held: Mapping[bytes, Attempt], worker: str) -> None:
+        """The store has answered a turn with these acks."""
+        refused = {*reply.stale, *reply.unstorable}
+        for ack in acks:
+            attempt = held.get(ack.id)
+            if attempt is None or attempt.claim.token != ack.token or (ack.id, ack.token) in refused:
+                continue
+            names = (*moves.names_of(ack), "cancelled")  # an order that came meanwhile outweighs the ack
+            if any(self._hooks.of(name, self._name(attempt.claim.task)) for name in names):
+                self._add(_Stored(attempt, ack, worker, reply.now))
+        if self._line:
+            self._woken.set()
+
+    def moved(self, jobs: Iterable[Moved]) -> None:
+        """These jobs were moved without an ack of this worker."""
+        for each in jobs:
+            if any(self._hooks.has(name) for name in each.names):
+                self._add(each)
+        self._wake()
+
+    def rescued(self, worker: str, rescued: Rescued) -> None:
+        """The jobs of a worker that is gone were taken here."""
+        self.moved(moves.of_rescue(worker, rescued))
+
+    def expired(self, jobs: Iterable[bytes]) -> None:
+        """Jobs that were not started in time were cancelled."""
+        self.moved(moves.of_expiry(jobs))
+
+    async def close(self, limit: float) -> None:
+        """Tell what is in line, for at most ``limit`` seconds."""
+        end = boottime() + limit
+        while (left := self._left()) and boottime() < end:  # noqa: ASYNC110 - a thread counts down too
+            await asyncio.sleep(0.01)
+        if left:
+            log.error("%d events were not told to hooks: they did not end in time", left)
+        self._task.cancel()
+        self._on_loop.close()
+        self._in_thread.close()
+
+    # ---- telling -----------------------------------------------------------------------------
+
+    def _left(self) -> int:
+        return len(self._line) + self._busy + self._on_loop.waiting + self._in_thread.waiting
+
+    def _add(self, tiding: _Stored | Moved) -> None:
+        if len(self._line) < MOST:
+            self._line.append(tiding)
+        else:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._dropped += 1
+        if boottime() - self._dropped_at > _REMIND:
+            self._dropped_at = boottime()
+            log.error("hooks do not keep up: %d events were not told so far", self._dropped)
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._woken.set)
+        except RuntimeError:  # the loop is closed: a thread that outlived its worker
+            return
+
+    async def _run(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._line:
+                self._busy = True
+                try:
+                    await self._tell([self._line.popleft() for _ in range(min(len(self._line), _AT_ONCE))])
+                except Exception:
+                    log.exception("events could not be told")
+                self._busy = False
+
+    async def _tell(self, tidings: Sequence[_Stored | Moved]) -> None:
+        rows = await self._rows(tidings)
+        for tiding in tidings:
+            events = self._of_ack(tiding, rows) if isinstance(tiding, _Stored) else self._of_move(tiding, rows)
+            for event in events:
+                for hook in self._hooks.of(event.name, event.task):
+                    caller = self._on_loop if is_async(hook.fn) else self._in_thread
+                    if caller.waiting < MOST:
+                        caller.put((hook.fn, event))
+                    else:
+                        self._drop()
+
+    async def _rows(self, tidings: Sequence[_Stored | Moved]) -> dict[bytes, JobRow]:
+        """What the store says of these jobs now; nothing if it cannot be asked."""
+        ids = {
+            tiding.job if isinstance(tiding, Moved) else tiding.attempt.claim.id
+            for tiding in tidings
+            if isinstance(tiding, Moved) or tiding.ack is not None
+        }
+        if not ids:
+            return {}
+        try:
+            found = await self._store.find(Query(ids=tuple(ids)), limit=len(ids))
+        except StoreError as error:
+            log.warning("hooks are told without a look at the store: %s", error)
+            return {}
+        return {row.id: row for row in found.jobs}
+
+    def _of_ack(self, tiding: _Stored, rows: Mapping[bytes, JobRow]) -> list[Event]:
+        claim, ack = tiding.attempt.claim, tiding.ack
+        names: tuple[EventName, ...] = ("started",) if ack is None else moves.names_of(ack)
+        state, reason = (State.RUNNING, None) if ack is None else (ack.to, ack.reason)
+        row = rows.get(claim.id)
+        if ack is not None and row is not None and row.token == ack.token and row.state is State.CANCELLED:
+            names, state, reason = ("cancelled",), row.state, row.reason
+        error = ack.error if ack is not None and state is not State.SUCCEEDED else None
+        return [
+            Event(
+                name=name, job=UUID(bytes=claim.id), task=self._name(claim.task), queue=claim.queue,
+                attempt=claim.attempt, state=state, reason=reason, error=_decode_error(error) if error else None,
+                worker=tiding.worker, at=to_datetime(tiding.at),
+            )
+            for name in names
+        ]  # fmt: skip
+
+    def _of_move(self, moved: Moved, rows: Mapping[bytes, JobRow]) -> list[Event]:
+        row = rows.get(moved.job)
+        if row is None or (moved.state in FINAL and row.state is not moved.state):
+            return []
+        return [
+            Event(
+                name=name, job=UUID(bytes=row.id), task=self._name(row.task), queue=row.queue,
+                attempt=row.attempt + moved.refunded, state=moved.state,
+                reason=row.reason if moved.state in FINAL else None,
+                error=_decode_error(row.error) if row.error and name != "stalled" else None,
+                worker=moved.worker, at=to_datetime(row.finished) if row.finished else datetime.now(UTC),
+            )
+            for name in moved.names
+        ]  # fmt: skip
+
+    def _name(self, task: str) -> str:
+        """The task's name of today; that of the job may be an alias."""
+        spec = self._tasks.get(task)
+        return spec.name if spec is not None else task

@@ -1,0 +1,63 @@
+"""Which events are told of what became of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mainspring.events import EventName
+from mainspring.outcomes import Ack, Outcome
+from mainspring.records import Rescued
+from mainspring.states import State
+
+_ONE: dict[Outcome, tuple[EventName, ...]] = {
+    Outcome.SUCCEEDED: ("succeeded",),
+    Outcome.SNOOZED: ("snoozed",),
+    Outcome.CANCELLED: ("cancelled",),
+}
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A job that others than its own worker moved."""
+
+    job: bytes
+    state: State
+    names: tuple[EventName, ...]
+    worker: str = ""
+    """Whose job it was."""
+    refunded: bool = True
+    """The attempt that it lost was given back."""
+
+
+def names_of(ack: Ack) -> tuple[EventName, ...]:
+    """The events of an ack that was stored, in order; an attempt that was handed back is none."""
+    if ack.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+        return ("failed", "dead") if ack.to is State.DEAD else ("failed", "retrying")
+    if ack.outcome is Outcome.INTERRUPTED:
+        return ("dead",) if ack.to is State.DEAD else ()
+    return _ONE[ack.outcome]
+
+
+def of_rescue(worker: str, rescued: Rescued) -> list[Moved]:
+    """The jobs of a worker that is gone."""
+    return [
+        *(Moved(job, State.READY, ("stalled",), worker) for job in rescued.ready),
+        *(Moved(job, State.RETRYING, ("stalled",), worker) for job in rescued.retrying),
+        *(Moved(job, State.DEAD, ("stalled", "dead"), worker) for job in rescued.dead),
+        *(Moved(job, State.CANCELLED, ("stalled", "cancelled"), worker) for job in rescued.cancelled),
+    ]
+
+
+def of_acks(worker: str, acks: Iterable[Ack]) -> list[Moved]:
+    """The jobs that a supervisor judged after it had seen their worker's end."""
+    return [
+        Moved(ack.id, ack.to, ("stalled", *names) if ack.outcome is Outcome.INTERRUPTED else names, worker, ack.refund)
+        for ack in acks
+        if (names := names_of(ack))
+    ]
+
+
+def of_expiry(jobs: Iterable[bytes]) -> list[Moved]:
+    """Jobs that were not started in time."""
+    return [Moved(job, State.CANCELLED, ("cancelled",), refunded=False) for job in jobs]
