@@ -1,8 +1,7 @@
-"""Where things are: the store when no URL was given, and the app that a command names."""
+"""Where things are: the project of a file, and the store when no URL was given."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from mainspring.errors import BadUrl
@@ -12,15 +11,12 @@ DEFAULT_FILE = "mainspring.db"
 
 
 def default_url(declared_in: str | None) -> str:
-    """``$MAINSPRING_URL``, else a SQLite file beside the project's settings.
+    """A SQLite file beside the project's settings: the store when no other was named.
 
     ``declared_in`` is the file that made the app. The project is the nearest directory above it
     with a ``mainspring.toml`` or ``pyproject.toml``, else the directory of the file itself: never
     the working directory, for producers and workers start in different ones.
     """
-    url = os.environ.get("MAINSPRING_URL")
-    if url:
-        return url
     if declared_in is None:
         raise BadUrl(
             "",

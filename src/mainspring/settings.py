@@ -1,9 +1,7 @@
-"""An app's settings: what was given to ``Mainspring(...)``, checked; the URL is looked for on first use."""
+"""An app's settings: keywords are checked at once; file and environment are read on first use."""
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -11,25 +9,39 @@ from mainspring import options
 from mainspring.discover import default_url
 from mainspring.duration import Duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption, mask_url
-from mainspring.worker.parts import Parts, StoreAddress, WorkerSettings
+from mainspring.hooks import Hooks
+from mainspring.middleware import Middleware
+from mainspring.records import Retention
+from mainspring.redact import remember_url
+from mainspring.settings_table import OF_ONE_RUN, TABLE, WORKER
+from mainspring.sizes import Size
+from mainspring.worker.parts import LogSettings, Parts, StoreAddress, WorkerSettings
 
 if TYPE_CHECKING:
     from mainspring.registry import Registry
-
-DURABILITIES = ("full", "normal")
-
+    from mainspring.routing import Routes
+    from mainspring.sources import Origin
+    from mainspring.spec import TaskSpec
 
 SERVED = frozenset({"sqlite"})
 """Engines that are complete enough for a worker."""
-
-OF_ONE_RUN = frozenset({"processes", "until_empty"})
-"""Worker options that belong to a command, not to the app: the supervisor knows no app."""
 
 
 class Settings(TypedDict, total=False):
     """Keyword arguments of ``Mainspring``: its own, and defaults for its workers."""
 
     durability: Literal["full", "normal"]
+    routes: Mapping[str, str]
+    keep: Duration
+    keep_count: int
+    keep_dead: Duration
+    keep_dead_count: int
+    payload_limit: Size
+    result_limit: Size
+    log_level: Literal["debug", "info", "warning", "error", "critical"]
+    log_format: Literal["auto", "pretty", "json"]
+    log_file: str | None
+    redact: Sequence[str]
     queues: Sequence[str] | str | None
     async_slots: int
     thread_slots: int
@@ -39,68 +51,141 @@ class Settings(TypedDict, total=False):
     poll: Duration
     sweep: Duration
     grace: Duration
+    roles: Sequence[str] | str
 
 
 class AppSettings:
-    """What one app was told. Immutable by convention."""
+    """The settings of one app in normal form, one attribute each. The first one asked for reads all of them.
 
-    def __init__(
-        self, url: str | None, namespace: str, version: str | None, durability: str,
-        worker: Mapping[str, Any], declared_in: str | None,
-    ) -> None:  # fmt: skip
-        self._url = url
+    What was read does not change afterwards: producers and workers see one state of file and environment.
+    """
+
+    url: str
+    namespace: str
+    include: tuple[str, ...]
+    version: str | None
+    durability: str
+    routes: Routes
+    keep: int
+    keep_count: int
+    keep_dead: int
+    keep_dead_count: int
+    payload_limit: int
+    result_limit: int
+    log_level: str
+    log_format: str
+    log_file: str | None
+    redact: tuple[str, ...]
+    roles: frozenset[str]
+    origins: Mapping[str, Origin]
+    """Every setting by name: its value as people write it, without secrets, and where that was given."""
+
+    def __init__(self, given: Mapping[str, Any], declared_in: str | None = None) -> None:
         self.declared_in = declared_in
-        self.namespace = namespace
-        self.version = version
-        self.durability = durability
-        self.worker = worker
+        self._given = {name: _checked(name, value) for name, value in given.items()}
+        self._address: StoreAddress | None = None
 
-    @classmethod
-    def resolve(
-        cls, url: str | None, namespace: str, version: str | None, given: Mapping[str, Any], declared_in: str | None
-    ) -> AppSettings:
-        """Check everything that can be checked without opening anything."""
-        subject = "Mainspring"
-        worker = {name: value for name, value in given.items() if name != "durability"}
-        of_worker = [option.name for option in options.table("worker") if option.name not in OF_ONE_RUN]
-        for name in worker:
-            if name not in of_worker and name not in options.NOT_BUILT:
-                raise UnknownOption(subject, name, [*of_worker, "durability", "url", "namespace", "include", "version"])
-        durability = given.get("durability", "full")
-        if durability not in DURABILITIES:
-            raise InvalidOption("durability", durability, f"is one of {', '.join(DURABILITIES)}", subject=subject)
-        if not isinstance(namespace, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", namespace):
-            raise InvalidOption(
-                "namespace", namespace, "is not a namespace", subject=subject,
-                hint="1 to 31 lower-case letters, digits and _; the first a letter.",
-            )  # fmt: skip
-        if url is not None:
-            from mainspring.stores.connect import engine_of
+    if not TYPE_CHECKING:  # a type checker knows them by the annotations above
 
-            engine_of(url)
-        options.resolve("worker", worker, subject=subject)
-        return cls(url, namespace, version, durability, worker, declared_in)
+        def __getattr__(self, name: str) -> Any:
+            if name not in TABLE and name != "origins":
+                raise AttributeError(f"'AppSettings' object has no attribute {name!r}")
+            self.load()
+            return self.__dict__[name] if name in self.__dict__ else default_url(self.declared_in)
 
-    @functools.cached_property
-    def url(self) -> str:
-        return self._url if self._url is not None else default_url(self.declared_in)
+    def load(self) -> None:
+        """Read file and environment now; ``ConfigError`` names what is wrong, and where it is."""
+        from mainspring.sources import resolve
+
+        found = resolve(self._given, self.declared_in)
+        if found["url"].value is not None:
+            remember_url(found["url"].value)
+        elif self.declared_in is not None:
+            found["url"] = found["url"]._replace(value=default_url(self.declared_in))
+        self.__dict__.update({name: each.value for name, each in found.items() if name != "url" or each.value})
+        self.origins = {name: each._replace(value=TABLE[name].show(each.value)) for name, each in found.items()}
 
     @property
     def shown_url(self) -> str:
-        return mask_url(self._url) if self._url is not None else "(default store)"
+        url = self._given.get("url") or self.__dict__.get("url")
+        return mask_url(url) if url is not None else "(default store)"
 
     @property
     def address(self) -> StoreAddress:
+        """Enough to open the store."""
+        if self._address is not None:
+            return self._address
         return StoreAddress(url=self.url, namespace=self.namespace, durability=self.durability)
 
-    def parts(self, tasks: Registry, lifespans: tuple[Callable[..., Any], ...], given: Mapping[str, Any]) -> Parts:
-        """A worker of this app: worker options given now go before those of the app."""
+    def use(self, address: StoreAddress | None) -> None:
+        """Another store in place of the one that the settings name, for tests; None undoes it."""
+        self._address = address
+
+    @property
+    def retention(self) -> Retention:
+        """How long ended jobs are kept. A shorter time than the least that is promised is meant as it is said."""
+        least = min(Retention().keep_at_least, self.keep, self.keep_dead)
+        return Retention(
+            keep=self.keep, keep_count=self.keep_count, keep_at_least=least,
+            keep_dead=self.keep_dead, keep_dead_count=self.keep_dead_count,
+        )  # fmt: skip
+
+    @property
+    def logs(self) -> LogSettings:
+        return LogSettings(level=self.log_level, format=self.log_format, file=self.log_file, redact=self.redact)
+
+    def worker(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Worker options in normal form: those given now go before those of the app."""
+        of_app = {setting.name: getattr(self, setting.name) for setting in WORKER}
+        resolved = options.resolve("worker", given, base=of_app, subject="worker")
+        if resolved["roles"].isdisjoint(("worker", "scheduler")):
+            where = "" if "roles" in given else self.origins["roles"].where
+            raise InvalidOption(
+                "roles", sorted(resolved["roles"]), "has no part in workers", subject=where or "worker",
+                hint='A worker needs the role "worker", "scheduler" or "all".',
+            )  # fmt: skip
+        return resolved
+
+    def parts(
+        self, tasks: Registry, given: Mapping[str, Any], *,
+        lifespans: tuple[Callable[..., Any], ...], hooks: Hooks, middleware: tuple[Middleware, ...],
+    ) -> Parts:  # fmt: skip
+        """A worker of this app."""
         from mainspring.stores.connect import engine_of
 
-        if (engine := engine_of(self.url)) not in SERVED:
+        if (engine := engine_of(self.address.url)) not in SERVED:
             hint = "Jobs can be enqueued there; until workers can run on it, use a SQLite file."
             raise NotBuilt("worker", engine, hint=hint)
-        specs = tasks.specs()
-        resolved = options.resolve("worker", {**self.worker, **given}, subject="worker")
+        resolved = self.worker(given)
+        specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         resolved["queues"] = resolved["queues"] or tasks.queues()
-        return Parts(self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "")
+
+        def learn(name: str) -> TaskSpec | None:
+            task = tasks.find(name)
+            return None if task is None else task.spec()._replace(result_limit=self.result_limit)
+
+        return Parts(
+            self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "", hooks, middleware,
+            self.retention, self.logs, learn,
+        )  # fmt: skip
+
+
+def _checked(name: str, value: Any) -> Any:
+    setting = TABLE.get(name)
+    if setting is None:
+        raise _refusal(name)
+    try:
+        return setting.convert(value, name)
+    except InvalidOption as error:
+        raise error.about("Mainspring") from None
+
+
+def _refusal(name: str) -> UnknownOption | NotBuilt:
+    if "worker" in options.NOT_BUILT.get(name, ()):
+        return NotBuilt("Mainspring", name)
+    hint = ""
+    if name in OF_ONE_RUN:
+        hint = f"{name!r} belongs to one run: app.run({name}=...)."
+    elif any(option.name == name for option in options.table("task")):
+        hint = f"{name!r} is an option of @app.task(...)."
+    return UnknownOption("Mainspring", name, TABLE, hint=hint)

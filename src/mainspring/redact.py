@@ -1,0 +1,184 @@
+"""Keep secrets out of what people read: logs, errors, job records, settings.
+
+Three things are hidden: passwords in URLs and after names that look secret (``password=...``,
+``"api_key": "..."``, ``Authorization: ...``), values under names that look secret or were declared
+so, and the very values that this process has seen as secrets. When in doubt it hides too much.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+from mainspring.errors import shown
+
+HIDDEN = "***"
+SHORTEST = 6
+"""Characters that a value must have to be looked for in text: shorter ones occur by chance."""
+SHORTEST_HERE = 3
+"""The same for the values of a job in the lines of that very job, where they are looked for as whole words."""
+KNOWN_LIMIT = 1_000
+"""Most values that are looked for; the newest are kept."""
+DEPTH = 100
+"""Levels of a container that are looked into; what lies deeper is hidden."""
+
+_WORDS = (
+    r"passwords?|passwd|passphrase|pwd|secrets?|token|api[_-]?keys?|authorization|cookies?|credentials?"
+    r"|private[_-]?keys?|access[_-]?keys?"
+)
+_HINTS = (
+    *("passw", "passphrase", "pwd", "secret", "token", "authorization", "cookie", "credential", "bearer"),
+    *(f"{word}{join}key" for word in ("api", "private", "access") for join in ("", "_", "-")),
+)
+# Not compiled here: a program that only declares tasks needs none of them.
+_NAME = rf"(?:^|_)(?:{_WORDS})(?:_|$)"
+_URL = r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s:/@\"'<>]{0,200}):[^\s\"'<>]{1,1000}@"
+_COOKIE = r"(?i)(\b(?:set-)?cookie:\s{0,3})[^\r\n]+"
+_BEARER = r"(?i)(\bbearer\s{1,3})[A-Za-z0-9._~+/=-]{8,}"
+_PAIR = rf"""(?ix)
+    ( (?:{_WORDS}) (?:[_-][\w-]{{0,30}})? ["']? \s{{0,3}} [=:] \s{{0,3}} )
+    ( "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | (?:bearer|basic|digest|token)\s+[^\s,;]+ | [^\s,;&)\]}}"']+ )
+    """
+
+_known: dict[str, None] = {}
+_here: ContextVar[tuple[str, ...]] = ContextVar("mainspring_hidden_here", default=())
+
+
+def remember(value: Any, *, shortest: int = SHORTEST) -> None:
+    """From now on hide this value wherever :func:`redact` finds it; of a container, each text in it."""
+    for text in _texts(value, 8):
+        if len(text) >= shortest:
+            for form in {text} if text.isalnum() else _forms(text):
+                _known.pop(form, None)
+                _known[form] = None
+    while len(_known) > KNOWN_LIMIT:
+        with suppress(RuntimeError, StopIteration):  # another thread did it meanwhile
+            _known.pop(next(iter(_known)), None)
+
+
+def remember_here(value: Any) -> None:
+    """Hide the short texts of this value too, as whole words, in this context alone: the run of the job they are of."""
+    _here.set(tuple({text for text in _texts(value, 8) if SHORTEST_HERE <= len(text) < SHORTEST}))
+
+
+def remember_url(url: str) -> None:
+    """Hide the password of this URL, also where it stands alone; not one that is no secret, such as the user's name."""
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return
+    if password and url.count(password) == 1:
+        remember(unquote(password))
+
+
+def redact(text: str) -> str:
+    """The text with ``***`` for everything that is, or looks like, a secret.
+
+    >>> redact("cannot reach postgresql://shop:hunter2@db/shop, token=abc123")
+    'cannot reach postgresql://shop:***@db/shop, token=***'
+    """
+    for value in sorted((value for value in tuple(_known) if value in text), key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    for value in _here.get():
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)
+    if "://" in text:
+        text = re.sub(_URL, rf"\1:{HIDDEN}@", text)
+    small = text.lower()
+    if any(hint in small for hint in _HINTS):  # a hundred times as fast as the patterns: most text has none
+        text = re.sub(_PAIR, _pair, text)
+        text = re.sub(_COOKIE, rf"\1{HIDDEN}", text)
+        text = re.sub(_BEARER, rf"\1{HIDDEN}", text)
+    return text
+
+
+def redact_in(value: Any) -> Any:
+    """A copy of plain data, as JSON has it, that shows no secret in any text and nothing under a name that looks so.
+
+    >>> redact_in({"step": "token=abc123", "apiKey": "k"})
+    {'step': 'token=***', 'apiKey': '***'}
+    """
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {redact(name): HIDDEN if looks_secret(name) else redact_in(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [redact_in(item) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and redact(str(value)) == HIDDEN:
+        return HIDDEN
+    return value
+
+
+def hide(mapping: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
+    """A copy with ``***`` for the values under ``names`` and under names that look secret, at any depth.
+
+    >>> hide({"to": "ann", "card": "4111", "login": {"apiKey": "k"}}, ["card"])
+    {'to': 'ann', 'card': '***', 'login': {'apiKey': '***'}}
+    """
+    wanted = frozenset(names)
+    return {name: _hidden(name, value, wanted, DEPTH) for name, value in mapping.items()}
+
+
+def spelled(mapping: Mapping[str, Any], names: Iterable[str] = ()) -> str:
+    """``name=value, ...`` for a message, hidden like :func:`hide` does."""
+    found = hide(mapping, names).items()
+    return ", ".join(f"{name}={HIDDEN if value is HIDDEN else shown(value)}" for name, value in found)
+
+
+@lru_cache(maxsize=4096)
+def looks_secret(name: str) -> bool:
+    """Whether a field of this name is likely to hold a secret: ``password``, ``DB_TOKEN``, ``apiKey``.
+
+    >>> looks_secret("DB_TOKEN"), looks_secret("max_tokens")
+    (True, False)
+    """
+    parts = re.sub(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return re.search(_NAME, parts.lower()) is not None
+
+
+def _pair(found: re.Match[str]) -> str:
+    quoted = found[2][0] if found[2][0] in "\"'" else ""
+    return f"{found[1]}{quoted}{HIDDEN}{quoted}"
+
+
+def _hidden(name: Any, value: Any, names: frozenset[str], depth: int) -> Any:
+    if isinstance(name, str) and (name in names or looks_secret(name)):
+        return HIDDEN
+    return _inside(value, names, depth - 1)
+
+
+def _inside(value: Any, names: frozenset[str], depth: int) -> Any:
+    if depth < 0:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {name: _hidden(name, item, names, depth) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_inside(item, names, depth - 1) for item in value]
+    return value
+
+
+def _forms(text: str) -> set[str]:
+    """The text as it is, and as it stands inside a repr, JSON and a URL."""
+    import json
+    from urllib.parse import quote
+
+    return {text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe="")}
+
+
+def _texts(value: Any, depth: int) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, bytes | bytearray):
+        return [value.decode("utf-8", "replace")]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [str(value)]
+    if depth and isinstance(value, Mapping):
+        return [text for item in value.values() for text in _texts(item, depth - 1)]
+    if depth and isinstance(value, list | tuple | set | frozenset):
+        return [text for item in value for text in _texts(item, depth - 1)]
+    return []
