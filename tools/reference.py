@@ -1,4 +1,4 @@
-"""Write the reference pages that come from code: options, states, errors. `--check` only says what is stale."""
+"""Write the reference pages that come from code. `--check` only says what is stale."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import inspect
 import sys
 from pathlib import Path
 
-from mainspring import errors, options, states
+from mainspring import errors, events, options, states
 from mainspring.duration import format_duration
 from mainspring.options import Option, Scope
+from mainspring.settings_table import TABLE
+from tools import cli_reference
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
 HEAD = "<!-- Written by `python -m tools.reference` from the code. Do not edit. -->\n\n"
@@ -40,6 +42,26 @@ def options_page() -> str:
     return "\n".join(lines)
 
 
+def settings_page() -> str:
+    lines = [
+        "# Settings\n",
+        (
+            "The first place that has a setting wins: a keyword of `Mainspring(...)`, the environment, the file "
+            "(`mainspring.toml`, or `[tool.mainspring]` in `pyproject.toml`), the default. In the environment lists "
+            "are `a,b` and mappings `a=1,b=2`, and an empty variable is as none; in the file mappings are tables. "
+            "A relative path in the file counts from the file. The file may also name the `app` that commands use. "
+            "See [the guide](../guides/settings.md).\n"
+        ),
+        "| setting | type | variable | default | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for setting in TABLE.values():
+        kind = setting.type.replace("|", "\\|")
+        default = setting.shown_default or f"`{setting.show(setting.default)}`"
+        lines.append(f"| `{setting.name}` | `{kind}` | `{setting.variable}` | {default} | {setting.doc} |")
+    return "\n".join(lines) + "\n"
+
+
 def states_page() -> str:
     picture = (states.__doc__ or "").split("\n\n")[-1]
     lines = ["# States of a job\n", "```text", picture.rstrip(), "```\n", "| action | from | to |", "|---|---|---|"]
@@ -62,12 +84,26 @@ def errors_page() -> str:
     return "\n".join(lines)
 
 
+def events_page() -> str:
+    fields = ", ".join(f"`{name}`" for name in events.Event.__struct_fields__)
+    lines = [
+        "# Events\n",
+        f"`@app.on(...)` is told by an `Event` with {fields}. See [the guide](../guides/failures.md).\n",
+        "| event | when |",
+        "|---|---|",
+    ]
+    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in events.MEANINGS.items())]) + "\n"
+
+
 def pages() -> dict[str, str]:
     """File name to text."""
     return {
         "options.md": HEAD + options_page(),
+        "settings.md": HEAD + settings_page(),
         "states.md": HEAD + states_page(),
+        "events.md": HEAD + events_page(),
         "errors.md": HEAD + errors_page(),
+        "cli.md": HEAD + cli_reference.page(),
     }
 
 

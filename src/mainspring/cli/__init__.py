@@ -1,31 +1,40 @@
-"""The command line: ``mainspring COMMAND``. Speaks only to the app and to the supervisor."""
+"""The command line: ``mainspring COMMAND``. Speaks only to the app, to what it points to, and to the supervisor."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
 from mainspring import __version__
+from mainspring.cli.check import check
+from mainspring.cli.completing import completion
+from mainspring.cli.config import config
+from mainspring.cli.dead import dead
 from mainspring.cli.demo import demo
+from mainspring.cli.dev import dev
+from mainspring.cli.enqueue import enqueue
+from mainspring.cli.explain import explain
+from mainspring.cli.jobs import jobs
+from mainspring.cli.migrate import migrate
+from mainspring.cli.queues import queues
+from mainspring.cli.root import Root
+from mainspring.cli.status import status
 from mainspring.cli.worker import worker
-from mainspring.errors import MainspringError
+from mainspring.cli.workers import workers
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mainspring")
-def cli() -> None:
+@click.option("-A", "--app", metavar="APP", help="The app, for the command that follows.")
+def cli(app: str | None) -> None:
     """Background work for Python on SQLite, PostgreSQL or Redis."""
 
 
-cli.add_command(demo)
-cli.add_command(worker)
+for command in (
+    dev, worker, enqueue, jobs, queues, dead, workers, status, config, explain, check, migrate, demo, completion,
+):  # fmt: skip
+    cli.add_command(command)
 
 
 def main() -> None:
-    """Entry point. Errors of ours are told with their fix; everything else is a bug and shows its traceback."""
-    try:
-        cli.main()
-    except MainspringError as error:
-        click.echo(f"mainspring: {error}", err=True)
-        sys.exit(2)
+    """Entry point."""
+    cli.main(prog_name="mainspring")

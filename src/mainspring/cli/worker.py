@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from mainspring import options
+from mainspring.cli.finding import find_target
+from mainspring.cli.frame import named
 from mainspring.errors import InvalidOption
 from mainspring.options import Option
 
@@ -22,24 +22,29 @@ ALIASES = {
 """Spellings that users of other queues have in their fingers."""
 
 
-def _flag(option: Option) -> Callable[[Any], Any]:
+def _flag(option: Option, default: str | None) -> Callable[[Any], Any]:
     """The command line flag of one worker option; its text is read and checked by the option's own check."""
     names = [f"--{option.name.replace('_', '-')}", *ALIASES.get(option.name, ())]
-    shown = option.shown_default or str(option.default)
+    shown = default or option.shown_default or str(option.default)
     if option.type == "bool":
         return click.option(*names, option.name, is_flag=True, default=None, help=option.doc)
     if option.name == "concurrency":
         return click.option(
             *names, option.name, multiple=True, metavar="QUEUE=N", help=f"{option.doc} May be given several times."
         )
-    return click.option(*names, option.name, default=None, metavar="TEXT", help=f"{option.doc}  [default: {shown}]")
+    metavar = {"Duration": "DURATION", "int": "N"}.get(option.type, "NAMES")
+    return click.option(*names, option.name, default=None, metavar=metavar, help=f"{option.doc}  [default: {shown}]")
 
 
-def worker_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All worker options as flags."""
-    for option in reversed(options.table("worker")):
-        command = _flag(option)(command)
-    return command
+def worker_flags(**defaults: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """All worker options as flags; ``defaults`` are those of this command, to be told of."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options.table("worker")):
+            command = _flag(option, defaults.get(option.name))(command)
+        return command
+
+    return add
 
 
 def read_flags(given: dict[str, Any]) -> dict[str, Any]:
@@ -65,23 +70,29 @@ def _pair(text: str) -> tuple[str, Any]:
     return queue, int(number)
 
 
+def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """APP as the first argument, or by ``-A``; and the level of the log."""
+    level = click.option(
+        "-l", "--log-level", default=None, help="Level of the log; info unless the app says otherwise."
+    )
+    flag = click.option("-A", "--app", metavar="APP", help="The same as the argument.")
+    return click.argument("target", required=False, metavar="[APP]")(flag(level(command)))
+
+
 @click.command()
-@click.argument("app", required=False)
-@click.option("-A", "--app", "app_flag", metavar="APP", help="The same as the argument.")
-@click.option("-l", "--log-level", default="info", show_default=True, help="Level of the log on standard error.")
-@worker_flags
-def worker(app: str | None, app_flag: str | None, log_level: str, **flags: Any) -> None:
+@app_argument
+@worker_flags()
+def worker(target: str | None, app: str | None, log_level: str | None, **flags: Any) -> int:
     """Run workers for APP: module:object, module, file.py or file.py:object.
 
-    Without APP it is $MAINSPRING_APP. TERM or INT stops it: nothing more is claimed, what runs may
-    finish within the drain limit, the rest is handed back. Exit code: 0 all finished, 3 handed back
-    at the limit, 4 fast stop, 5 a process had to be killed, 1 could not start.
+    Without APP it is $MAINSPRING_APP, the app of the project file, or the one in app.py, main.py or tasks.py. TERM
+    or INT stops it: nothing more is claimed, what runs may finish within the drain limit, the rest is handed
+    back. Exit code: 0 all finished, 3 handed back at the limit, 4 fast stop, 5 a process had to be killed, 1 could
+    not start.
     """
-    target = app_flag or app or os.environ.get("MAINSPRING_APP")
-    if not target:
-        raise click.UsageError("which app? Give module:object or a file, or set MAINSPRING_APP.")
     from mainspring.running import run_target
 
+    found = find_target(target or named(app))
     given = read_flags(flags)
     options.resolve("worker", given, subject="mainspring worker")
-    sys.exit(run_target(target, given, log_level=log_level))
+    return run_target(found.target, given, log_level=log_level, path=[found.folder])

@@ -92,7 +92,8 @@ class Show:
             jobs = await _enqueue(self.seconds)
             self.tally.enqueued = len(jobs)
             self.view.say(
-                f"work    {len(jobs)} jobs: images in threads, mail on the loop; every third mail fails twice"
+                f"work    {len(jobs)} jobs, about {self.seconds:g} s: images in threads, mail on the loop; "
+                "every third mail fails twice"
             )
             self.begun = time.monotonic()
             return _count(self.tally, await self._watch(jobs))

@@ -1,0 +1,195 @@
+"""``mainspring enqueue``: make a job from the command line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mainspring.cli.completing import task_names
+from mainspring.cli.frame import answers, moment, on_code
+from mainspring.cli.output import Shown, complain
+from mainspring.cli.root import NO
+from mainspring.cli.shapes import as_json, compact
+from mainspring.errors import (
+    InvalidOption,
+    JobCancelled,
+    JobDead,
+    ResultTimeout,
+    Undecodable,
+    UnknownTask,
+    WrongArgument,
+)
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.call import Call
+    from mainspring.job import Job
+
+
+@click.command()
+@click.argument("task", shell_complete=task_names)
+@click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
+@on_code
+@answers
+@click.option("--queue", help="Instead of the task's own.")
+@click.option("--priority", help="-100 to 100, or low, normal, high, critical.")
+@click.option("--delay", metavar="DURATION", help="Run no earlier than this long from now.")
+@click.option("--run-at", metavar="WHEN", help="Run no earlier than this moment: 2026-01-31T12:00Z.")
+@click.option("--expires", metavar="DURATION", help="Never run if not started within this time.")
+@click.option("--key", help="Make no second job while one with this key is live.")
+@click.option("--tag", "tags", multiple=True, help="May be given several times.")
+@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
+@click.option("--retries", type=int, help="How often it is tried again if it fails.")
+@click.option("--timeout", metavar="DURATION", help="How long an attempt may take.")
+@click.option("--unknown", is_flag=True, help="Also a task that the app does not know: other workers may.")
+@click.option("--wait", is_flag=True, help="Until the job has ended, and print its result.")
+@click.option("--wait-timeout", metavar="DURATION", help="Wait no longer than this; the job goes on.")
+def enqueue(
+    app: Mainspring, task: str, arguments: Sequence[str], unknown: bool, wait: bool, wait_timeout: str | None,
+    **given: Any,
+) -> Shown:  # fmt: skip
+    """Enqueue a job of TASK and print its id.
+
+    A value is JSON (3, true, null, '[1, 2]') or else plain text, as the task wants it. The task may be named by the
+    end of its name. Put -- before a negative number. With --wait the exit code is 1 unless the job succeeded.
+    """
+    if wait_timeout is not None and not wait:
+        raise click.UsageError("--wait-timeout is how long to --wait: give both")
+    call = call_of(app, name_of(app, task, unknown=unknown), arguments)
+    job = call.options(**_options(given)).enqueue()
+    if not job.created:
+        complain(f"job {job.id} holds this key already: no other was made")
+    document = {"id": str(job.id), "task": job.task, "created": job.created}
+    return _result(job, wait_timeout, document) if wait else Shown(document, [str(job.id)])
+
+
+def _result(job: Job[Any], timeout: str | None, document: dict[str, Any]) -> Shown:
+    click.echo(str(job.id), err=True)
+    try:
+        value = job.result(timeout)
+    except (JobDead, JobCancelled, ResultTimeout) as error:
+        complain(error)
+        return Shown({**document, "state": job.info().state, "result": None}, [], NO)
+    return Shown({**document, "state": job.info().state, "result": as_json(value)}, [compact(as_json(value))])
+
+
+# ---- what was written ------------------------------------------------------------------------------
+
+
+def read_arguments(words: Sequence[str], texts: frozenset[int] = frozenset()) -> tuple[list[Any], dict[str, Any]]:
+    """Values by position and by name: ``name=value`` where the name could be one of Python's.
+
+    The words at the places of ``texts`` are taken as they were written.
+    """
+    args, kwargs = [], {}
+    for n, word in enumerate(words):
+        read = str if n in texts else read_value
+        name, equals, text = word.partition("=")
+        if not equals or not name.isidentifier():
+            args.append(read(word))
+        elif name in kwargs:
+            raise click.UsageError(f"argument {name!r} is given twice")
+        else:
+            kwargs[name] = read(text)
+    return args, kwargs
+
+
+def read_value(word: str) -> Any:
+    """JSON, or the text as it is."""
+    try:
+        return json.loads(word, parse_constant=_no_number)
+    except ValueError:
+        return word
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Job options, of those that were given."""
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    if "priority" in options:
+        options["priority"] = read_value(options["priority"])
+    if "run_at" in options:
+        options["run_at"] = _run_at(options["run_at"])
+    if "meta" in options:
+        options["meta"] = dict(_pair(each) for each in options["meta"])
+    return options
+
+
+def _run_at(text: str) -> datetime | None:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOption("run_at", text, "is no moment", hint="--run-at 2026-01-31T12:00Z, or --delay 2h") from None
+    return moment(text, "run_at")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidOption("meta", text, "is not NAME=VALUE", hint="--meta customer=42")
+    return name, read_value(value)
+
+
+# ---- which task ------------------------------------------------------------------------------------
+
+
+def name_of(app: Mainspring, task: str, *, unknown: bool = False) -> str:
+    """The full name of a task that is known; one that is not is most likely misspelt."""
+    app.import_included()
+    names = sorted(app.tasks)
+    if unknown or task in names:
+        return task
+    near = [name for name in names if name.endswith((f".{task}", f":{task}"))]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        raise UnknownTask(task, hint=f"It is the end of several names: {', '.join(near)}.")
+    hint = f"Known here: {', '.join(names) or 'none'}. Add --unknown if workers of another app run it."
+    raise UnknownTask(task, names, hint=hint)
+
+
+def call_of(app: Mainspring, task: str, words: Sequence[str]) -> Call[Any]:
+    """The call. A word that is JSON by accident (``42`` for a text) is taken as it was written where that fits."""
+    texts: frozenset[int] = frozenset()
+    found = _tried(app, task, words, texts)
+    for n in range(len(words)):
+        if not isinstance(found, WrongArgument):
+            return found
+        other = _tried(app, task, words, texts | {n})
+        if not isinstance(other, WrongArgument) or _comes_after(app, task, other.argument, found.argument):
+            found, texts = other, texts | {n}
+    if isinstance(found, WrongArgument):
+        raise found
+    return found
+
+
+def _comes_after(app: Mainspring, task: str, one: str, other: str) -> bool:
+    """Whether an argument is checked later than another: then that other one, and all before it, are right."""
+    known = app.tasks.find(task)
+    names = [] if known is None else [*inspect.signature(known.fn).parameters]
+    return one in names and other in names and names.index(one) > names.index(other)
+
+
+def _tried(app: Mainspring, task: str, words: Sequence[str], texts: frozenset[int]) -> Call[Any] | WrongArgument:
+    """What JSON has no type for (a datetime, a UUID) is read from its text as a worker would."""
+    from mainspring.codec import dumps_call
+
+    args, kwargs = read_arguments(words, texts)
+    try:
+        return app.call(task, *args, **kwargs)
+    except WrongArgument as refused:
+        if (known := app.tasks.find(task)) is None:
+            return refused
+        try:
+            typed, named = known.spec().signature.decode_call(dumps_call(task, tuple(args), kwargs))
+            return app.call(task, *typed, **named)
+        except (Undecodable, WrongArgument):
+            return refused

@@ -1,0 +1,134 @@
+"""``mainspring jobs``: find jobs and look at them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mainspring.cli import output
+from mainspring.cli.acting import cancel, retry, rm, run_now
+from mainspring.cli.frame import OF_ENDED, filters, listing, on_store
+from mainspring.cli.local import run
+from mainspring.cli.output import Shown
+from mainspring.cli.shapes import (
+    as_json,
+    compact,
+    job_blocks,
+    job_document,
+    job_table,
+    log_document,
+    log_line,
+    progress,
+    whole_document,
+)
+from mainspring.cli.text import iso, line, to_json
+from mainspring.errors import JobError, NotBuilt
+from mainspring.states import FINAL
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.info import JobInfo
+    from mainspring.job import Job
+    from mainspring.query import Query
+
+FOLLOW = 0.5
+"""Seconds between two looks at the log lines of a job."""
+
+
+@click.group()
+def jobs() -> None:
+    """Find, look at and change jobs."""
+
+
+@jobs.command()
+@on_store
+@listing
+@filters(*OF_ENDED)
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most so many."
+)
+@click.option("--cursor", help="Go on where an earlier answer ended.")
+def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> Shown:
+    """List jobs, the newest first. All conditions hold at once."""
+    page = app.jobs.list(query, limit=limit, cursor=cursor)
+    blocks: list[output.Table | output.Facts | str] = [job_table(page.jobs)]
+    if page.cursor is not None:
+        blocks.append(f"There are more: --cursor {page.cursor}")
+    return Shown({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor}, blocks)
+
+
+@jobs.command()
+@click.argument("id")
+@on_store
+@listing
+def show(app: Mainspring, id: str) -> Shown:
+    """Everything about one job: arguments, timeline, every attempt with its error, the result."""
+    job = app.jobs.get(id)
+    info, result = job.info(), _result(app, job)
+    told = [] if result is None else [output.Facts([("result", compact(result))])]
+    return Shown({**whole_document(info), "result": result}, [*job_blocks(info), *told])
+
+
+def _result(app: Mainspring, job: Job[Any]) -> Any:
+    """What the task returned, if it is kept and its task is known here: only that knows what is secret in it."""
+    if app.tasks.find(job.task) is None:
+        return None
+    try:
+        return as_json(job.result(timeout=0))
+    except JobError:
+        return None
+
+
+@jobs.command()
+@click.argument("id")
+@on_store
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document; with --follow one a line.")
+def logs(app: Mainspring, id: str, follow: bool, as_json: bool) -> None:
+    """The lines that the handler logged."""
+    job, seen = app.jobs.get(id), 0
+    while True:
+        ended = not follow or job.info().state in FINAL
+        found = job.logs(after=seen)
+        if as_json and not follow:
+            click.echo(to_json({"logs": [log_document(entry) for entry in found]}, compact=False))
+            return
+        for entry in found:
+            click.echo(to_json(log_document(entry), compact=True) if as_json else log_line(entry))
+            seen = entry.n
+        if ended:
+            return
+        time.sleep(FOLLOW)
+
+
+@jobs.command()
+@click.argument("id")
+@on_store
+@click.option("--json", "as_json", is_flag=True, help="One JSON document a line.")
+def watch(app: Mainspring, id: str, as_json: bool) -> int:
+    """Tell of each change until the job has ended. Exit code 1 unless it succeeded."""
+    last: JobInfo | None = None
+    for info in app.jobs.get(id).watch():
+        click.echo(to_json(job_document(info), compact=True) if as_json else _news(info))
+        last = info
+    return 0 if last is not None and last.state == "succeeded" else 1
+
+
+def _news(info: JobInfo) -> str:
+    at = (iso(info.finished or info.started or info.enqueued) or "")[:19] + "Z"
+    told = progress(info.progress) if info.progress and not info.final else ""
+    why = info.reason or ""
+    return line(f"{at} {info.state} attempt {info.attempt} {why}{told}".rstrip())
+
+
+@jobs.command()
+@click.argument("id")
+def why(id: str) -> None:
+    """Why a job has not run yet (of a later release)."""
+    raise NotBuilt("mainspring jobs", "why", hint=f"Look at it with: mainspring jobs show {id}")
+
+
+for each in (cancel, retry, run_now, rm, run):
+    jobs.add_command(each)

@@ -1,0 +1,99 @@
+"""The group of all commands: one way to end, whatever happened.
+
+Exit codes: 0 fine; 1 the answer is no; 2 a mistake in the command, or an error that stopped it; 130 Ctrl-C; 141
+whoever read the answer closed the pipe.
+``worker`` and ``dev`` have codes of their own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mainspring.cli.output import complain
+from mainspring.errors import MainspringError
+
+NO = 1
+WRONG = 2
+INTERRUPTED = 130
+CLOSED = 141
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class Root(click.Group):
+    """Errors of ours are told in one line with their fix; everything else is a bug and shows its traceback."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        _open_missing_streams()
+        for stream in (sys.stdout, sys.stderr):
+            if reconfigure := getattr(stream, "reconfigure", None):
+                reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter is no error
+        sys.exit(self._run(args, prog_name, complete_var, extra))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _give_up_output()
+            raise click.exceptions.Exit(CLOSED) from None
+        return code
+
+    def _run(
+        self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
+    ) -> int:
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            return WRONG
+        except click.ClickException as error:
+            complain(error.format_message() + _help_hint(error))
+            return WRONG
+        except MainspringError as error:
+            complain(error)
+            return WRONG
+        except click.Abort:
+            return INTERRUPTED
+        except OSError as error:
+            _give_up_output()
+            complain(f"standard output cannot be written: {error.strerror}" if error.errno in _FULL else error)
+            return WRONG
+        return code if isinstance(code, int) else 0
+
+
+def _help_hint(error: click.ClickException) -> str:
+    ctx = getattr(error, "ctx", None)
+    return f"\n  See: {ctx.command_path} --help" if ctx is not None else ""
+
+
+def _open_missing_streams() -> None:
+    """A stream that was closed (``>&-``) is empty, and its number is not given to the next file that is opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - for as long as the process lives
+
+
+def _give_up_output() -> None:
+    """Standard output takes no more: what is left for it goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

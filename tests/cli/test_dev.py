@@ -1,0 +1,223 @@
+"""mainspring dev: workers that start anew when their code changes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from mainspring import Mainspring
+from tests.cli.conftest import LIMIT, Shop
+from tests.cli.watching import Running
+
+CODE = """
+import time
+from helper import NUMBER
+from mainspring import Mainspring
+
+app = Mainspring(lease="3s", sweep="500ms", poll="100ms", grace="1s")
+
+@app.task(name="number")
+def number() -> int:
+    return NUMBER
+
+@app.task(name="nap")
+def nap(seconds: float) -> int:
+    time.sleep(seconds)
+    return NUMBER
+"""
+
+
+@pytest.fixture
+def project(shop: Shop) -> Shop:
+    (shop.folder / "app.py").write_text(CODE)
+    say(shop, 1)
+    return shop
+
+
+def say(shop: Shop, number: int) -> None:
+    (shop.folder / "helper.py").write_text(f"NUMBER = {number}\n" + "# so that it grows\n" * number)
+
+
+def answer(shop: Shop) -> int:
+    app = Mainspring(shop.url)
+    try:
+        value: int = app.call("number").enqueue().result(timeout=LIMIT)
+    finally:
+        app.close()
+    return value
+
+
+@pytest.mark.option("cli.dev.target")
+def test_a_change_in_any_module_of_the_app_starts_the_workers_anew(project: Shop) -> None:
+    with Running(project, "dev", "app.py") as dev:
+        dev.says("serving")
+        assert answer(project) == 1
+        say(project, 2)
+        dev.says("helper.py changed")
+        dev.says("serving", 2)
+        assert answer(project) == 2
+        assert dev.end() == 0
+
+
+def test_what_runs_may_finish_before_the_new_code_starts(project: Shop) -> None:
+    app = Mainspring(project.url)
+    with Running(project, "dev", "app.py") as dev:
+        dev.says("serving")
+        job = app.call("nap", 1.5).enqueue()
+        next(info for info in job.watch(timeout=LIMIT) if info.state == "running")
+        say(project, 2)
+        dev.says("serving", 2)
+        assert job.result(timeout=LIMIT) == 1
+        assert job.info().attempt == 1
+    app.close()
+
+
+@pytest.mark.option("cli.dev.drain")
+def test_what_does_not_finish_in_time_runs_again_with_the_new_code(project: Shop) -> None:
+    app = Mainspring(project.url)
+    with Running(project, "dev", "app.py", "--drain", "100ms") as dev:
+        dev.says("serving")
+        job = app.call("nap", 2).enqueue()
+        next(info for info in job.watch(timeout=LIMIT) if info.state == "running")
+        say(project, 2)
+        dev.says("serving", 2)
+        assert job.result(timeout=LIMIT) == 2
+    app.close()
+
+
+def test_an_import_error_keeps_the_old_workers_and_is_shown(project: Shop) -> None:
+    with Running(project, "dev", "app.py") as dev:
+        assert answer(project) == 1, "the workers have read the good code"
+        (project.folder / "helper.py").write_text("NUMBER = 1 / 0\n")
+        dev.says("the old code goes on")
+        dev.says("ZeroDivisionError: division by zero")
+        assert 'helper.py", line 1' in dev.text
+        assert answer(project) == 1
+        say(project, 3)
+        dev.says("serving", 2)
+        assert answer(project) == 3
+
+
+def test_code_that_is_broken_from_the_start_is_waited_for(project: Shop) -> None:
+    (project.folder / "helper.py").unlink()
+    with Running(project, "dev", "app.py") as dev:
+        dev.says("nothing runs until it is mended")
+        dev.says("No module named 'helper'")
+        (project.folder / "app.py").write_text("NUMBER = (\n")
+        dev.says("'(' was never closed")
+        say(project, 4)
+        (project.folder / "app.py").write_text(CODE)
+        dev.says("serving")
+        assert answer(project) == 4
+
+
+def test_the_workers_end_with_the_one_who_watches(project: Shop) -> None:
+    """Also when that is killed."""
+    app = Mainspring(project.url)
+    with Running(project, "dev", "app.py") as dev:
+        dev.says("serving")
+        assert answer(project) == 1
+        assert len(app.workers.list()) == 1
+        dev.end(signal.SIGKILL)
+    job = app.call("number").enqueue()
+    while app.workers.list():
+        pass
+    assert job.info().state in ("ready", "succeeded")
+    app.close()
+
+
+def test_workers_that_ended_by_themselves_are_told_of(project: Shop) -> None:
+    with Running(project, "dev", "app.py", "--until-empty") as dev:
+        dev.says("the workers ended with exit code 0; waiting for a change")
+        say(project, 2)
+        dev.says("the workers ended with exit code 0; waiting for a change", 2)
+
+
+@pytest.mark.option("cli.dev.engine")
+def test_an_engine_of_its_own_is_not_built(project: Shop) -> None:
+    ran = project.run("dev", "app.py", "--engine", "postgres")
+    assert (ran.code, "'--engine' is not built yet" in ran.err) == (2, True)
+
+
+PROBE = """
+import json, logging
+from pathlib import Path
+from mainspring import Mainspring
+
+class Probe(Mainspring):
+    def parts(self, **given):
+        Path("told.json").write_text(json.dumps(given))
+        return super().parts(**given)
+
+app = Probe()
+
+@app.task(name="log")
+def log() -> None:
+    logging.getLogger("mainspring.probe").debug("the level is debug")
+"""
+FLAGS = {
+    "queues": "a,b", "processes": 1, "async_slots": 3, "thread_slots": 4, "concurrency": {"a": 2}, "lease": "4s",
+    "drain": "6s", "until_empty": True, "poll": "200ms", "sweep": "300ms", "grace": "2s", "roles": "worker",
+}  # fmt: skip
+WORDS = [
+    "-Q", "a,b", "-p", "1", "--async-slots", "3", "-t", "4", "--concurrency", "a=2", "--lease", "4s", "--drain", "6s",
+    "--until-empty", "--poll", "200ms", "--sweep", "300ms", "--grace", "2s", "--roles", "worker",
+]  # fmt: skip
+
+
+@pytest.fixture
+def probe(shop: Shop) -> Shop:
+    (shop.folder / "app.py").unlink()
+    (shop.folder / "probe.py").write_text(PROBE)
+    return shop
+
+
+@pytest.mark.row("C2")
+@pytest.mark.option("cli.worker.target", "cli.worker.queues", "cli.worker.processes", "cli.worker.async_slots")
+@pytest.mark.option("cli.worker.thread_slots", "cli.worker.concurrency", "cli.worker.lease", "cli.worker.drain")
+@pytest.mark.option("cli.worker.until_empty", "cli.worker.poll", "cli.worker.sweep", "cli.worker.grace")
+@pytest.mark.option("cli.worker.roles")
+def test_flags_of_worker_reach_the_app(probe: Shop) -> None:
+    ran = probe.call("worker", "probe.py", *WORDS)
+    assert ran.code == 0, ran.err
+    assert json.loads((probe.folder / "told.json").read_text()) == FLAGS
+
+
+@pytest.mark.option("cli.dev.queues", "cli.dev.processes", "cli.dev.async_slots", "cli.dev.thread_slots")
+@pytest.mark.option("cli.dev.concurrency", "cli.dev.lease", "cli.dev.until_empty", "cli.dev.poll", "cli.dev.sweep")
+@pytest.mark.option("cli.dev.grace", "cli.dev.roles", "cli.dev.app", "cli.dev.log_level")
+def test_flags_of_dev_reach_the_app(probe: Shop) -> None:
+    """The log is of the worker itself, not of the look before it."""
+    app = Mainspring(probe.url)
+    app.call("log").options(queue="a").enqueue()
+    with Running(probe, "dev", "-A", "probe.py", "-l", "debug", *WORDS) as dev:
+        dev.says("the level is debug")
+        dev.says("the workers ended with exit code 0")
+    assert json.loads((probe.folder / "told.json").read_text()) == FLAGS
+    app.close()
+
+
+@pytest.mark.option("cli.worker.app", "cli.worker.log_level")
+def test_the_level_of_the_log(probe: Shop) -> None:
+    app = Mainspring(probe.url)
+    app.call("log").enqueue()
+    quiet = probe.call("worker", "-A", "probe.py", "--until-empty")
+    app.call("log").enqueue()
+    loud = probe.call("worker", "-A", "probe.py", "--until-empty", "-l", "debug")
+    assert ("the level is debug" in quiet.err, "the level is debug" in loud.err) == (False, True)
+    app.close()
+
+
+@pytest.mark.row("C4")
+def test_worker_and_dev_find_the_app_of_the_project(probe: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a folder below it; its modules are found."""
+    (probe.folder / "mainspring.toml").write_text('app = "probe:app"\n')
+    below = probe.folder / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    ran = Shop(below, probe.url).call("worker", "--until-empty")
+    assert ran.code == 0, ran.err
+    assert Path(below / "told.json").is_file()
