@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mainspring import Mainspring
+from tests.rows.crew import Crew, Tasks, crew_of
 
 PROVEN = ("sqlite",)
 
@@ -22,3 +24,16 @@ def app(store_url: str) -> Iterator[Mainspring]:
     app = Mainspring(store_url, lease="3s", sweep="500ms", poll="200ms", grace="1s", drain="5s")
     yield app
     app.close()
+
+
+@pytest.fixture
+def crew(store_url: str, tmp_path: Path) -> Iterator[Crew]:
+    """Workers in processes of their own."""
+    with crew_of(store_url, tmp_path) as crew:
+        yield crew
+
+
+@pytest.fixture
+def tasks(app: Mainspring, tmp_path: Path) -> Tasks:
+    """What the crew can do, enqueued from here."""
+    return Tasks(app, tmp_path)

@@ -20,6 +20,7 @@ QUICK = Backoff.fixed("10ms")
 
 @pytest.mark.row("R1")
 @pytest.mark.parametrize("retries", [0, 1, 3])
+@pytest.mark.option("job.retries")
 def test_a_job_is_tried_once_and_then_as_often_as_retries_says(app: Mainspring, retries: int) -> None:
     @app.task(name="fail", retries=5, backoff=QUICK)
     async def fail() -> None:
@@ -58,6 +59,7 @@ def test_retries_wait_as_the_backoff_says(app: Mainspring, backoff: Backoff) -> 
 
 
 @pytest.mark.row("R2")
+@pytest.mark.option("task.backoff")
 def test_a_backoff_function_gets_the_attempt_and_the_error(app: Mainspring) -> None:
     asked: list[tuple[int, str]] = []
 
@@ -76,6 +78,7 @@ def test_a_backoff_function_gets_the_attempt_and_the_error(app: Mainspring) -> N
 
 @pytest.mark.row("R3")
 class TestErrorClasses:
+    @pytest.mark.option("task.retry_on")
     def test_only_errors_of_retry_on_are_retried(self, app: Mainspring) -> None:
         @app.task(name="fail", retries=3, backoff=QUICK, retry_on=ConnectionError)
         async def fail(ctx: AsyncContext) -> None:
@@ -85,6 +88,7 @@ class TestErrorClasses:
             info = fail.enqueue().join(timeout=LIMIT)
         assert (info.state, info.reason, len(info.attempts)) == (State.DEAD, Reason.NOT_RETRYABLE, 3)
 
+    @pytest.mark.option("task.never_retry_on")
     def test_never_types_go_to_the_dead_at_once(self, app: Mainspring) -> None:
         @app.task(name="fail", retries=3, backoff=QUICK, never_retry_on=(KeyError,))
         def fail() -> None:
@@ -94,6 +98,7 @@ class TestErrorClasses:
             info = fail.enqueue().join(timeout=LIMIT)
         assert (info.state, info.reason, len(info.attempts)) == (State.DEAD, Reason.NOT_RETRYABLE, 1)
 
+    @pytest.mark.option("task.retry_if")
     def test_a_predicate_decides(self, app: Mainspring) -> None:
         @app.task(name="fail", retries=3, backoff=QUICK, retry_if=lambda error: "again" in str(error))
         def fail(ctx: Context) -> None:
@@ -158,6 +163,7 @@ class TestSignals:
 
 @pytest.mark.row("R5")
 class TestTimeLimits:
+    @pytest.mark.option("task.soft_timeout")
     def test_the_soft_limit_raises_in_the_handler(self, app: Mainspring) -> None:
         @app.task(name="tidy", soft_timeout="100ms", timeout="30s")
         async def tidy() -> str:
@@ -181,6 +187,7 @@ class TestTimeLimits:
             assert tidy.enqueue().result(timeout=LIMIT) == "tidied up"
             assert tidy_thread.enqueue().result(timeout=LIMIT) == "tidied up"
 
+    @pytest.mark.option("task.timeout", "task.retries")
     def test_the_hard_limit_ends_it_counts_and_is_retried_without_overlap(self, app: Mainspring) -> None:
         running, most = [0], [0]
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from mainspring import Context, Mainspring, Query
+from mainspring import AsyncContext, Mainspring, Query
 from mainspring.errors import JobCancelled, JobNotFound, WrongArgument
 from mainspring.states import State
 
@@ -118,6 +118,7 @@ class TestBulk:
 
 @pytest.mark.row("Q4")
 class TestLater:
+    @pytest.mark.option("job.delay", "job.run_at")
     def test_a_delayed_job_starts_not_before_its_time(self, app: Mainspring) -> None:
         @app.task(name="when")
         async def when() -> datetime:
@@ -148,6 +149,7 @@ class TestLater:
 
 @pytest.mark.row("Q5")
 class TestPriority:
+    @pytest.mark.option("job.priority")
     def test_higher_runs_sooner_on_any_queue_and_equals_in_order(self, app: Mainspring) -> None:
         ran: list[str] = []
 
@@ -167,7 +169,7 @@ class TestPriority:
         ran: list[str] = []
 
         @app.task(name="fails_once", retries=1, backoff="10ms")
-        async def fails_once(ctx: Context, name: str) -> None:
+        async def fails_once(ctx: AsyncContext, name: str) -> None:
             ran.append(name)
             if ctx.attempt == 1 and name == "urgent":
                 raise ValueError
@@ -180,6 +182,7 @@ class TestPriority:
 
 @pytest.mark.row("E3")
 class TestCallersTransaction:
+    @pytest.mark.option("job.connection")
     def test_the_job_appears_when_the_caller_commits_and_not_before(self, app: Mainspring, tmp_path: Path) -> None:
         import sqlite3
 

@@ -59,7 +59,7 @@ def freeze(fleet: Fleet, seconds: float) -> subprocess.Popen[str]:
 
 
 TROUBLE = re.compile(
-    r"^.{23} (?:\w+ +)?(?P<pid>\d+) .*?(?P<what>(?:beat|a turn|the \w+|sending|listening|regist)[a-z ]*?) "
+    r"^[-0-9:., ]{12,23} (?:\w+ +)?(?P<pid>\d+) .*?(?P<what>(?:beat|a turn|the \w+|sending|listening|regist)[a-z ]*?) "
     r"(?P<word>failed, trying again|has been failing|works again)", re.MULTILINE,
 )  # fmt: skip
 """A line of the log about trouble; a supervisor of the tests and a worker write their lines in two orders."""
@@ -79,7 +79,8 @@ def test_an_outage_longer_than_every_lease_costs_nobody_anything(
 ) -> None:
     """8 ordinary jobs run on two workers; some end while the store is away, their acks arrive afterwards."""
     for _ in range(2):
-        fleet.start(lease="1s", sweep="200ms", async_slots=4).wait_ready()
+        pretty = {"MAINSPRING_LOG_FORMAT": "pretty"}
+        fleet.start(lease="1s", sweep="200ms", async_slots=4, env=pretty).wait_ready()
     gates = [tmp_path / "during", tmp_path / "after"]
     jobs = [fleet.tasks.wait_for.enqueue(str(gates[n % 2])) for n in range(8)]
     fleet.started(*jobs)

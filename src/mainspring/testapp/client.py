@@ -1,0 +1,67 @@
+"""The client of an app in test mode: one private store for every loop and thread, by the test's clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainspring.client import Client
+from mainspring.clock import MovableClock
+from mainspring.errors import InsideTest, NotOpen
+from mainspring.records import Enqueued
+from mainspring.stores.base import Batch, Store
+from mainspring.worker.parts import StoreAddress
+
+if TYPE_CHECKING:
+    from mainspring.testapp.inline import Inline
+
+
+class PrivateClient(Client):
+    """Made for one test and useless after it."""
+
+    def __init__(self, address: StoreAddress, clock: MovableClock) -> None:
+        super().__init__(address)
+        self.inline: Inline | None = None
+        self._clock = clock
+        self._over = False
+
+    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+        if self.inline is None or connection is not None:  # not committed yet: there is nothing to run
+            return super().enqueue_now(batch, connection)
+        self.inline.check()
+        done = super().enqueue_now(batch)
+        self.inline.run()
+        return done
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        done = await super().enqueue(batch)
+        if self.inline is not None:
+            await self.inline.arun()
+        return done
+
+    def check_worker(self, verb: str) -> None:
+        raise InsideTest(
+            f"{verb}(): the app is in test mode and its jobs are run by the test itself",
+            hint="Use t.drain(), or app.test(inline=True) to run each job as it is enqueued.",
+        )
+
+    def end(self) -> None:
+        """The test is over: handles that were made in it say so."""
+        self._over = True
+
+    def _blocking_store(self) -> Store:
+        self._check_over()
+        return super()._blocking_store()
+
+    def _connect(self) -> Store:
+        from mainspring.stores.connect import connect
+
+        self._check_over()
+        at = self.address
+        return connect(at.url, namespace=at.namespace, durability=at.durability, clock=self._clock)
+
+    def _check_over(self) -> None:
+        if self._over:
+            raise NotOpen(
+                "this job belongs to an app.test() that is over, and its store with it",
+                hint="Look at jobs inside the `with`.",
+            )

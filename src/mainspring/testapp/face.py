@@ -1,0 +1,239 @@
+"""TestApp: what ``app.test()`` gives."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
+
+from mainspring.clock import MovableClock
+from mainspring.errors import InsideTest, InvalidOption, NotOpen, UnknownOption
+from mainspring.info import JobInfo, info_of
+from mainspring.query import Query
+from mainspring.records import JobRow
+from mainspring.stores.connect import engine_of
+from mainspring.stores.door import Door
+from mainspring.testapp.client import PrivateClient
+from mainspring.testapp.draining import Drainer
+from mainspring.testapp.expecting import Expected, describe
+from mainspring.testapp.home import Home, ThreadHome
+from mainspring.testapp.inline import Inline
+from mainspring.testapp.stage import Stage
+from mainspring.testapp.watched import Drained
+from mainspring.worker.parts import StoreAddress
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Unpack
+
+    from mainspring.app import Mainspring
+    from mainspring.dead import Dead
+    from mainspring.jobs import Jobs
+    from mainspring.queues import Queues
+    from mainspring.task import BaseTask
+    from mainspring.workers import Workers
+
+PRIVATE = "sqlite://"
+
+
+class TestOptions(TypedDict, total=False):
+    """Keyword arguments of ``app.test``."""
+
+    inline: bool
+    """Run each job as it is enqueued, before the enqueue returns."""
+    start: datetime | None
+    """What the clock shows at first; now if not given."""
+    url: str | None
+    """A store of your own for this test; one in memory if not given."""
+
+
+class TestApp:
+    """One app on a private store. ``with`` or ``async with``; everything is as before when it is left.
+
+    Jobs run when :meth:`drain` is called, by a real worker: on the loop of ``async with``, or in a thread.
+    ``clock`` stands still until it is moved.
+    """
+
+    __test__ = False  # pytest takes it for a class of tests otherwise
+
+    def __init__(self, app: Mainspring, **o: Unpack[TestOptions]) -> None:
+        for name in o:
+            if name not in TestOptions.__annotations__:
+                raise UnknownOption("app.test", name, TestOptions.__annotations__)
+        if not isinstance(inline := o.get("inline", False), bool):
+            raise InvalidOption("inline", inline, "must be True or False", subject="app.test")
+        url = o.get("url") or PRIVATE
+        engine_of(url)
+        self.app = app
+        self.clock = MovableClock(o.get("start"))
+        self._inline = inline
+        self._client = PrivateClient(
+            StoreAddress(url=url, namespace=app.settings.namespace, durability="normal"), self.clock
+        )
+        self._stage = Stage(app)
+        self._home: Home | None = None
+        self._drainer = Drainer(lambda: app.parts(roles="all"), self.clock)
+        self._entered = False
+
+    # ---- use ----------------------------------------------------------------------------------
+
+    def drain(self, limit: int | None = None, *, future: bool = False) -> Drained:
+        """Run every job that is ready, and what they enqueue, until none is ready or running.
+
+        ``future`` moves the clock on to the next moment at which a job is due, again and again, until
+        nothing is left. ``limit`` ends it after so many attempts. What jobs raise is kept with them, not raised here.
+        """
+        return self._at_home.run("t.drain", self._drain(limit, future=future))
+
+    async def adrain(self, limit: int | None = None, *, future: bool = False) -> Drained:
+        return await self._at_home.arun(self._drain(limit, future=future))
+
+    def enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> list[JobInfo]:
+        """The jobs that were enqueued, in that order, whatever became of them; of this task, with these arguments."""
+        return self._at_home.run("t.enqueued", self._found(Expected(self.app, task, args, kwargs)))
+
+    async def aenqueued(
+        self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any
+    ) -> list[JobInfo]:
+        return await self._at_home.arun(self._found(Expected(self.app, task, args, kwargs)))
+
+    def assert_enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> JobInfo:
+        """The newest job of this task with these arguments; an AssertionError shows what there was instead.
+
+        Arguments that are not named may be anything.
+        """
+        return self._at_home.run("t.assert_enqueued", self._newest(Expected(self.app, task, args, kwargs)))
+
+    async def aassert_enqueued(
+        self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any
+    ) -> JobInfo:
+        return await self._at_home.arun(self._newest(Expected(self.app, task, args, kwargs)))
+
+    def assert_not_enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> None:
+        """An AssertionError if there is such a job."""
+        self._at_home.run("t.assert_not_enqueued", self._none(Expected(self.app, task, args, kwargs)))
+
+    async def aassert_not_enqueued(
+        self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any
+    ) -> None:
+        await self._at_home.arun(self._none(Expected(self.app, task, args, kwargs)))
+
+    # ---- point to -----------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> Jobs:
+        """The app's own, which is on the private store now."""
+        return self.app.jobs
+
+    @property
+    def dead(self) -> Dead:
+        return self.app.dead
+
+    @property
+    def queues(self) -> Queues:
+        return self.app.queues
+
+    @property
+    def workers(self) -> Workers:
+        return self.app.workers
+
+    # ---- enter and leave ----------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._enter()
+        self._home = ThreadHome()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        home = self._at_home
+        try:
+            home.run("app.test().__exit__", self._leave())
+        finally:
+            home.close()
+            self._strike()
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        self._home = Home(asyncio.get_running_loop())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        try:
+            await self._at_home.arun(self._leave())
+        finally:
+            self._strike()
+
+    def __repr__(self) -> str:
+        return f"<TestApp of {self.app!r} at {self.clock.now().isoformat()}>"
+
+    # ---- private ------------------------------------------------------------------------------
+
+    @property
+    def _at_home(self) -> Home:
+        if self._home is None:
+            raise NotOpen("this test is not open", hint="Write: with app.test() as t: ...")
+        return self._home
+
+    def _enter(self) -> None:
+        if self._entered:
+            raise InsideTest("this TestApp was used before", hint="Make a new one: app.test().")
+        self._stage.set(self._client)
+        self._entered = True
+        if self._inline:
+            self._client.inline = Inline(
+                lambda: self._at_home, lambda: self._drain(None, future=False), lambda: self._drainer.busy
+            )
+
+    async def _leave(self) -> None:
+        try:
+            await self._drainer.close()
+        finally:
+            await self._client.close()
+
+    def _strike(self) -> None:
+        self._client.end()
+        self._stage.strike()
+        self._home = None
+
+    async def _drain(self, limit: int | None, *, future: bool) -> Drained:
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise InvalidOption("limit", limit, "must be a whole number, 0 or more", subject="t.drain")
+        self._check_not_in_a_job()
+        return await self._drainer.drain(await self._door(), limit, future=future)
+
+    def _check_not_in_a_job(self) -> None:
+        from mainspring.worker.context import current
+
+        if current.get(None) is not None:
+            raise InsideTest("t.drain() was called by a job that is being run by t.drain()")
+
+    async def _door(self) -> Door:
+        return cast("Door", await self._client.store())
+
+    async def _rows(self) -> list[JobRow]:
+        """Every job of the private store, in the order of enqueueing."""
+        store, cursor = await self._door(), None
+        rows: list[JobRow] = []
+        while True:
+            found = await store.find(Query.everything(), limit=1000, cursor=cursor)
+            rows += found.jobs
+            cursor = found.cursor
+            if cursor is None:
+                return sorted(rows, key=lambda row: (row.enqueued, row.id))
+
+    async def _found(self, expected: Expected) -> list[JobInfo]:
+        return [info_of(row) for row in await self._rows() if expected.fits(row)]
+
+    async def _newest(self, expected: Expected) -> JobInfo:
+        rows = await self._rows()
+        fitting = [row for row in rows if expected.fits(row)]
+        if not fitting:
+            raise AssertionError(f"{expected} was not enqueued.\n{describe([info_of(row) for row in rows])}")
+        return info_of(fitting[-1])
+
+    async def _none(self, expected: Expected) -> None:
+        found = await self._found(expected)
+        if found:
+            raise AssertionError(f"{expected} was enqueued.\n{describe(found)}")

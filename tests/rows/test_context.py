@@ -1,0 +1,263 @@
+"""W9, W11: what a handler says of its run, and how it gives up, waits and makes children."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mainspring import AsyncContext, Call, Context, Discard, Mainspring, Query, Snooze
+from mainspring.errors import InvalidOption, NotBuilt
+from mainspring.states import Reason, State
+from mainspring.worker.context import log_fields
+
+LIMIT = 60
+
+
+@pytest.mark.row("W9")
+class TestLogLines:
+    def test_are_kept_with_the_job_with_their_level_and_sent_to_the_logger(
+        self, app: Mainspring, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        @app.task(name="tell", queue="talk", retries=1, backoff="10ms")
+        def tell(ctx: Context) -> None:
+            ctx.log("begun", number=7)
+            ctx.log("it looks bad", level="warning")
+            if ctx.attempt == 1:
+                raise ValueError
+
+        with caplog.at_level(logging.DEBUG, logger="mainspring.jobs"), app.worker():
+            job = tell.enqueue()
+            info = job.join(timeout=LIMIT)
+        lines = job.logs()
+        assert [(line.level, line.text) for line in lines] == 2 * [
+            ("info", "begun number=7"),
+            ("warning", "it looks bad"),
+        ]
+        assert [line.n for line in lines] == [1, 2, 3, 4]
+        records = [record for record in caplog.records if record.name == "mainspring.jobs"]
+        assert [record.levelname for record in records] == ["INFO", "WARNING"] * 2
+        assert "begun number=7" in records[0].getMessage()
+        assert vars(records[2]).items() >= {
+            "job_id": str(job.id), "task": "tell", "queue": "talk", "attempt": 2,
+            "worker": info.worker, "trace_id": job.id.hex,
+        }.items()  # fmt: skip
+
+    def test_are_capped(self, app: Mainspring) -> None:
+        @app.task(name="chatty")
+        async def chatty(ctx: AsyncContext) -> None:
+            for n in range(1_300):
+                ctx.log(f"line {n}")
+            ctx.log("x" * 10_000)
+
+        with app.worker():
+            job = chatty.enqueue()
+            job.join(timeout=LIMIT)
+        lines = job.logs()
+        assert len(lines) == 1_000
+        assert lines[-2].text == "line 1299"
+        assert len(lines[-1].text) <= 4_000
+
+    def test_hide_what_looks_secret(self, app: Mainspring) -> None:
+        @app.task(name="careless")
+        def careless(ctx: Context) -> None:
+            ctx.log("connecting to postgresql://shop:hunter2@db/shop", password="hunter2")
+
+        with app.worker():
+            job = careless.enqueue()
+            job.join(timeout=LIMIT)
+        assert "hunter2" not in job.logs()[0].text
+
+    def test_have_a_level_of_the_known_ones(self) -> None:
+        with pytest.raises(InvalidOption, match="loud"):
+            Context.local("t").log("hello", level="loud")
+
+
+@pytest.mark.row("G1")
+def test_whose_job_it_is_can_be_asked_anywhere_below_it(app: Mainspring) -> None:
+    """In its task, its thread, ``asyncio.to_thread``, and in a thread of its own through ``ctx.bind``."""
+    found: dict[str, Any] = {}
+
+    def look(where: str) -> None:
+        found[where] = log_fields()
+
+    @app.task(name="in_thread")
+    def in_thread(ctx: Context) -> None:
+        look("thread")
+        own = threading.Thread(target=ctx.bind(look), args=("bound",))
+        own.start()
+        own.join()
+
+    @app.task(name="on_loop", queue="quick")
+    async def on_loop(ctx: AsyncContext) -> None:
+        look("task")
+        await asyncio.create_task(_below(look))
+        await asyncio.to_thread(look, "to_thread")
+
+    jobs = {"in_thread": in_thread.enqueue(), "on_loop": on_loop.enqueue()}
+    with app.worker():
+        infos = {name: job.join(timeout=LIMIT) for name, job in jobs.items()}
+    assert set(found) == {"thread", "bound", "task", "below", "to_thread"}
+    for where, fields in found.items():
+        task = "in_thread" if where in ("thread", "bound") else "on_loop"
+        assert fields == {
+            "job_id": str(jobs[task].id), "task": task, "queue": infos[task].queue, "attempt": 1,
+            "worker": infos[task].worker, "trace_id": jobs[task].id.hex,
+        }  # fmt: skip
+    assert log_fields() is None
+
+
+async def _below(look: Any) -> None:
+    look("below")
+
+
+@pytest.mark.row("W11")
+class TestGivingUp:
+    def test_discard_makes_it_dead_without_another_try(self, app: Mainspring) -> None:
+        @app.task(name="hopeless", retries=5, backoff="1ms")
+        def hopeless(ctx: Context) -> None:
+            raise Discard("no such customer")
+
+        with app.worker():
+            info = hopeless.enqueue().join(timeout=LIMIT)
+        assert (info.state, info.reason, info.attempt) == (State.DEAD, Reason.NOT_RETRYABLE, 1)
+        assert info.error is not None
+        assert "no such customer" in info.error.message
+
+    def test_snooze_comes_back_later_and_costs_no_attempt(self, app: Mainspring) -> None:
+        ran: list[int] = []
+
+        @app.task(name="patient", retries=0)
+        async def patient(ctx: AsyncContext) -> int:
+            ran.append(ctx.attempt)
+            if len(ran) < 3:
+                raise Snooze("20ms")
+            return len(ran)
+
+        with app.worker():
+            assert patient.enqueue().result(timeout=LIMIT) == 3
+        assert ran == [1, 1, 1]
+
+
+@pytest.mark.row("W11")
+class TestChildren:
+    @pytest.mark.parametrize("colour", ["def", "async def"])
+    def test_are_linked_found_and_not_doubled_by_a_retry(self, app: Mainspring, colour: str) -> None:
+        @app.task(name="child")
+        async def child(ctx: AsyncContext, n: int) -> str:
+            return ctx.trace_id
+
+        def calls() -> list[Call[str]]:
+            return [child.s(1), child.s(2), child.s(1)]
+
+        made: list[list[UUID]] = []
+        if colour == "def":
+
+            @app.task(name="parent", retries=2, backoff="10ms")
+            def parent(ctx: Context) -> str:
+                made.append([ctx.spawn(call).id for call in calls()])
+                if ctx.attempt < 3:
+                    raise ValueError("after the children were made")
+                return ctx.trace_id
+
+            job = parent.enqueue()
+        else:
+
+            @app.task(name="parent", retries=2, backoff="10ms")
+            async def aparent(ctx: AsyncContext) -> str:
+                made.append([(await ctx.spawn(call)).id for call in calls()])
+                if ctx.attempt < 3:
+                    raise ValueError("after the children were made")
+                return ctx.trace_id
+
+            job = aparent.enqueue()
+        with app.worker():
+            trace = job.result(timeout=LIMIT)
+            assert made[0] == made[1] == made[2], "each attempt found the children of the first"
+            assert len(set(made[0])) == 3, "two equal calls of one attempt are two children"
+            children = [app.jobs.get(each) for each in made[0]]
+            assert [each.result(timeout=LIMIT) for each in children] == [trace] * 3
+        found = app.jobs.list(Query.where(parent=job.id)).jobs
+        assert {each.id for each in found} == set(made[0])
+        assert {each.parent for each in found} == {job.id}
+        assert {each.trace for each in found} == {trace} == {job.id.hex}
+        assert app.jobs.count(Query.where(tasks=["child"])).total == 3
+
+    def test_a_new_epoch_makes_new_ones(self, app: Mainspring) -> None:
+        @app.task(name="child")
+        async def child() -> None: ...
+
+        @app.task(name="parent")
+        def parent(ctx: Context) -> str:
+            return str(ctx.spawn(child.s()).id)
+
+        with app.worker():
+            job = parent.enqueue()
+            first = job.result(timeout=LIMIT)
+            job.retry()
+            second = job.result(timeout=LIMIT)
+        assert first != second
+
+    def test_keep_their_own_options_and_grandchildren_the_trace(self, app: Mainspring) -> None:
+        @app.task(name="grandchild", queue="c")
+        async def grandchild(ctx: AsyncContext) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+            return ctx.trace_id, ctx.tags, ctx.meta
+
+        @app.task(name="child", queue="b")
+        async def child(ctx: AsyncContext) -> str:
+            made = await ctx.spawn(grandchild.options(tags=["late"], meta={"n": 1}, delay="20ms").s())
+            return str(made.id)
+
+        @app.task(name="parent", queue="a")
+        def parent(ctx: Context) -> str:
+            return str(ctx.spawn(child.s()).id)
+
+        with app.worker():
+            job = parent.enqueue()
+            made = app.jobs.get(job.result(timeout=LIMIT))
+            last = app.jobs.get(made.result(timeout=LIMIT))
+            assert last.result(timeout=LIMIT) == (job.id.hex, ("late",), {"n": 1})
+        assert last.info().parent == made.id
+        assert app.jobs.count(Query.where(tags=["late"])).total == 1
+
+    def test_a_plain_call_has_nothing_to_be_a_child_of(self, app: Mainspring) -> None:
+        @app.task(name="child")
+        async def child() -> None: ...
+
+        @app.task(name="parent")
+        def parent(ctx: Context) -> UUID:
+            return ctx.spawn(child.s()).id
+
+        info = app.jobs.get(parent()).info()
+        assert (info.state, info.parent) == (State.READY, None)
+
+
+def test_attributes_say_what_the_job_was_given(app: Mainspring) -> None:
+    @app.task(name="look", tags=["t"], meta={"a": 1})
+    def look(ctx: Context) -> dict[str, Any]:
+        return {"task": ctx.task, "tags": list(ctx.tags), "meta": ctx.meta, "trace": ctx.trace_id}
+
+    with app.worker():
+        job = look.options(tags=["j"], meta={"b": [2]}).enqueue()
+        said = job.result(timeout=LIMIT)
+    assert said == {"task": "look", "tags": ["t", "j"], "meta": {"a": 1, "b": [2]}, "trace": job.id.hex}
+
+
+def test_a_local_context_says_as_much_as_it_can() -> None:
+    ctx = Context.local("look")
+    assert (ctx.task, ctx.tags, ctx.meta, ctx.trace_id) == ("look", (), {}, ctx.job_id.hex)
+    ctx.send({"a": 1})
+    ctx.progress(1)
+    ctx.log("hello", level="error")
+    with pytest.raises(InvalidOption, match="send"):
+        ctx.send(object())
+
+
+@pytest.mark.parametrize("name", ["step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"])
+def test_what_is_not_built_is_refused(name: str) -> None:
+    with pytest.raises(NotBuilt):
+        getattr(Context.local("t"), name)

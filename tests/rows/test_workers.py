@@ -1,0 +1,84 @@
+"""W17, W8: who is at work, and how far."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import NotBuilt
+from tests.rows.crew import LIMIT, Crew, Tasks, until
+
+
+@pytest.mark.row("W17")
+class TestWorkers:
+    def test_says_who_where_and_what(self, tasks: Tasks, crew: Crew) -> None:
+        app = tasks.app
+        popen = crew.start(version="2030.1")
+        job = tasks.tell.enqueue()
+        until(lambda: job.info().state == "running", "it runs")
+        [worker] = app.workers.list()
+        assert (worker.host, worker.pid, worker.version) == (socket.gethostname(), popen.pid, "2030.1")
+        assert set(worker.queues) == {"canary", "default", "flow"}
+        assert {"crew.tell", "crew.mark"} <= set(worker.tasks)
+        assert (worker.running, worker.jobs) == (1, (job.id,))
+        assert worker.id == job.info().worker
+        assert (worker.lease, worker.lost) == (timedelta(seconds=3), False)
+        assert worker.started <= worker.seen
+        assert worker.age >= timedelta(0)
+        until(lambda: app.workers.list()[0].seen > worker.seen, "its next beat")
+        tasks.say("go_on")
+        job.join(timeout=LIMIT)
+        until(lambda: app.workers.list()[0].jobs == (), "it runs nothing")
+
+    def test_one_that_stopped_leaves_the_list(self, tasks: Tasks, crew: Crew) -> None:
+        first, second = crew.start(), crew.start()
+        assert {worker.pid for worker in tasks.app.workers.list()} == {first.pid, second.pid}
+        crew.stop(first)
+        assert {worker.pid for worker in tasks.app.workers.list()} == {second.pid}
+
+    def test_one_that_was_killed_leaves_the_list(self, tasks: Tasks, crew: Crew) -> None:
+        first, second = crew.start(), crew.start()
+        first.kill()
+        until(lambda: {worker.pid for worker in tasks.app.workers.list()} == {second.pid}, "the killed one is gone")
+
+    def test_the_longest_at_work_come_first(self, tasks: Tasks, crew: Crew) -> None:
+        started = [crew.start().pid for _ in range(2)]
+        assert [worker.pid for worker in tasks.app.workers.list()] == started
+
+    async def test_one_that_lost_its_jobs_is_shown_on_request_only(self, app: Mainspring) -> None:
+        from mainspring.outcomes import Outcome
+        from mainspring.records import Beat, Registration
+
+        store = await app.client.store()
+        [beaten] = await store.beat([Beat("silent", Registration(queues=("q",), info=b'{"host": "there"}'))])
+        assert [(each.id, each.host) for each in await app.workers.alist()] == [("silent", "there")]
+        await store.rescue("silent", beaten.number, Outcome.LOST)
+        assert await app.workers.alist() == []
+        [lost] = await app.workers.alist(lost=True)
+        assert (lost.id, lost.lost) == ("silent", True)
+
+    def test_an_embedded_one_is_listed_too(self, app: Mainspring) -> None:
+        with app.worker():
+            [worker] = app.workers.list()
+        assert worker.pid == os.getpid()
+        assert app.workers.list() == []
+
+    def test_what_is_not_built_is_refused(self, app: Mainspring) -> None:
+        for name in ("drain", "stop", "restart", "adrain", "astop", "arestart"):
+            with pytest.raises(NotBuilt, match=name):
+                getattr(app.workers, name)
+
+
+@pytest.mark.row("W8")
+def test_progress_is_seen_from_another_process_while_the_job_runs(tasks: Tasks, crew: Crew) -> None:
+    crew.start()
+    job = tasks.tell.enqueue()
+    progress = until(lambda: job.info().progress, "the progress is seen")
+    assert progress == {"done": 1, "total": 4, "note": "a quarter", "meta": {"colour": "blue"}}
+    assert job.info().state == "running"
+    tasks.say("go_on")
+    assert job.join(timeout=LIMIT).state == "succeeded"

@@ -1,0 +1,153 @@
+"""Any number of event loops, one after the other or side by side, and blocking code between them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from mainspring import Mainspring, guards
+from mainspring.errors import WouldBlockLoop
+from tests.traps.conftest import Programs
+
+SHOP = """
+    from mainspring import Mainspring
+
+    app = Mainspring(poll="50ms")
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+"""
+
+
+def test_two_asyncio_runs_in_a_row(programs: Programs) -> None:
+    """The second loop is served like the first, and blocking code after and between them too."""
+    code = """
+        import asyncio
+        from shop import add, app
+
+        async def once(n):
+            job = await add.aenqueue(n, 1)
+            async with app.worker():
+                return await job.aresult(timeout=60)
+
+        print(asyncio.run(once(1)))
+        with app.worker():
+            print(add.enqueue(1, 2).result(timeout=60))
+        print(asyncio.run(once(3)))
+        asyncio.run(app.aclose())
+        print(asyncio.run(once(4)))
+        app.close()
+    """
+    programs.write(shop=SHOP, main=code)
+    assert programs.run("main.py").split() == ["2", "3", "4", "5"]
+
+
+def test_two_loops_in_two_threads(programs: Programs) -> None:
+    code = """
+        import asyncio, threading
+        from shop import add, app
+
+        results = []
+
+        async def many(n):
+            jobs = await asyncio.gather(*(add.aenqueue(n, each) for each in range(20)))
+            return [await job.aresult(timeout=60) for job in jobs]
+
+        def one(n):
+            results.append(asyncio.run(many(n)))
+
+        with app.worker():
+            threads = [threading.Thread(target=one, args=(n,)) for n in (0, 100, 200)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        print(sorted(results) == [[n + each for each in range(20)] for n in (0, 100, 200)])
+    """
+    programs.write(shop=SHOP, main=code)
+    assert programs.run("main.py") == "True\n"
+
+
+def test_uvloop_and_asyncio_in_turn(programs: Programs) -> None:
+    code = """
+        import asyncio, uvloop
+        from shop import add, app
+
+        async def once(n):
+            async with app.worker():
+                return await (await add.aenqueue(n, 1)).aresult(timeout=60)
+
+        print(uvloop.run(once(1)), asyncio.run(once(2)), uvloop.run(once(3)))
+    """
+    programs.write(shop=SHOP, main=code)
+    assert programs.run("main.py") == "2 3 4\n"
+
+
+# ---- a new loop per test, in this very process -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mainspring]:
+    """One app for all tests of the module, as in a user's suite; each test has a loop of its own."""
+    app = Mainspring(f"sqlite:///{tmp_path_factory.mktemp('loops') / 'jobs.db'}", poll="50ms")
+    app.task(name="add")(_add)
+    yield app
+    app.close()
+
+
+async def _add(a: int, b: int) -> int:
+    return a + b
+
+
+@pytest.mark.parametrize("n", range(3))
+async def test_a_new_loop_per_test(shared: Mainspring, n: int) -> None:
+    async with shared.worker():
+        job = await shared.call("add", n, 1).aenqueue()
+        assert await job.aresult(timeout=60) == n + 1
+
+
+@pytest.mark.parametrize("n", range(2))
+async def test_many_tasks_of_a_new_loop_at_once(shared: Mainspring, n: int) -> None:
+    """The first use of a store on a loop may be by several tasks: all wait for the same opening."""
+    jobs = await asyncio.gather(*(shared.call("add", n, each).aenqueue() for each in range(20)))
+    assert len({job.id for job in jobs}) == 20
+
+
+def test_the_first_use_may_be_by_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them opens the store, the others wait for it."""
+    app = Mainspring(f"sqlite:///{tmp_path / 'jobs.db'}")
+    app.task(name="add")(_add)
+    barrier = threading.Barrier(8)
+    opened: list[str] = []
+
+    def slow(url: str) -> None:
+        opened.append(url)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(guards, "opening", [slow])
+
+    def first(_: int) -> UUID:
+        barrier.wait()
+        return app.call("add", 1, 2).enqueue().id
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(first, range(8)))) == 8
+    assert len(opened) == 1
+    assert app.jobs.count().total == 8
+    app.close()
+
+
+async def test_a_blocking_wait_in_a_loop_names_its_twin(shared: Mainspring) -> None:
+    job = await shared.call("add", 1, 2).aenqueue()
+    with pytest.raises(WouldBlockLoop, match=r"job\.result\(\) would block .*\n  Use: await job\.aresult"):
+        job.result()
+    with pytest.warns(UserWarning, match=r"enqueue\(\) blocks the running event loop; use: await aenqueue"):
+        shared.call("add", 1, 2).enqueue()
