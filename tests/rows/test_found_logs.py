@@ -152,7 +152,7 @@ class TestSecrets:
 
         @app.task(name="pay", sensitive=["cvv"], retries=0)
         def pay(ctx: Context, pin: Secret[str], cvv: int) -> None:
-            ctx.log(f"pin {pin.reveal()} of order 123456")
+            ctx.log(f"pin {pin.reveal()} of order no12345x")
             raise ValueError(f"bad {pin.reveal()} {cvv}")
 
         @app.task(name="other")
@@ -167,7 +167,7 @@ class TestSecrets:
         error = job.info().error
         assert error is not None
         assert (error.message, "12345\n" in error.traceback) == ("bad *** ***", False)
-        assert [entry.text for entry in job.logs()] == ["pin *** of order 123456"]
+        assert [entry.text for entry in job.logs()] == ["pin *** of order no12345x"]
         assert [entry.text for entry in another.logs()] == ["door 12345 is 987"]
         assert "bad ***" in caplog.text
 

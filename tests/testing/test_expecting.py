@@ -118,3 +118,16 @@ def test_only_tasks_of_this_app_can_be_expected(app: Mainspring) -> None:
             t.assert_not_enqueued(foreign)
         with pytest.raises(InvalidOption, match="is neither a task nor the name of one"):
             t.assert_not_enqueued(print)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_what_was_expected_and_not_found_is_told_without_secrets(app: Mainspring) -> None:
+    @app.task(name="pay", sensitive=["card"])
+    def pay(card: str, key: Secret[str], to: str = "") -> None: ...
+
+    with app.test() as t:
+        pay.enqueue("card-right-9", Secret("key-right-9"))
+        with pytest.raises(
+            AssertionError, match=r"pay\(card=\*\*\*, key=\*\*\*, to='ann'\) was not enqueued"
+        ) as failed:
+            t.assert_enqueued(pay, card="card-wrong-9", key=Secret("key-wrong-9"), to="ann")
+    assert "-9" not in str(failed.value)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mainspring.discover import PROJECT_FILES
 from mainspring.errors import ConfigError, InvalidOption, MainspringError
-from mainspring.stores.connect import missing_file
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -113,6 +112,8 @@ def _of_a_store(named: str | None, url: str | None, namespace: str | None) -> Ma
 
 
 def _there(app: Mainspring, make: bool) -> Mainspring:
+    from mainspring.stores.connect import missing_file
+
     if not make and (file := missing_file(app.settings.url)) is not None:
         raise ConfigError(f"there is no store at {file}", hint="Look at the URL; mainspring migrate makes a new one.")
     return app

@@ -12,7 +12,7 @@ from mainspring.codec import dumps, loads
 from mainspring.errors import InvalidOption, UnknownArgument, UnknownTask, shown
 from mainspring.info import JobInfo
 from mainspring.records import Body, JobRow
-from mainspring.redact import spelled
+from mainspring.redact import redact, spelled
 from mainspring.task import BaseTask
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Expected:
         return all(name in stored and stored[name] == value for name, value in self._wanted.items())
 
     def __str__(self) -> str:
-        given = spelled(self._wanted, self._hidden)
+        given = redact(spelled(self._wanted, self._hidden))
         return f"{self.name or 'a job'}({given})" if given or self.name else "a job"
 
 

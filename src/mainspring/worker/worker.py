@@ -65,6 +65,7 @@ class Worker:
                 self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low
             )
         self.supervised = supervised
+        self._loud = logging.INFO if supervised else logging.DEBUG  # a program that holds a worker knows of it
         self._info = dict(info or {})
         self._parts = parts = roles.fitted(parts)
         self._store = store
@@ -98,7 +99,7 @@ class Worker:
         finally:
             tick.cancel()
             await self._take_down()
-        log.info("worker %s stopped: %s", self.id, _ENDS.get(code, code))
+        log.log(self._loud, "worker %s stopped: %s", self.id, _ENDS.get(code, code))
         return code
 
     async def wait_started(self) -> None:
@@ -202,7 +203,7 @@ class Worker:
         if self._board.phase == Phase.STARTING:
             self._board.phase = Phase.RUNNING
         self._started.set()
-        log.info("worker %s started: %s", self.id, described(self._parts))
+        log.log(self._loud, "worker %s started: %s", self.id, described(self._parts))
         ending = asyncio.create_task(self._stopping.run())
         self._crew.append(ending)
         await asyncio.wait({turner, ending}, return_when=asyncio.FIRST_COMPLETED)
