@@ -197,8 +197,7 @@ class BaseTask(Generic[P, R]):
     @functools.cached_property
     def _hide(self) -> tuple[str, ...]:
         """The arguments that are shown to nobody."""
-        sensitive = self._declared.options["sensitive"]
-        return tuple(dict.fromkeys((*sensitive, *self._signature.secrets)))
+        return tuple(dict.fromkeys((*self._declared.options["sensitive"], *self._signature.secrets)))
 
     def _hidden_in_worker(self) -> tuple[str, ...]:
         try:
