@@ -9,7 +9,7 @@ from tools import checks, environment
 
 RESULTS = environment.DEV / "results.json"
 SERVERS = environment.DEV / "servers"
-PYTEST = ["-m", "pytest", "-n", "2", "--dist", "worksteal"]
+PYTEST = ["-m", "pytest", "-n", "3", "--dist", "worksteal"]
 
 
 def command(args: list[str]) -> int:

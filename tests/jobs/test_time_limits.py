@@ -209,9 +209,9 @@ async def test_a_thread_that_will_not_end_has_its_supervised_worker_replaced(wor
 
     guilty = await world.enqueue(world.task(stubborn, timeout=SOON))
     innocent = await world.enqueue(world.task(polite))
+    waiting = await world.enqueue(world.tasks["polite"].name)
     running = await world.worker(supervised=True, grace=SECOND // 5).started()
     board = running.worker._board
-    waiting = await world.enqueue(world.tasks["polite"].name)
 
     async def replaced() -> bool | None:
         return True if board.phase == Phase.REPLACE else None

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from mainspring import options
 from mainspring.cli import cli
 from mainspring.settings import Settings
 from mainspring.testapp import TestOptions as OfTests  # not a class of tests
+
+pytestmark = pytest.mark.row("C4")
 
 TESTS = Path(__file__).resolve().parents[1]
 OF_THE_APP = ("url", "namespace", "include", "version")
