@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mainspring.records import Registration
     from mainspring.stores.door import Door
     from mainspring.worker.beater import Beater
+    from mainspring.worker.outage import Outage
     from mainspring.worker.parts import Parts
 
 log = logging.getLogger("mainspring.worker")
@@ -184,20 +185,17 @@ class _Worker:
 
     async def _open_store(self) -> Door:
         """The worker's store, open; a store that cannot be reached is waited for."""
-        from mainspring.stores.connect import connect
+        from mainspring.stores.connect import connect_to
+        from mainspring.worker.trouble import Trouble
 
-        address = self._parts.store
-        store = connect(address.url, namespace=address.namespace, durability=address.durability)
-        pause = 0.25
+        store, trouble = connect_to(self._parts.store), Trouble("opening the store", log)
         while True:
             try:
                 await store.open()
             except StoreUnavailable as error:
-                if pause == 0.25:
-                    log.warning("waiting for the store: %s", error)
-                await asyncio.sleep(pause)
-                pause = min(5.0, pause * 2)
+                await asyncio.sleep(trouble.failed(error))
             else:
+                trouble.over()
                 return store
 
     def _beater(
@@ -207,12 +205,13 @@ class _Worker:
         *,
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
+        outage: Outage,
     ) -> Beater:
         from mainspring.worker.beater import Beater
 
         return Beater(
             self._parts.store, registration, worker_id, self._parts.settings, self._board,
-            on_lost=on_lost, on_lease_low=on_lease_low, announce=self._announce,
+            on_lost=on_lost, on_lease_low=on_lease_low, outage=outage, announce=self._announce,
         )  # fmt: skip
 
     def _announce(self, worker: str) -> None:

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 from mainspring import guards
 from mainspring.errors import StoreUnavailable
-from mainspring.records import Enqueued
+from mainspring.records import Enqueued, MigrationPlan
 from mainspring.stores.base import Batch, Store
-from mainspring.worker.parts import StoreAddress
+from mainspring.stores.connect import StoreAddress
 
 ENQUEUE_PATIENCE = 10.0
 """Seconds during which an enqueue is repeated while the store cannot be reached."""
@@ -62,17 +62,21 @@ class Client:
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
         """The async twin of :meth:`enqueue_now`."""
-        give_up = time.monotonic() + ENQUEUE_PATIENCE
+        try:
+            return await (await self.store()).enqueue(batch)
+        except StoreUnavailable:
+            # From here on, however long the first try took: a reply that was lost in silence must be repeated too.
+            give_up = time.monotonic() + ENQUEUE_PATIENCE
+        batch = Batch(id=batch.id, jobs=batch.jobs, retry=True)
         pause = 0.05
         while True:
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(1.0, pause * 2)
             try:
                 return await (await self.store()).enqueue(batch)
             except StoreUnavailable:
                 if time.monotonic() + pause > give_up:
                     raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(1.0, pause * 2)
-            batch = Batch(id=batch.id, jobs=batch.jobs, retry=True)
 
     async def store(self) -> Store:
         """The store for the running loop, open."""
@@ -93,6 +97,14 @@ class Client:
         finally:
             await store.close()
 
+    async def plan(self) -> MigrationPlan:
+        """What :meth:`migrate` would do."""
+        store = self._connect()
+        try:
+            return await store.plan()
+        finally:
+            await store.close()
+
     async def _open_once(self, loop: asyncio.AbstractEventLoop) -> Store:
         """Whoever comes while it is being opened waits for the same one; what failed is tried anew by the next."""
         opening = self._opening.get(loop)
@@ -104,10 +116,18 @@ class Client:
         try:
             store = self._blocking_store() if self._shared else self._connect()
             await store.open()
+            self._forget_closed()
             self._by_loop[loop] = store
             return store
         finally:
             self._opening.pop(loop, None)
+
+    def _forget_closed(self) -> None:
+        """A loop that was closed without closing its async generators: its connections keep it, and nobody else."""
+        for ref in self._by_loop.keyrefs():
+            loop = ref()
+            if loop is not None and loop.is_closed():
+                self._by_loop.pop(loop, None)
 
     async def close(self) -> None:
         """Let go of what this loop and the blocking side hold. The next use opens anew."""
@@ -139,9 +159,9 @@ class Client:
 
     def _connect(self) -> Store:
         guards.ask(self.address.url)
-        from mainspring.stores.connect import connect
+        from mainspring.stores.connect import connect_to
 
-        return connect(self.address.url, namespace=self.address.namespace, durability=self.address.durability)
+        return connect_to(self.address)
 
     def _check_fork(self) -> None:
         if self._pid != os.getpid():

@@ -90,7 +90,7 @@ class EmbeddedWorker:
             self._up.set()
 
     async def _main(self) -> int:
-        from mainspring.stores.connect import connect
+        from mainspring.stores.connect import connect_to
         from mainspring.worker.beater import Beater
         from mainspring.worker.board import Board
         from mainspring.worker.deathlock import DeathLock
@@ -98,14 +98,14 @@ class EmbeddedWorker:
         from mainspring.worker.link import Hello
         from mainspring.worker.worker import Worker
 
-        parts, at = self._parts, self._parts.store
-        store = connect(at.url, namespace=at.namespace, durability=at.durability)
+        parts = self._parts
+        store = connect_to(parts.store)
         await store.open()
         board, lock = Board.create(), DeathLock.create()
         helper = Helper(board, lock)
         try:
             beater = functools.partial(
-                Beater, at, settings=parts.settings, board=board,
+                Beater, parts.store, settings=parts.settings, board=board,
                 announce=lambda name: helper.announce(Hello.of(name, parts)),
             )  # fmt: skip
             worker = Worker(parts, store, board=board, beater=beater, info=lock.facts())

@@ -15,7 +15,8 @@ from mainspring.records import Retention
 from mainspring.redact import remember_url
 from mainspring.settings_table import OF_ONE_RUN, TABLE, WORKER
 from mainspring.sizes import Size
-from mainspring.worker.parts import LogSettings, Parts, StoreAddress, WorkerSettings
+from mainspring.stores.connect import StoreAddress
+from mainspring.worker.parts import LogSettings, Parts, WorkerSettings
 
 if TYPE_CHECKING:
     from mainspring.registry import Registry
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
     from mainspring.sources import Origin
     from mainspring.spec import TaskSpec
 
-SERVED = frozenset({"sqlite"})
-"""Engines that are complete enough for a worker."""
-
 
 class Settings(TypedDict, total=False):
     """Keyword arguments of ``Mainspring``: its own, and defaults for its workers."""
 
     durability: Literal["full", "normal"]
+    strict: bool
+    replicas: int
+    wait_fsync: bool
+    listen_url: str | None
+    pooler: bool
     routes: Mapping[str, str]
     keep: Duration
     keep_count: int
@@ -65,6 +68,11 @@ class AppSettings:
     include: tuple[str, ...]
     version: str | None
     durability: str
+    strict: bool
+    replicas: int
+    wait_fsync: bool
+    listen_url: str | None
+    pooler: bool
     routes: Routes
     keep: int
     keep_count: int
@@ -98,6 +106,8 @@ class AppSettings:
         from mainspring.sources import resolve
 
         found = resolve(self._given, self.declared_in)
+        if found["listen_url"].value is not None:
+            remember_url(found["listen_url"].value)
         if found["url"].value is not None:
             remember_url(found["url"].value)
         elif self.declared_in is not None:
@@ -115,7 +125,9 @@ class AppSettings:
         """Enough to open the store."""
         if self._address is not None:
             return self._address
-        return StoreAddress(url=self.url, namespace=self.namespace, durability=self.durability)
+        at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__})
+        at.check()
+        return at
 
     def use(self, address: StoreAddress | None) -> None:
         """Another store in place of the one that the settings name, for tests; None undoes it."""
@@ -151,11 +163,6 @@ class AppSettings:
         lifespans: tuple[Callable[..., Any], ...], hooks: Hooks, middleware: tuple[Middleware, ...],
     ) -> Parts:  # fmt: skip
         """A worker of this app."""
-        from mainspring.stores.connect import engine_of
-
-        if (engine := engine_of(self.address.url)) not in SERVED:
-            hint = "Jobs can be enqueued there; until workers can run on it, use a SQLite file."
-            raise NotBuilt("worker", engine, hint=hint)
         resolved = self.worker(given)
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         resolved["queues"] = resolved["queues"] or tasks.queues()

@@ -39,6 +39,8 @@ def _shape(setting: Setting) -> dict[str, Any]:
             return _SIZE
         case "whole":
             return {"type": "integer", "minimum": setting.low}
+        case "flag":
+            return {"type": "boolean"}
         case "choice":
             return {"enum": list(setting.choices)}
         case "names":

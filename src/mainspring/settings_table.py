@@ -20,7 +20,7 @@ from mainspring.records import Retention
 from mainspring.routing import Routes
 from mainspring.sizes import format_size, to_bytes
 
-Kind = Literal["text", "path", "url", "choice", "whole", "duration", "size", "names", "table", "numbers"]
+Kind = Literal["text", "path", "url", "choice", "whole", "duration", "size", "names", "table", "numbers", "flag"]
 """What a value is made of: decides how text is read, how a value is shown, and its schema."""
 
 OF_ONE_RUN = frozenset({"processes", "until_empty"})
@@ -31,6 +31,7 @@ LARGEST = 8_000_000
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("auto", "pretty", "json")
 DURABILITIES = ("full", "normal")
+_FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -57,6 +58,8 @@ class Setting(msgspec.Struct, frozen=True):
         match self.kind:
             case "whole":
                 return _number(text)
+            case "flag":
+                return _FLAGS.get(text.strip().lower(), text)
             case "names":
                 return [part.strip() for part in text.split(",") if part.strip()]
             case "table":
@@ -106,6 +109,10 @@ def _url(value: Any, name: str) -> str:
         raise InvalidOption(name, value, "must be the URL of a store", hint="sqlite:///path/file.db")
     engine_of(value)
     return value
+
+
+def _listen_url(value: Any, name: str) -> str | None:
+    return None if value is None else _url(value, name)
 
 
 def _namespace(value: Any, name: str) -> str:
@@ -187,6 +194,16 @@ _OWN: tuple[Setting, ...] = (
     Setting("durability", "Literal['full', 'normal']", "full",
             "normal: faster; a power failure may take the last moment.", "choice", _one_of(*DURABILITIES),
             choices=DURABILITIES),
+    Setting("strict", "bool", False, "Refuse a store that cannot keep that durability, instead of warning.",
+            "flag", checks.flag),
+    Setting("replicas", "int", 0, "Redis: how many replicas must have a write before it counts.",
+            "whole", checks.whole(0, 100)),
+    Setting("wait_fsync", "bool", False, "Redis: a write counts once it is on the disk (WAITAOF).",
+            "flag", checks.flag),
+    Setting("listen_url", "str | None", None, "PostgreSQL: where to listen for wake-ups, if the URL leads to a pooler.",
+            "url", _listen_url, "the store's URL"),
+    Setting("pooler", "bool", False, "PostgreSQL: the URL leads to a pooler; nothing is left behind in a session.",
+            "flag", checks.flag),
     Setting("routes", "Mapping[str, str]", Routes(), "Tasks, by name or pattern, to queues.", "table", _routes, "none"),
     Setting("keep", "Duration", _KEPT.keep, "How long succeeded and cancelled jobs are kept.",
             "duration", checks.span, "7d"),

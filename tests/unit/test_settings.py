@@ -18,7 +18,7 @@ from mainspring.routing import Routes
 from mainspring.settings import AppSettings, Settings
 from mainspring.settings_schema import schema
 from mainspring.settings_table import OF_ONE_RUN, TABLE
-from mainspring.worker.parts import StoreAddress
+from mainspring.stores.connect import StoreAddress
 
 OF_THE_APP = ("url", "namespace", "include", "version")
 
@@ -29,6 +29,11 @@ SAMPLES: dict[str, tuple[Any, str, str, Any]] = {
     "include": (["shop.tasks", "os"], "shop.tasks, os", "['shop.tasks', 'os']", ("shop.tasks", "os")),
     "version": ("2026.1", "2026.1", "'2026.1'", "2026.1"),
     "durability": ("normal", "normal", "'normal'", "normal"),
+    "strict": (True, "Yes", "true", True),
+    "replicas": (2, "2", "2", 2),
+    "wait_fsync": (True, "1", "true", True),
+    "listen_url": ("postgres://a/b", "postgres://a/b", "'postgres://a/b'", "postgres://a/b"),
+    "pooler": (True, "on", "true", True),
     "routes": ({"a.*": "b"}, "a.*=b", "{'a.*' = 'b'}", Routes({"a.*": "b"})),
     "keep": (timedelta(hours=2), "2h", "7200", 7_200_000_000),
     "keep_count": (7, "7", "7", 7),
@@ -288,6 +293,8 @@ def fits(value: Any, shape: dict[str, Any]) -> bool:
             return isinstance(value, str)
         case "integer" | "number":
             return isinstance(value, int | float) and value >= shape["minimum"]
+        case "boolean":
+            return isinstance(value, bool)
         case "array":
             return isinstance(value, list) and all(fits(each, shape["items"]) for each in value)
         case _:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.errors import BadUrl
+import msgspec
+
+from mainspring.errors import BadUrl, InvalidOption
 from mainspring.stores.door import Door
 
 if TYPE_CHECKING:
@@ -31,6 +33,36 @@ def engine_of(url: str) -> str:
     raise BadUrl(url, "names no store that is known here")
 
 
+class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Enough to open the same store again, in another process or on another loop."""
+
+    url: str
+    namespace: str = "default"
+    durability: str = "full"
+    strict: bool = False
+    """Refuse a store that cannot keep what ``durability`` asks for, instead of warning."""
+    replicas: int = 0
+    """Redis: how many replicas must have a write before it counts."""
+    wait_fsync: bool = False
+    """Redis: a write counts once it is on the disk."""
+    listen_url: str | None = None
+    """PostgreSQL: where to listen, if ``url`` leads to a pooler."""
+    pooler: bool = False
+    """PostgreSQL: ``url`` leads to a pooler, so nothing is left behind in a session."""
+
+    def check(self) -> None:
+        """``InvalidOption`` for what means nothing on this engine."""
+        engine = engine_of(self.url)
+        for name, only in _ONLY.items():
+            if (value := getattr(self, name)) and engine != only:
+                hint = f"It belongs to {_NAMES[only]}; take it out, or change the URL."
+                raise InvalidOption(name, value, f"means nothing on {_NAMES[engine]}", hint=hint)
+
+
+_ONLY = {"replicas": "redis", "wait_fsync": "redis", "listen_url": "postgres", "pooler": "postgres"}
+_NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
+
+
 def connect(
     url: str,
     *,
@@ -40,23 +72,36 @@ def connect(
     deadline: float = 10.0,
 ) -> Door:
     """The store at ``url``, not yet opened, behind the door."""
-    return Door(_engine(url, namespace, durability, clock), deadline=deadline)
+    address = StoreAddress(url=url, namespace=namespace, durability=durability)
+    return connect_to(address, clock=clock, deadline=deadline)
 
 
-def _engine(url: str, namespace: str, durability: str, clock: Clock | None) -> Engine:
-    match engine_of(url):
+def connect_to(address: StoreAddress, *, clock: Clock | None = None, deadline: float = 10.0) -> Door:
+    """The store at an address, not yet opened, behind the door."""
+    address.check()
+    return Door(_engine(address, clock), deadline=deadline)
+
+
+def _engine(at: StoreAddress, clock: Clock | None) -> Engine:
+    match engine_of(at.url):
         case "sqlite":
             from mainspring.stores.sqlite import SqliteStore
 
-            return SqliteStore(sqlite_path(url), namespace=namespace, durability=durability, clock=clock)
+            return SqliteStore(sqlite_path(at.url), namespace=at.namespace, durability=at.durability, clock=clock)
         case "postgres":
             from mainspring.stores.postgres import PostgresStore
 
-            return PostgresStore(url, namespace=namespace, durability=durability, clock=clock)
+            return PostgresStore(
+                at.url, namespace=at.namespace, durability=at.durability, clock=clock,
+                strict=at.strict, listen_url=at.listen_url, pooler=at.pooler,
+            )  # fmt: skip
         case _:
             from mainspring.stores.redis import RedisStore
 
-            return RedisStore(url, namespace=namespace, durability=durability, clock=clock)
+            return RedisStore(
+                at.url, namespace=at.namespace, durability=at.durability, clock=clock,
+                strict=at.strict, replicas=at.replicas, wait_fsync=at.wait_fsync,
+            )  # fmt: skip
 
 
 def sqlite_path(url: str) -> str:

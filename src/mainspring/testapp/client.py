@@ -9,7 +9,7 @@ from mainspring.clock import MovableClock
 from mainspring.errors import InsideTest, NotOpen
 from mainspring.records import Enqueued
 from mainspring.stores.base import Batch, Store
-from mainspring.worker.parts import StoreAddress
+from mainspring.stores.connect import StoreAddress
 
 if TYPE_CHECKING:
     from mainspring.testapp.inline import Inline
@@ -53,11 +53,10 @@ class PrivateClient(Client):
         return super()._blocking_store()
 
     def _connect(self) -> Store:
-        from mainspring.stores.connect import connect
+        from mainspring.stores.connect import connect_to
 
         self._check_over()
-        at = self.address
-        return connect(at.url, namespace=at.namespace, durability=at.durability, clock=self._clock)
+        return connect_to(self.address, clock=self._clock)
 
     def _check_over(self) -> None:
         if self._over:

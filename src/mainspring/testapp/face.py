@@ -11,7 +11,7 @@ from mainspring.errors import InsideTest, InvalidOption, NotOpen, UnknownOption
 from mainspring.info import JobInfo, info_of
 from mainspring.query import Query
 from mainspring.records import JobRow
-from mainspring.stores.connect import engine_of
+from mainspring.stores.connect import StoreAddress, engine_of
 from mainspring.stores.door import Door
 from mainspring.testapp.client import PrivateClient
 from mainspring.testapp.draining import Drainer
@@ -20,7 +20,6 @@ from mainspring.testapp.home import Home, ThreadHome
 from mainspring.testapp.inline import Inline
 from mainspring.testapp.stage import Stage
 from mainspring.testapp.watched import Drained
-from mainspring.worker.parts import StoreAddress
 
 if TYPE_CHECKING:
     from types import TracebackType
