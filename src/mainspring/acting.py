@@ -12,7 +12,7 @@ import msgspec
 from mainspring.errors import InvalidOption
 from mainspring.job import Job
 from mainspring.query import Query
-from mainspring.records import JobRow
+from mainspring.records import Acted, JobRow
 from mainspring.states import Action
 
 if TYPE_CHECKING:
@@ -68,11 +68,10 @@ async def act(store: Store, action: Action, query: Query, *, reason: str = "", p
     """
     done = 0
     for part in _parts(query):
-        more = True
-        while more:
-            acted = await store.act(action, part, reason=reason, priority=priority)
+        acted = Acted(more=True)
+        while acted.more:
+            acted = await store.act(action, part, reason=reason, priority=priority, cursor=acted.cursor)
             done += len(acted.done)
-            more = acted.more
     return done
 
 

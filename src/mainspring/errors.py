@@ -47,7 +47,8 @@
     │   ├── SchemaOutdated
     │   ├── StoreCorrupt
     │   ├── UnsupportedFileSystem
-    │   └── StoreReadOnly
+    │   ├── StoreReadOnly
+    │   └── StoreNotDurable                 strict mode: it cannot keep what was asked for
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
     └── UseError                        the call is right, the place is not
         ├── WouldBlockLoop (RuntimeError)
@@ -561,6 +562,10 @@ class UnsupportedFileSystem(StoreError):
 
 class StoreReadOnly(StoreError):
     """The store takes no writes: a replica, a read-only file or a failover under way."""
+
+
+class StoreNotDurable(StoreError):
+    """The server is set up to keep less than ``durability`` asks for. Raised at open when ``strict`` is on."""
 
 
 # ---- queues ----------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Jobs(Reserved):
         return sync.aeach(self._pages(acting.asked(query)))
 
     def count(self, query: Which | None = None) -> Counts:
-        """Exact numbers by state, in one snapshot."""
+        """Exact numbers by state: in one snapshot, but perhaps of many jobs by tag, parent or time."""
         return sync.run("app.jobs.count", self.acount(query))
 
     async def acount(self, query: Which | None = None) -> Counts:
@@ -168,8 +168,15 @@ async def page(app: Mainspring, query: Query, limit: int, cursor: str | None) ->
         raise InvalidOption("limit", limit, f"is a number from 1 to {LARGEST_PAGE:,}")
     if cursor is not None and (not isinstance(cursor, str) or not cursor):
         raise InvalidOption("cursor", cursor, "is not a cursor that a page has given")
-    found = await (await app.client.store()).find(query, limit=limit, cursor=cursor)
-    return Page(tuple(info_of(row) for row in found.jobs), found.cursor)
+    store = await app.client.store()
+    jobs: list[JobInfo] = []
+    while len(jobs) < limit:
+        found = await store.find(query, limit=limit - len(jobs), cursor=cursor)
+        jobs += [info_of(row) for row in found.jobs]
+        cursor = found.cursor
+        if cursor is None:
+            break
+    return Page(tuple(jobs), cursor)
 
 
 async def retry(app: Mainspring, query: Query, rate: float | None) -> int:

@@ -65,7 +65,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def action(self) -> Action:
-        return _ACTIONS[self.outcome]
+        return ACTIONS[self.outcome]
 
     @classmethod
     def succeeded(
@@ -135,7 +135,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
 
-_ACTIONS = {
+ACTIONS = {
     Outcome.SUCCEEDED: Action.ACK_SUCCEEDED,
     Outcome.FAILED: Action.ACK_FAILED,
     Outcome.TIMED_OUT: Action.ACK_TIMED_OUT,

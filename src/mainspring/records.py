@@ -158,6 +158,10 @@ class Turned(msgspec.Struct, frozen=True):
     unstorable: tuple[tuple[bytes, int], ...] = ()
     orders: tuple[Order, ...] = ()
     gone: tuple[tuple[bytes, int], ...] = ()
+    more: bool = False
+    """The lanes were not looked through: there may be work in them, and the next turn goes on from there."""
+    full: bool = False
+    """The store has no room, and gave no claims for that reason."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +175,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """A sign of life of one worker; ``register`` makes its row if there is none."""
+    """A sign of life of one worker; ``register`` makes its row if there is none, else it renews ``info``."""
 
     worker: str
     register: Registration | None = None
@@ -300,6 +304,8 @@ class Acted(msgspec.Struct, frozen=True):
     more: bool = False
     held: tuple[tuple[bytes, bytes], ...] = ()
     """Jobs that were not retried because another job holds their unique key, each with the holder."""
+    cursor: str | None = None
+    """Where the next call may go on; an engine that finds what is left by its state gives none."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,6 +317,17 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     keep_dead: int = 30 * 86_400_000_000
     keep_dead_count: int = 100_000
     keep_workers: int = 3_600_000_000
+
+
+class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a migration would do, and what people may run by hand."""
+
+    before: int
+    after: int
+    script: str = ""
+    """What to run instead of ``migrate``; empty where there is nothing to run."""
+    access: str = ""
+    """What lets somebody with few rights use the store."""
 
 
 class Mode(StrEnum):

@@ -1,10 +1,8 @@
-"""The contract suite on our three stores: SQLite fully, the others as far as ``SLICE`` says.
-
-What is not in the list is not collected for a store under construction: no skips.
-"""
+"""The contract suite, whole, on our three stores: the same tests, no skips."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,24 +10,19 @@ import pytest
 from mainspring.clock import Clock
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
-from mainspring.testing.contract import SLICE
 from mainspring.testing.contract.fixtures import *  # noqa: F403  # fixtures are found by name
 from mainspring.testing.contract.fixtures import MakeStore
+from tests.plugins.clean import CleanSchemas
 
-COMPLETE = ("sqlite",)
-UNDER_CONSTRUCTION = ("postgres", "redis")
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "store_name" not in metafunc.fixturenames:
-        return
-    listed = metafunc.cls is None or metafunc.cls.__name__ in SLICE
-    metafunc.parametrize("store_name", COMPLETE + UNDER_CONSTRUCTION if listed else COMPLETE, indirect=True)
+HERE = Path(__file__).parent
 
 
-@pytest.fixture
-def store_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.hookimpl(tryfirst=True)  # before the rows are read
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever of the contract runs on a store is part of the row about it."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and "make_store" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.row("E1"))
 
 
 @pytest.fixture
@@ -40,8 +33,24 @@ def make_store(store_name: str, request: pytest.FixtureRequest, tmp_path: Path) 
         url = f"sqlite:///{tmp_path / 'contract.db'}"
     else:
         url = request.getfixturevalue(f"{store_name}_url")
+    place = request.getfixturevalue("schema_for") if store_name == "postgres" else str
 
     def make(*, namespace: str, clock: Clock) -> Store:
-        return connect(url, namespace=namespace, durability=durability, clock=clock)
+        return connect(url, namespace=place(namespace), durability=durability, clock=clock)
 
     return make
+
+
+@pytest.fixture
+def schema_for(clean_schemas: CleanSchemas) -> Callable[[str], str]:
+    """The namespace that plays the part of a fresh one; names that begin alike follow each other in it."""
+    playing: dict[str, str] = {}
+
+    def place(namespace: str) -> str:
+        role = f"contract_{namespace[0]}"
+        if playing.get(role) != namespace:
+            playing[role] = namespace
+            clean_schemas.clean(role)
+        return role
+
+    return place

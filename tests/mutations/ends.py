@@ -53,7 +53,7 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "repeat-meets-the-holder", "A repeat answers for itself", "keys",
-        ("enqueue.py", "job.id if is_there(tx, job.id, anywhere=batch.retry) else None", "None"),
+        ("enqueue.py", "job.id if is_there(tx, job.id, anywhere=repeat) else None", "None"),
     ),
     mutation(
         "retry-without-key", "A retry by hand takes its key again", "holders",

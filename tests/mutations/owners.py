@@ -28,8 +28,11 @@ OWNERS = (
     ),
     mutation(
         "ack-repeat-is-stale", "An owner's own repeated ack is told already", "turns lost",
-        ("acks.py", "return bool(row[2] == worker)", "return False"),
         ("acks.py", 'return bool(tx.all("ended_by"', 'return False and bool(tx.all("ended_by"'),
+    ),
+    mutation(
+        "ack-another-word-is-already", "Another word of the owner is told stale", "turns",
+        ("sql/ack.sql", "and acked = 1 and outcome = :outcome", "and acked = 1 and :outcome <> ''"),
     ),
     mutation(
         "ack-stale-is-already", "A stale ack is told stale", "turns",

@@ -19,8 +19,12 @@ REST = (
     ),
     mutation(
         "retry-unchecked", "A repeated enqueue makes each job once", "enqueue lost",
-        ("enqueue.py", "if not batch.retry and _plain", "if _plain"),
-        ("enqueue.py", "anywhere=batch.retry", "anywhere=False"),
+        ("enqueue.py", "if not repeat and _plain", "if _plain"),
+        ("enqueue.py", "anywhere=repeat", "anywhere=False"),
+    ),
+    mutation(
+        "late-first-try", "A first try that comes after its repeat makes nothing twice", "enqueue",
+        ("enqueue.py", 'batch.retry or tx.first("retried", (batch.id,)) is not None', "batch.retry"),
     ),
     mutation(
         "half-a-batch", "A batch is inserted as a whole or not at all", "enqueue",

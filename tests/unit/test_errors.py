@@ -70,6 +70,7 @@ SAMPLES: list[BaseException] = [
     errors.StoreCorrupt("malformed"),
     errors.UnsupportedFileSystem("nfs"),
     errors.StoreReadOnly("replica"),
+    errors.StoreNotDurable("fsync = off"),
     errors.DrainTimeout("email", 5.0, 2),
     errors.WouldBlockLoop("job.result"),
     errors.WouldDeadlock(),

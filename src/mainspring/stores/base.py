@@ -52,6 +52,7 @@ from mainspring.records import (
     Enqueued,
     Found,
     LogLine,
+    MigrationPlan,
     Mode,
     NewJob,
     Promoted,
@@ -135,6 +136,10 @@ class Store(Protocol):
         """Run the missing numbered migrations, once, under a lock. Returns (version before, version after)."""
         ...
 
+    async def plan(self) -> MigrationPlan:
+        """What ``migrate`` would do. Changes nothing, and needs no store that is open or there."""
+        ...
+
     async def durability(self) -> str:
         """The class that ``enqueue`` and acks are held to, e.g. ``sqlite:full``."""
         ...
@@ -151,8 +156,9 @@ class Store(Protocol):
         A parent may be another job of the same batch.
 
         With ``retry`` only ids that are in no place (live, finished, dead) are inserted, the rest
-        say ``created=False``; without it an id that is live says ``created=False`` too. So one
-        batch id makes each job at most once, however often it is sent.
+        say ``created=False``; without it an id that is live says ``created=False`` too. A first try
+        that arrives after a retry of its batch (something on the way held it back) acts as a retry.
+        So one batch id makes each job at most once, however often and in whatever order it is sent.
 
         A job with a ``unique`` key that another job holds (also one earlier in the batch) is not
         inserted: ``return`` answers with the holder's id and ``created=False``; ``error`` raises
@@ -201,10 +207,14 @@ class Store(Protocol):
         Numbers: a turn with the number of the last turn applied is a repeat: acks answer
         ``already``, and the claims of that number that still run under this worker come again,
         nothing new. Rows claimed by a number above ``seen`` that the worker never heard of come
-        again as well, beside what is wanted. A number lower than the last is a ``StoreConflict``.
+        again as well, beside what is wanted; those that ``holds`` names need not. A number lower than the
+        last is a ``StoreConflict``.
 
-        A full store takes acks and may give no claims; where even that is impossible the turn raises
-        ``StoreFull`` and its number is not used up.
+        A full store takes acks and may give no claims: then the reply says ``full``. Where even acks find
+        no room the turn raises ``StoreFull`` and its number is not used up.
+        A store that gives fewer than were wanted before it has looked at all that waits says ``more``.
+        An engine behind a wire hands out at most about 8 MB of records in a turn, but always one job: a
+        slow wire must carry the reply in the time of a call.
         """
         ...
 
@@ -242,19 +252,27 @@ class Store(Protocol):
         Guarded by a lock on the running row, so a rescue that commits meanwhile wins.
         At most 1,000 log lines are kept per job, the newest; they are numbered on from 1.
         An item takes its place in the job's stream; what an earlier attempt put there is replaced.
+        A full store that takes acks takes reports too.
         """
         ...
 
     async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
-        """The jobs of a query, live and ended, newest id first; page by ``cursor``."""
+        """The jobs of a query, live and ended, newest id first; page by ``cursor``.
+
+        A page may be short, or empty, though there is a cursor: an engine that looks at job after job
+        stops in time.
+        """
         ...
 
     async def count(self, query: Query) -> dict[State, int]:
-        """Exact numbers by state, in one snapshot; every state is a key."""
+        """Exact numbers by state; every state is a key. In one snapshot, of any number of jobs, where the query
+        asks for states, queues, tasks, reasons and errors. By ids, marks and times an engine may look at 5,000
+        at a time: then each job is counted once, in a state that it had meanwhile."""
         ...
 
     async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
-        """Exact numbers by a value and state, in one snapshot, by value and state; only what is above zero.
+        """Exact numbers by a value and state, by value and state; only what is above zero. Snapshots are as in
+        :meth:`count`. Of very many jobs, ``first`` and ``last`` may be those of the ones enqueued first.
 
         ``error`` counts dead jobs only, by the type of the error they died of (``Ack.label``), or by
         their reason where there was none.
@@ -274,7 +292,14 @@ class Store(Protocol):
         ...
 
     async def act(
-        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+        self,
+        action: Action,
+        query: Query,
+        *,
+        limit: int = 1000,
+        reason: str = "",
+        priority: int = 0,
+        cursor: str | None = None,
     ) -> Acted:
         """Do ``CANCEL``, ``RETRY``, ``RUN_NOW``, ``REPRIORITISE`` or ``DELETE`` to up to ``limit`` jobs of the query.
 
@@ -287,7 +312,8 @@ class Store(Protocol):
         window; if another job holds that, the job is unchanged and ``held`` names both.
         Its progress and stream are gone, its log lines and attempts stay.
         ``refused`` is said for queries by id only: a filter finds what it can act on.
-        ``more`` says that the slice was full and another call may find more.
+        ``more`` says that the slice was full, or that the time was, and another call may find more: with
+        the ``cursor`` of this one it need not look again at what was looked at.
         """
         ...
 
@@ -304,7 +330,8 @@ class Store(Protocol):
 
     async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
         """Count up each worker's beat number. A worker without a row or marked lost is ``alive=False``,
-        unless it registers and has no row yet: then the row is made."""
+        unless it registers and has no row yet: then the row is made. One that has a row and registers
+        again replaces its ``info``, and nothing else."""
         ...
 
     async def retire(

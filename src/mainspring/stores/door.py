@@ -24,6 +24,7 @@ from mainspring.records import (
     Enqueued,
     Found,
     LogLine,
+    MigrationPlan,
     Mode,
     Promoted,
     QueueRow,
@@ -38,6 +39,9 @@ from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, TallyBy, Turn
 
 R = TypeVar("R")
+
+MIGRATION = 3600.0
+"""Seconds that a migration may take: it may have much to rewrite, and others to wait for."""
 
 
 class Door:
@@ -56,7 +60,10 @@ class Door:
         await self._call("close", self.inner.close())
 
     async def migrate(self) -> tuple[int, int]:
-        return await self._call("migrate", self.inner.migrate())
+        return await self._call("migrate", self.inner.migrate(), MIGRATION)
+
+    async def plan(self) -> MigrationPlan:
+        return await self._call("plan", self.inner.plan())
 
     async def durability(self) -> str:
         return await self._call("durability", self.inner.durability())
@@ -104,9 +111,17 @@ class Door:
         return await self._call("tally", self.inner.tally(query, by))
 
     async def act(
-        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+        self,
+        action: Action,
+        query: Query,
+        *,
+        limit: int = 1000,
+        reason: str = "",
+        priority: int = 0,
+        cursor: str | None = None,
     ) -> Acted:
-        return await self._call("act", self.inner.act(action, query, limit=limit, reason=reason, priority=priority))
+        call = self.inner.act(action, query, limit=limit, reason=reason, priority=priority, cursor=cursor)
+        return await self._call("act", call)
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
         return await self._call("prune", self.inner.prune(retention, limit))
@@ -140,14 +155,15 @@ class Door:
     async def docs(self, kind: str) -> list[Doc]:
         return await self._call("docs", self.inner.docs(kind))
 
-    async def _call(self, name: str, call: Awaitable[R]) -> R:
+    async def _call(self, name: str, call: Awaitable[R], deadline: float | None = None) -> R:
         failpoints.hit(name + ".before")
+        deadline = deadline or self.deadline
         try:
-            async with asyncio.timeout(self.deadline):
+            async with asyncio.timeout(deadline):
                 reply = await call
         except TimeoutError as late:
             raise StoreUnavailable(
-                f"{name}: {self.url} gave no answer in {self.deadline:g} s",
+                f"{name}: {self.url} gave no answer in {deadline:g} s",
                 hint="Whether it took effect is unknown; Mainspring repeats the call in a way that is safe.",
             ) from late
         except Exception as error:

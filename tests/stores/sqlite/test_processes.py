@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mainspring.outcomes import Ack, Lease
 from mainspring.records import Beat
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.wake import _LOOK
 
 from .words import PATIENCE, Worker, batch, child, close, enqueue, finish, hear, job, jobs, run, states, succeeded, tell
 
@@ -208,6 +210,23 @@ class TestWaking:
         run(store.notify(["q"]))
         assert [each.name for each in folder.iterdir()] == ["gate"]
         run(close(store))
+
+    @pytest.mark.asyncio
+    async def test_who_began_to_listen_within_a_tick_of_the_file_systems_clock_is_seen(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        """The directory was read, somebody joined right after, and its time is still the same."""
+        folder = Path(f"{path}-wake")
+        tick = time.time_ns() + 3_600_000_000_000
+        os.utime(folder, ns=(tick, tick))
+        await store.enqueue(batch(job()))
+        elsewhere = SqliteStore(str(path))
+        listener = await elsewhere.listen("w", ["q"])
+        os.utime(folder, ns=(tick, tick))
+        await asyncio.sleep(_LOOK)
+        await store.enqueue(batch(job()))
+        assert await listener.wait(PATIENCE)
+        await elsewhere.close()
 
     @pytest.mark.asyncio
     async def test_only_the_queues_that_were_asked_for(self, store: SqliteStore) -> None:

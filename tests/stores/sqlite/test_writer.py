@@ -219,6 +219,27 @@ class TestReentered:
         assert store.enqueue_now(batch(inner)) == [Enqueued(inner.id, True)], "nothing is left locked"
         run(store.close())
 
+    def test_a_fork_by_another_thread_is_waited_for(self, tmp_path: Path) -> None:
+        """It is that thread that has the lock, not the one that had it last."""
+        store = SqliteStore(str(tmp_path / "jobs.db"))
+        store.enqueue_now(batch(job()))
+        late = job()
+        forking, forked = threading.Event(), threading.Event()
+
+        def fork() -> None:
+            store._writer.before_fork(PATIENCE)
+            forking.set()
+            forked.wait(PATIENCE)
+            store._writer.after_fork_in_parent()
+
+        thread = threading.Thread(target=fork)
+        thread.start()
+        assert forking.wait(PATIENCE)
+        threading.Timer(0.1, forked.set).start()
+        assert store.enqueue_now(batch(late)) == [Enqueued(late.id, True)]
+        thread.join(PATIENCE)
+        run(store.close())
+
     async def test_also_in_the_thread_that_serves_everybody(self, store: SqliteStore) -> None:
         def interrupted(_: Tx) -> None:
             with pytest.raises(WouldDeadlock):

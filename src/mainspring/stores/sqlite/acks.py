@@ -74,7 +74,7 @@ def _take(tx: Tx, worker: str, ack: Ack, verdicts: Verdicts) -> None:
     try:
         row = tx.first("owned", (ack.id,))
         if row is None or row[1] != ack.token or row[2] != worker or row[0] != "running":
-            (verdicts.already if _was_applied(tx, worker, ack, row) else verdicts.stale).append(lease)
+            (verdicts.already if _was_applied(tx, worker, ack) else verdicts.stale).append(lease)
         elif not allows(ack.action, State.RUNNING, ack.to):
             verdicts.unstorable.append(lease)
         else:
@@ -86,11 +86,10 @@ def _take(tx: Tx, worker: str, ack: Ack, verdicts: Verdicts) -> None:
         verdicts.unstorable.append(lease)
 
 
-def _was_applied(tx: Tx, worker: str, ack: Ack, row: Row | None) -> bool:
-    """Whether this very owner has ended this very attempt. A rescue forgets the owner: then it has not."""
-    if row is not None and row[1] == ack.token:
-        return bool(row[2] == worker)
-    return bool(tx.all("ended_by", {"id": ack.id, "token": ack.token, "worker": worker}))
+def _was_applied(tx: Tx, worker: str, ack: Ack) -> bool:
+    """Whether this very owner has ended this very attempt in this very way."""
+    said = {"id": ack.id, "token": ack.token, "worker": worker, "outcome": ack.outcome}
+    return bool(tx.all("ended_by", said))
 
 
 def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:

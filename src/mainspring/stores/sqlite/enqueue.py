@@ -31,10 +31,13 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
         return []
     seq = tx.next_seq(len(jobs))  # a write first: a caller's transaction that began with a read could be too old for it
     closed = draining(tx)
-    if not batch.retry and _plain(jobs, closed) and _insert_plain(tx, jobs, seq):
+    repeat = batch.retry or tx.first("retried", (batch.id,)) is not None
+    if not repeat and _plain(jobs, closed) and _insert_plain(tx, jobs, seq):
         return [Enqueued(job.id, True) for job in jobs]
     with tx.savepoint("batch"):
-        return _insert_each(tx, batch, seq, closed)
+        if batch.retry:
+            tx.run("remember_retry", (batch.id, tx.now))
+        return _insert_each(tx, jobs, seq, closed, repeat=repeat)
 
 
 def _plain(jobs: Sequence[NewJob], closed: list[str]) -> bool:
@@ -71,7 +74,7 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
     return inserted
 
 
-def _insert_each(tx: Tx, batch: Batch, seq: int, closed: list[str]) -> list[Enqueued]:
+def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *, repeat: bool) -> list[Enqueued]:
     """One by one: for repeats, keys, limits and dependencies.
 
     Edges come after all rows, for parents in the batch; last go the jobs that lost their key.
@@ -79,8 +82,8 @@ def _insert_each(tx: Tx, batch: Batch, seq: int, closed: list[str]) -> list[Enqu
     said: list[Enqueued] = []
     new: list[NewJob] = []
     superseded: list[bytes] = []
-    for n, job in enumerate(batch.jobs):
-        answers = job.id if is_there(tx, job.id, anywhere=batch.retry) else None
+    for n, job in enumerate(jobs):
+        answers = job.id if is_there(tx, job.id, anywhere=repeat) else None
         if answers is None:
             answers, loser = claim_key(tx, job)
             superseded += [loser] if loser is not None else []

@@ -31,6 +31,8 @@ def beat(tx: Tx, beats: Sequence[Beat]) -> list[Beaten]:
 def _beat(tx: Tx, beat: Beat) -> Beaten:
     counted = tx.first("beat", (tx.now, beat.worker))
     if counted is not None:
+        if beat.register is not None:
+            tx.run("say_again", (beat.register.info, beat.worker))
         return Beaten(beat.worker, True, counted[0])
     if beat.register is None:
         return Beaten(beat.worker, False)

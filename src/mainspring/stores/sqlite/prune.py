@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from .tx import Tx
 
+REMEMBERED = 86_400_000_000
+"""Microseconds for which the repeat of a batch is remembered: nothing holds a first try back for a day."""
+
 
 class Old(NamedTuple):
     """A job that can go, if it is still the one that ended then: somebody may have retried it meanwhile."""
@@ -69,7 +72,8 @@ def drop(tx: Tx, jobs: Sequence[Old]) -> tuple[int, int]:
 
 
 def tidy(tx: Tx, retention: Retention) -> None:
-    """Rows of workers long lost, lanes without jobs, buckets that nobody names."""
+    """Rows of workers long lost, batches long repeated, lanes without jobs, buckets that nobody names."""
     tx.run("drop_workers", (tx.now - retention.keep_workers,))
+    tx.run("drop_retried", (tx.now - REMEMBERED,))
     tx.run("drop_lanes")
     tx.run("drop_buckets")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.errors import SchemaOutdated
+from mainspring.records import MigrationPlan
 from mainspring.states import LIVE, REASONS, State
 
 from .gate import begin
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from .gate import Gate
     from .statements import Statements
 
-VERSION = 2
+VERSION = 3
 
 
 def prefix_of(namespace: str) -> str:
@@ -53,6 +56,15 @@ def migrate(connection: sqlite3.Connection, sql: Statements, namespace: str, gat
             hint="Upgrade Mainspring here too: pip install -U mainspring",
         )
     return before, VERSION
+
+
+def plan(path: str | None, namespace: str) -> MigrationPlan:
+    """What opening would do. The file is read by its bare name: nobody here has opened it yet."""
+    before = 0
+    if path is not None and Path(path).exists():
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            before = version_of(connection, namespace)
+    return MigrationPlan(before=before, after=VERSION)
 
 
 def _run(cursor: sqlite3.Cursor, sql: Statements, namespace: str, before: int) -> None:

@@ -26,6 +26,7 @@ from mainspring.records import (
     Enqueued,
     Found,
     LogLine,
+    MigrationPlan,
     Mode,
     Promoted,
     QueueRow,
@@ -49,7 +50,7 @@ from .identity import Identity
 from .promote import promote
 from .reader import Reader
 from .reserve import Reserve
-from .schema import migrate, prefix_of
+from .schema import migrate, plan, prefix_of
 from .statements import Statements
 from .tally import tally
 from .turns import turn
@@ -133,6 +134,9 @@ class SqliteStore:
         )
         before, self._found = self._found, after
         return after if before is None else before, after
+
+    async def plan(self) -> MigrationPlan:
+        return plan(None if self.path == MEMORY else self.path, self._namespace)
 
     async def durability(self) -> str:
         level = await self._write(lambda tx: tx.cursor.execute("pragma synchronous").fetchall()[0][0])
@@ -231,8 +235,16 @@ class SqliteStore:
         return await self._read(lambda tx: reports.items(tx, job, after, limit))
 
     async def act(
-        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+        self,
+        action: Action,
+        query: Query,
+        *,
+        limit: int = 1000,
+        reason: str = "",
+        priority: int = 0,
+        cursor: str | None = None,  # noqa: ARG002 - nobody has one
     ) -> Acted:
+        """Gives no cursor: what is left is found by its state."""
         act.check(action, query)
         named, more = await self._read(lambda tx: act.candidates(tx, action, query, limit, priority))
         left = [id for id, _ in named]

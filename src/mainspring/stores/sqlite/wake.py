@@ -24,6 +24,8 @@ from mainspring.errors import StoreUnavailable
 _LONGEST = 100  # sun_path takes 104 bytes on macOS, 108 on Linux
 _END = ".sock"
 _LOOK = 0.02
+_TICK = 100_000_000
+"""Nanoseconds after which a directory that changes gets another time: file systems count in ticks of some ms."""
 
 
 class Wake:
@@ -118,7 +120,7 @@ class Wake:
             return []
         if changed != self._listed and self._reachable() is not None:
             self._others = [(name, self._queues_of(name)) for name in self._names() if name not in self._listeners]
-            self._listed = changed
+            self._listed = changed if time.time_ns() - changed > _TICK else 0  # else another may come within the tick
         return self._others
 
     def _queues_of(self, name: str) -> frozenset[str]:

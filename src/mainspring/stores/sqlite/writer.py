@@ -65,7 +65,7 @@ class Writer:
         self._committing = False
         self._seqs = Seqs()
         self._server = 0
-        """The thread that took the lock last."""
+        """The thread that took the lock last. Whoever takes it writes this at once: another's lock is no deadlock."""
         self._cursor: sqlite3.Cursor | None = None
         self._bell: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -120,11 +120,11 @@ class Writer:
                 self._thread.start()
 
     def _run(self) -> None:
-        bell = self._bell
+        bell, me = self._bell, get_ident()
         while bell.get():
             if self._pending:
                 with self._lock:
-                    self._server = get_ident()
+                    self._server = me
                     self._serve(None)
 
     # ---- commit, the lock held ----------------------------------------------------------------
@@ -257,7 +257,9 @@ class Writer:
             self._bell.put(False)
             self._thread.join()
             self._thread = None
+        me = get_ident()
         with self._lock:
+            self._server = me
             self._serve(None)
             self._disconnect()
 
@@ -268,9 +270,12 @@ class Writer:
 
     def before_fork(self, patience: float) -> None:
         """Let go of the file, so that the child inherits no handle of it; opened again when next needed."""
+        me = get_ident()
         self._forking = self._lock.acquire(timeout=patience)
-        if self._forking and not self._in_memory:
-            self._disconnect()
+        if self._forking:
+            self._server = me
+            if not self._in_memory:
+                self._disconnect()
 
     def after_fork_in_parent(self) -> None:
         if self._forking:
@@ -283,6 +288,7 @@ class Writer:
             self._cursor = None
         self._pending = deque()
         self._lock = threading.Lock()
+        self._server = 0
         self._starting = threading.Lock()
         self._bell = SimpleQueue()
         self._thread = None

@@ -29,8 +29,7 @@ of the same database) and ``elsewhere`` (the same database under another namespa
         walk(FullMachine, make_store)
         walk(KeyedMachine, make_store)
 
-A test never asks which store it has, and none is skipped. An engine that is not complete yet is
-held to the classes named in :data:`SLICE` and must refuse the rest with ``NotBuilt``.
+A test never asks which store it has, and none is skipped.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ MODULES = (
     "items",
     "keeping",
     "keys",
+    "large",
     "life",
     "lost",
     "modes",
@@ -69,45 +69,3 @@ MODULES = (
     "waking",
 )
 """The modules that hold test classes."""
-
-SLICE: tuple[str, ...] = (
-    "TestEnqueue",
-    "TestParents",
-    "TestRecords",
-    "TestClaimOrder",
-    "TestOldest",
-    "TestTurnNumbers",
-    "TestAcksAreCompared",
-    "TestHolds",
-    "TestParking",
-    "TestUnstorable",
-    "TestAckSucceeded",
-    "TestAckFailed",
-    "TestAckDead",
-    "TestAckSnoozed",
-    "TestAckCancelled",
-    "TestAckInterrupted",
-    "TestCancelOrder",
-    "TestEarly",
-    "TestSuspects",
-    "TestBlame",
-    "TestRescue",
-    "TestRetire",
-    "TestBeat",
-    "TestPromote",
-    "TestExpiry",
-    "TestBuckets",
-    "TestJoin",
-    "TestCancelWaiting",
-    "TestFindById",
-    "TestCount",
-    "TestTokens",
-    "TestClocks",
-    "TestLife",
-    "TestNamespaces",
-    "TestTransitions",
-    "TestLostReplies",
-    "TestRaces",
-)
-"""The classes that an engine under construction passes: it has enqueue, turn with buckets and edges, beat,
-rescue, retire, promote, cancel, find by ids and states, count, attempts, workers and durability."""

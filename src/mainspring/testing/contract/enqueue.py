@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.clock import MovableClock
 from mainspring.errors import StoreConflict
@@ -116,6 +117,19 @@ class TestEnqueue:
         await hand.turn(Ack.cancelled(lease(claim)))
         assert await put_in(store, job(id=claim.id), retry=True) == [Enqueued(claim.id, False)]
         assert await state(store, claim) == State.CANCELLED
+
+    async def test_a_first_try_that_was_held_back_on_its_way_acts_as_a_retry(self, store: Store) -> None:
+        """The repeat came first, its job was run and ended meanwhile; also by the blocking twin."""
+        made, more = job(), job()
+        batch = Batch(id=new_id().bytes, jobs=(made, more))
+        said = await store.enqueue(replace(batch, retry=True))
+        assert said == [Enqueued(made.id, True), Enqueued(more.id, True)]
+        hand = await Hand(store).join()
+        await hand.succeed(*await hand.take(2))
+        assert await store.enqueue(batch) == [Enqueued(made.id, False), Enqueued(more.id, False)]
+        assert store.enqueue_now(batch) == [Enqueued(made.id, False), Enqueued(more.id, False)]
+        assert [await state(store, made), await state(store, more)] == [State.SUCCEEDED] * 2
+        assert not await hand.take(2)
 
     async def test_retry_keeps_the_parents_it_found(self, store: Store) -> None:
         """A repeated batch with edges adds no second edge: one end of the parent frees the child."""

@@ -16,6 +16,7 @@ from .holders import *
 from .items import *
 from .keeping import *
 from .keys import *
+from .large import *
 from .life import *
 from .lost import *
 from .modes import *

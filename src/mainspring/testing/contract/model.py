@@ -87,7 +87,8 @@ class Model:
         for job in plan.new:
             self.jobs[job.id] = self._made(job)
             if job.unique is not None:
-                self.keys[job.unique.hash] = job.id, self.now + job.unique.window
+                window = job.unique.window
+                self.keys[job.unique.hash] = job.id, self.now + window if window else 0  # no window ends at no time
         for job in plan.new:
             self._settle(self.jobs[job.id])
         for id in plan.losers:
@@ -183,9 +184,9 @@ class Model:
         lease, job = (ack.id, ack.token), self.jobs.get(ack.id)
         if job is not None and self._owns(job, worker, ack.token):
             self._apply(job, ack)
-        elif job is None or job.acked.get(ack.token, ("",))[0] != worker:
+        elif job is None or job.acked.get(ack.token) != (worker, ack.outcome):
             reply.stale.add(lease)
-        elif job.token == ack.token and job.acked[ack.token][1] is ack.outcome:
+        elif job.token == ack.token:
             reply.already.add(lease)
         else:
             reply.unsure.add(lease)

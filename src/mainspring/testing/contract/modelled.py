@@ -77,8 +77,7 @@ class ModelWorker:
 
 @dataclass
 class Reply:
-    """What a turn must say. ``unsure`` are acks that may be called already or stale: their owner ended the attempt
-    in another way, or the job has moved on since."""
+    """What a turn must say. ``unsure`` are acks that may be called already or stale: the job has moved on since."""
 
     lost: bool = False
     conflict: bool = False

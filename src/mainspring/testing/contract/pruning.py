@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -31,6 +32,11 @@ async def finished(store: Store, n: int = 1, **options: Any) -> list[Claim]:
         await hand.succeed(claim)
         done.append(claim)
     return done
+
+
+async def one_finished(store: Store, **options: Any) -> Claim:
+    (claim,) = await finished(store, **options)
+    return claim
 
 
 async def died(store: Store, **options: Any) -> Claim:
@@ -171,6 +177,61 @@ class TestPrune:
         await store.prune(RULES)
         assert await gone(store, claim)
         assert await state(store, child) == State.READY
+
+    @pytest.mark.parametrize("make", [one_finished, died], ids=["finished", "dead"])
+    async def test_past_its_retention_it_goes_when_its_window_is_over(
+        self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
+    ) -> None:
+        """Whether or not somebody tried before; and the others do not wait for it."""
+        held = await make(store, unique=Unique(b"k" * 16, 30 * HOUR))
+        other = await make(store)
+        clock.advance("21h")
+        assert [await store.prune(RULES), await store.prune(RULES)] == [1, 0]
+        assert await gone(store, other)
+        clock.advance("8h")
+        assert await store.prune(RULES) == 0
+        assert not await gone(store, held)
+        clock.advance("1h")
+        assert await store.prune(RULES) == 1
+        assert await gone(store, held)
+
+    @pytest.mark.parametrize("make", [one_finished, died], ids=["finished", "dead"])
+    async def test_a_window_does_not_hold_a_job_that_has_lost_its_key(
+        self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
+    ) -> None:
+        held = await make(store, unique=Unique(b"k" * 16, 30 * HOUR))
+        clock.advance("21h")
+        assert await store.prune(RULES) == 0
+        await put_in(store, job(unique=Unique(b"k" * 16, 0, "replace")))
+        assert await store.prune(RULES) == 1
+        assert await gone(store, held)
+
+    @pytest.mark.parametrize("make", [one_finished, died], ids=["finished", "dead"])
+    async def test_the_retention_that_counts_is_that_of_the_day(
+        self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
+    ) -> None:
+        """It may have become longer while a window held the job, which then keeps no other from going."""
+        held = await make(store, unique=Unique(b"k" * 16, 30 * HOUR))
+        clock.advance("21h")
+        assert await store.prune(RULES) == 0
+        other = await one_finished(store, keep=9 * HOUR + HOUR // 2)
+        clock.advance("10h")
+        longer = msgspec.structs.replace(RULES, keep=40 * HOUR, keep_dead=40 * HOUR)
+        await store.prune(longer, limit=1)
+        assert await gone(store, other)
+        assert [await store.prune(longer), await store.prune(longer)] == [0, 0]
+        clock.advance("10h")
+        assert await store.prune(longer) == 1
+        assert await gone(store, held)
+
+    async def test_a_window_is_longer_than_a_keep(self, store: Store, clock: MovableClock) -> None:
+        held = await one_finished(store, unique=Unique(b"k" * 16, 30 * HOUR), keep=HOUR)
+        clock.advance("2h")
+        await store.prune(RULES)
+        assert not await gone(store, held)
+        clock.advance("29h")
+        await store.prune(RULES)
+        assert await gone(store, held)
 
     async def test_rows_of_lost_workers_leave_the_fleet(self, store: Store, clock: MovableClock) -> None:
         lost, alive = await Hand(store).join(), await Hand(store).join()

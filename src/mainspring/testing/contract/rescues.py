@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack, Outcome
@@ -46,6 +47,19 @@ class TestBeat:
         first = hand.beats
         assert await hand.beat(register=True)
         assert hand.beats == first + 1
+
+    async def test_registering_again_renews_what_a_worker_says_of_itself(self, store: Store) -> None:
+        """And nothing else of its row; one that is lost has nothing more to say."""
+        hand = await Hand(store).join()
+        (before,) = await store.workers()
+        news = replace(hand.registration, info=b'{"news":1}', queues=("other",), lease=1)
+        await store.beat([Beat(hand.name, news)])
+        (after,) = await store.workers()
+        assert after == replace(before, info=b'{"news":1}', number=before.number + 1)
+        assert (await store.rescue(hand.name, after.number, Outcome.LOST)).taken
+        assert not (await store.beat([Beat(hand.name, hand.registration)]))[0].alive
+        (lost,) = await store.workers()
+        assert (lost.info, lost.lost) == (b'{"news":1}', True)
 
     async def test_an_unknown_worker_is_not_alive(self, store: Store) -> None:
         assert not await Hand(store).beat()

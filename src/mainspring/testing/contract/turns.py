@@ -170,6 +170,22 @@ class TestAcksAreCompared:
         assert (set(said.already), said.stale) == (pairs(claim), ())
         assert await row(store, claim) == before
 
+    @pytest.mark.parametrize("first", ["succeeded", "failed", "dead"])
+    async def test_another_word_of_the_owner_for_an_ended_attempt_is_stale(self, store: Store, first: str) -> None:
+        """``already`` would tell the worker that its second word counts."""
+        hand, claim = await running(store)
+        ack = {
+            "succeeded": Ack.succeeded(lease(claim)),
+            "failed": Ack.failed(lease(claim), ERROR, retry_in=0),
+            "dead": Ack.dead(lease(claim), ERROR, Reason.NOT_RETRYABLE),
+        }[first]
+        await hand.turn(ack)
+        before = await row(store, claim)
+        for other in (Ack.interrupted(lease(claim)), Ack.snoozed(lease(claim), delay=SECOND)):
+            said = await hand.turn(other)
+            assert (set(said.stale), said.already) == (pairs(claim), ())
+        assert await row(store, claim) == before
+
     async def test_a_token_that_was_never_given_is_stale(self, store: Store) -> None:
         hand, claim = await running(store)
         before = await row(store, claim)

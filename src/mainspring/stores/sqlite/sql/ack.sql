@@ -29,11 +29,14 @@ from {t}jobs
 where id = ?
 
 -- name: ended_by
-select 1 from {t}finished where id = :id and token = :token and worker = :worker
+-- whether the owner said the same before: a plain success stands in the history only, anything else in the attempts
+select 1
+from {t}finished
+where id = :id and token = :token and worker = :worker and state = 'succeeded' and :outcome = 'succeeded'
 union all
-select 1 from {t}dead where id = :id and token = :token and worker = :worker
-union all
-select 1 from {t}attempts where job = :id and token = :token and worker = :worker and acked = 1
+select 1
+from {t}attempts
+where job = :id and token = :token and worker = :worker and acked = 1 and outcome = :outcome
 
 -- name: add_attempt
 insert or ignore into {t}attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
@@ -45,7 +48,7 @@ delete from {t}attempts
 where job = ?1 and token <= (select token from {t}attempts where job = ?1 order by token desc limit 1 offset ?2)
 
 -- name: put_off
--- retrying or scheduled; the owner stays readable so that a repeated ack is told "already"
+-- retrying or scheduled
 update {t}jobs
 set state = ?, due = ?, attempt = ?
 where id = ?

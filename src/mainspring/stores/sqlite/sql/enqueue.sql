@@ -28,6 +28,12 @@ select exists (select 1 from {t}jobs where id = :id)
     or exists (select 1 from {t}finished where id = :id)
     or exists (select 1 from {t}dead where id = :id)
 
+-- name: retried
+select 1 from {t}retried where batch = ?
+
+-- name: remember_retry
+insert or ignore into {t}retried (batch, at) values (?, ?)
+
 -- name: parent_state
 -- 0: live, 1: succeeded, 2: ended otherwise, no row: nowhere
 select 0 from {t}jobs where id = :id

@@ -7,6 +7,9 @@ update {t}workers set number = number + 1, seen = ? where id = ? and lost = 0 re
 insert or ignore into {t}workers (id, number, turn, lost, started, seen, queues, tasks, lease, info)
 values (?, 1, 0, 0, ?, ?, ?, ?, ?, ?)
 
+-- name: say_again
+update {t}workers set info = ? where id = ?
+
 -- name: mark_lost
 update {t}workers set lost = 1 where id = ? and number = ? and lost = 0
 

@@ -40,6 +40,9 @@ select 1 from {t}dead where id = ? and finished = ?
 -- name: drop_workers
 delete from {t}workers where lost = 1 and seen < ?
 
+-- name: drop_retried
+delete from {t}retried where at < ?
+
 -- name: drop_lanes
 delete from {t}lanes
 where not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}lanes.lane)

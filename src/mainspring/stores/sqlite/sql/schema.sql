@@ -248,3 +248,10 @@ create table {t}queues (
     mode text not null,
     since integer not null
 ) without rowid
+
+-- name: migration_3
+-- batches of which a repeat has arrived: a first try that comes later is one too
+create table {t}retried (
+    batch blob not null primary key,
+    at integer not null
+) without rowid
