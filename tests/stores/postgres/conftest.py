@@ -18,10 +18,10 @@ def namespace() -> str:
 
 
 @pytest_asyncio.fixture
-async def store(postgres_url: str, namespace: str) -> AsyncIterator[PostgresStore]:
+async def store(postgres_owner_url: str, postgres_url: str, namespace: str) -> AsyncIterator[PostgresStore]:
+    await PostgresStore(postgres_owner_url, namespace=namespace).migrate()
     store = PostgresStore(postgres_url, namespace=namespace)
     await store.open()
-    await store.migrate()
     yield store
     await store.close()
 

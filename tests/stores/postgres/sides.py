@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Beaten, Enqueued, NewJob, Rescued, Turned
+from mainspring.query import Query
+from mainspring.records import Acted, Beat, Beaten, Enqueued, Mode, NewJob, Report, Rescued, Turned
+from mainspring.states import Action
 from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
-from mainspring.stores.postgres import PostgresStore, enqueue, fleet, turns
+from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, reports, turns
 
 R = TypeVar("R")
 PATIENCE = 30.0
@@ -39,7 +41,8 @@ class Side:
 
     async def turn(self, turn: Turn) -> Turned:
         acks, unstorable, again = turns.sift(turn.acks)
-        return turns.reply(await self.run(*turns.call(turn, acks, self.schema, None)), unstorable, again)
+        said, *_ = turns.reply(await self.run(*turns.call(turn, acks, self.schema, None, {})), unstorable, again)
+        return said
 
     async def enqueue(self, *jobs: NewJob, batch: bytes = b"b", retry: bool = False) -> list[Enqueued]:
         made = Batch(id=batch, jobs=jobs, retry=retry)
@@ -54,9 +57,23 @@ class Side:
         call = fleet.rescue(worker, number, cause, CRASH_DELAYS, schema=self.schema, now=None)
         return fleet.rescued(await self.run(*call))
 
-    async def cancel(self, *ids: bytes) -> Sequence[tuple[bytes, str | None]]:
-        sql = f"select * from {self.schema}.cancel_v1(%(ids)b::bytea[], '', null)"
-        return await self.run(sql, {"ids": list(ids)})
+    async def act(self, action: Action, *ids: bytes, query: Query | None = None) -> Acted:
+        """To the jobs that a list named a moment ago; ``query`` is what was asked for, if not these."""
+        asked = query or Query(ids=ids)
+        call = act.call(action, asked, ids, reason="", priority=0, schema=self.schema, now=None)
+        said, _ = act.acted(await self.run(*call), named=query is None)
+        return said
+
+    async def report(self, worker: str, report: Report) -> bool:
+        ((good,),) = await self.run(*reports.report(worker, [report], self.schema))
+        return bool(good)
+
+    async def set_mode(self, queue: str, mode: Mode) -> None:
+        sql = f"select {self.schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, null)"
+        await self.run(sql, {"queues": [queue], "mode": mode.value})
+
+    async def prune_buckets(self) -> None:
+        await self.run(f"select {self.schema}.tidy_v1(0, 0)")
 
 
 class Sides:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from uuid import UUID
 
 from mainspring.clock import MovableClock, to_datetime
 from mainspring.ids import new_id
 from mainspring.outcomes import Outcome
+from mainspring.records import Mode, Want
+from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
-from mainspring.testing.contract.hands import HOUR, Hand, ids, job, one, put_in, row
+from mainspring.testing.contract.hands import HOUR, LANE, Hand, ids, job, one, put_in, row
+from tests.stores.postgres.sides import Sides
 
 
 def id_of_a_clock(off_by: int) -> bytes:
@@ -37,9 +41,9 @@ async def test_the_time_of_arrival_is_the_servers(store: PostgresStore) -> None:
     assert abs(first.enqueued - time.time_ns() // 1000) < HOUR // 2
 
 
-async def test_tokens_grow_also_when_the_clock_steps_back(postgres_url: str, namespace: str) -> None:
+async def test_tokens_grow_also_when_the_clock_steps_back(postgres_owner_url: str, namespace: str) -> None:
     clock = MovableClock()
-    store = PostgresStore(postgres_url, namespace=namespace, clock=clock)
+    store = PostgresStore(postgres_owner_url, namespace=namespace, clock=clock)
     await store.open()
     await store.migrate()
     made = await one(store)
@@ -50,3 +54,21 @@ async def test_tokens_grow_also_when_the_clock_steps_back(postgres_url: str, nam
     again = await (await Hand(store).join()).take_one()
     assert (again.id, again.token) == (made.id, claim.token + 1)
     await store.close()
+
+
+async def test_a_job_does_not_start_before_it_was_enqueued(store: PostgresStore, sides: Sides) -> None:
+    """A turn takes its time when it has locked the worker; a job that arrives after that is still claimed by it."""
+    hand = await Hand(store).join()
+    holder, side = await sides.open(), await sides.open()
+    await holder.set_mode("other", Mode.PAUSED)  # a turn has taken its time by the moment it waits for this
+    turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 1),))
+    waiting = asyncio.create_task(side.turn(turn))
+    await sides.until_blocked(holder, side, waiting)
+    made = await one(store)
+    await holder.commit()
+    (claim,) = (await waiting).claims
+    await side.commit()
+    found = await row(store, made)
+    assert claim.id == made.id
+    assert found.started is not None
+    assert found.started >= found.enqueued

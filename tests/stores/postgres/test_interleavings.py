@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.outcomes import Ack, Outcome
 from mainspring.records import Bucket, Edge, Enqueued, Want
-from mainspring.states import Reason, State
+from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import (
@@ -178,8 +178,8 @@ class TestCancel:
         first, second = await sides.open(), await sides.open()
         turn = want_turn(hand, 1)
         (claim,) = (await first.turn(turn)).claims
-        said = await sides.behind(first, second, lambda: second.cancel(made.id))
-        assert said == [(made.id, None)]
+        said = await sides.behind(first, second, lambda: second.act(Action.CANCEL, made.id))
+        assert said.done == (made.id,)
         found = await row(store, made)
         assert (found.state, found.ordered) == (State.RUNNING, True)
         again = await store.turn(turn)
@@ -189,7 +189,7 @@ class TestCancel:
         made, other = await one(store), await one(store)
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
-        await first.cancel(made.id)
+        await first.act(Action.CANCEL, made.id)
         assert ids((await second.turn(want_turn(hand, 2))).claims) == [other.id]
         await first.commit()
         await second.commit()
@@ -200,13 +200,13 @@ class TestCancel:
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
         await first.turn(ack_turn(hand, Ack.succeeded(lease(claim))))
-        said = await sides.behind(first, second, lambda: second.cancel(claim.id))
-        assert said == [(claim.id, "succeeded")]
+        said = await sides.behind(first, second, lambda: second.act(Action.CANCEL, claim.id))
+        assert (said.done, said.refused) == ((), ((claim.id, State.SUCCEEDED),))
 
     async def test_an_ack_that_comes_during_the_order_obeys_it(self, store: PostgresStore, sides: Sides) -> None:
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
-        await first.cancel(claim.id)
+        await first.act(Action.CANCEL, claim.id)
         ack = ack_turn(hand, Ack.succeeded(lease(claim), b"1"))
         await sides.behind(first, second, lambda: second.turn(ack))
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)

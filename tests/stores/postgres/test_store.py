@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from typing import Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
 from mainspring.errors import (
-    BadUrl,
     InvalidOption,
-    NotBuilt,
+    KeyTaken,
+    QueueDraining,
     SchemaOutdated,
     StoreConflict,
-    StoreUnavailable,
     WrongConnection,
 )
 from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Bucket, Doc, Edge, Enqueued, Follow, Mode, Retention, Unique
-from mainspring.states import Action, State
+from mainspring.outcomes import Ack, Outcome
+from mainspring.records import Bucket, Edge, Enqueued, Mode, Unique
+from mainspring.states import State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.errors import translate
 from mainspring.stores.postgres.migrate import VERSION
-from mainspring.testing.contract.hands import Hand, gone, ids, job, lease, one, put_in, state
+from mainspring.testing.contract.hands import Hand, gone, job, lease, one, put_in, state
 
 
 def batch(*jobs: object, retry: bool = False) -> Batch:
@@ -46,8 +41,8 @@ class TestSchema:
         with pytest.raises(InvalidOption, match="namespace"):
             PostgresStore(postgres_url, namespace=name)
 
-    async def test_many_migrate_at_once_and_one_does(self, postgres_url: str, namespace: str) -> None:
-        stores = [PostgresStore(postgres_url, namespace=namespace) for _ in range(5)]
+    async def test_many_migrate_at_once_and_one_does(self, postgres_owner_url: str, namespace: str) -> None:
+        stores = [PostgresStore(postgres_owner_url, namespace=namespace) for _ in range(5)]
         said = await asyncio.gather(*(store.migrate() for store in stores))
         assert sorted(said) == [(0, VERSION)] + [(VERSION, VERSION)] * 4
 
@@ -71,11 +66,11 @@ class TestSchema:
         await late.close()
 
     async def test_an_interrupted_migration_leaves_nothing(
-        self, postgres_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+        self, postgres_owner_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from mainspring.stores.postgres import migrate
 
-        store = PostgresStore(postgres_url, namespace=namespace)
+        store = PostgresStore(postgres_owner_url, namespace=namespace)
         with monkeypatch.context() as patch:
             patch.setattr(migrate, "MIGRATIONS", (("0001", "turn", "no such file"),))
             with pytest.raises(FileNotFoundError):
@@ -141,9 +136,67 @@ class TestCallersConnection:
         with pytest.raises(WrongConnection, match=r"builtins\.str"):
             store.enqueue_now(batch(job()), "postgresql://")
 
+    async def test_what_is_refused_leaves_the_callers_transaction_as_it_was(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
+        """A key that is taken, a parent that does not exist, a queue that drains: the caller may go on."""
+        taken = Unique(b"k" * 16, conflict="error")
+        await one(store, job(unique=taken))
+        await store.set_mode(["dry"], Mode.DRAINING)
+        good = job()
+        door = Door(store)
+        with psycopg.connect(postgres_url) as connection:
+            door.enqueue_now(batch(good), connection)
+            with pytest.raises(KeyTaken):
+                door.enqueue_now(batch(job(unique=taken)), connection)
+            with pytest.raises(StoreConflict, match="does not exist"):
+                door.enqueue_now(batch(job(after=[Edge(new_id().bytes)])), connection)
+            with pytest.raises(QueueDraining):
+                door.enqueue_now(batch(job(queue="dry")), connection)
+        assert await state(store, good) == State.READY
+
+    async def test_with_autocommit_it_is_a_transaction_of_its_own(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
+        made, inside = job(), job()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            store.enqueue_now(batch(made), connection)
+            assert await state(store, made) == State.READY
+            with connection.transaction(force_rollback=True):
+                store.enqueue_now(batch(inside), connection)
+        assert await gone(store, inside)
+
+    async def test_another_database_with_the_same_schema_is_refused(
+        self, store: PostgresStore, postgres_owner_url: str, namespace: str
+    ) -> None:
+        name = f"other_{namespace}"
+        with psycopg.connect(postgres_owner_url, autocommit=True) as owner:
+            owner.execute(f"create database {name}")
+        other_url = psycopg.conninfo.make_conninfo(postgres_owner_url, dbname=name)
+        other = PostgresStore(other_url, namespace=namespace)
+        await other.migrate()
+        made = job()
+        with psycopg.connect(other_url) as connection:
+            with pytest.raises(WrongConnection, match="is not that of the store"):
+                store.enqueue_now(batch(made), connection)
+            other.enqueue_now(batch(made), connection)
+        assert await gone(store, made)
+        await other.close()
+        with psycopg.connect(postgres_owner_url, autocommit=True) as owner:
+            owner.execute(f"drop database {name} with (force)")
+
     async def test_another_database_is_refused(self, store: PostgresStore, postgres_url: str) -> None:
         other = psycopg.connect(postgres_url, dbname="postgres")
         with other as connection, pytest.raises(WrongConnection, match="no schema"):
+            store.enqueue_now(batch(job()), connection)
+
+    async def test_one_whose_transaction_has_failed_is_refused(self, store: PostgresStore, postgres_url: str) -> None:
+        with psycopg.connect(postgres_url) as connection:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                connection.execute("select 1/0")
+            with pytest.raises(WrongConnection, match="has failed already"):
+                store.enqueue_now(batch(job()), connection)
+            connection.rollback()
             store.enqueue_now(batch(job()), connection)
 
     async def test_a_closed_one_is_refused(self, store: PostgresStore, postgres_url: str) -> None:
@@ -153,161 +206,7 @@ class TestCallersConnection:
             store.enqueue_now(batch(job()), connection)
 
 
-class TestSessions:
-    async def test_the_databases_own_isolation_level_does_not_matter(
-        self, store: PostgresStore, postgres_url: str, namespace: str
-    ) -> None:
-        """A role or database may default to another level; ours is said in every transaction."""
-        strict = PostgresStore(
-            f"{postgres_url}&options=-cdefault_transaction_isolation%3Dserializable", namespace=namespace
-        )
-        await strict.open()
-        made = await one(strict)
-        other = job()
-        strict.enqueue_now(batch(other))
-        hand = await Hand(strict).join()
-        claims = await hand.take(5)
-        assert ids(claims) == [made.id, other.id]
-        await hand.succeed(*claims)
-        await strict.close()
-
-    async def test_a_function_refuses_another_level(self, store: PostgresStore, postgres_url: str) -> None:
-        with psycopg.connect(postgres_url) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            with pytest.raises(psycopg.Error, match="needs read committed") as refused:
-                connection.execute(f"select * from {store.schema}.promote_v1(1, null)")
-        assert isinstance(translate(refused.value), StoreConflict)
-
-    async def test_nothing_is_prepared_when_that_is_switched_off(self, postgres_url: str, namespace: str) -> None:
-        store = PostgresStore(postgres_url, namespace=namespace, prepare_threshold=None, pool_size=1)
-        await store.open()
-        await store.migrate()
-        for _ in range(8):
-            await one(store)
-        prepared = await store._sessions.rows("select count(*) from pg_prepared_statements", {})
-        assert prepared == [(0,)]
-        await store.close()
-
-    async def test_connections_that_the_server_ended_are_not_used(
-        self, store: PostgresStore, postgres_url: str
-    ) -> None:
-        """An idle connection that was cut costs no failed call, async or blocking."""
-        await one(store)
-        store.enqueue_now(batch(job()))
-        with psycopg.connect(postgres_url, autocommit=True) as killer:
-            killer.execute(
-                "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
-                " where datname = current_database() and pid <> pg_backend_pid() and query like %s",
-                (f"%{store.schema}.%",),
-            )
-        await one(store)
-        store.enqueue_now(batch(job()))
-        assert (await store.count(Query.everything()))[State.READY] == 4
-
-    async def test_closed_it_says_so_and_opens_again(self, store: PostgresStore) -> None:
-        await store.close()
-        await store.close()
-        with pytest.raises(StoreUnavailable, match="not open"):
-            await store.count(Query.everything())
-        with pytest.raises(StoreUnavailable, match="not open"):
-            store.enqueue_now(batch(job()))
-        await store.open()
-        await one(store)
-
-    async def test_a_forked_child_leaves_the_parents_connections_alone(self, store: PostgresStore) -> None:
-        store.enqueue_now(batch(job()))
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                store.enqueue_now(batch(job()))
-                code = 0
-            finally:
-                os._exit(code)
-        _, status = await asyncio.to_thread(os.waitpid, child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        store.enqueue_now(batch(job()))
-        await one(store)
-        assert (await store.count(Query.everything()))[State.READY] == 4
-
-    async def test_nobody_there_is_unavailable(self) -> None:
-        store = Door(PostgresStore("postgresql://nobody:secret@127.0.0.1:1/none"))
-        with pytest.raises(StoreUnavailable) as refused:
-            await store.open()
-        assert "secret" not in str(refused.value)
-
-    def test_a_url_that_cannot_be_read(self) -> None:
-        with pytest.raises(BadUrl):
-            PostgresStore("postgresql://host/db?nonsense=1")
-
-
-class TestDurability:
-    async def test_it_is_read_from_the_server(self, postgres_url: str, namespace: str) -> None:
-        """The test server runs without fsync, and that is what is said."""
-        store = PostgresStore(postgres_url, namespace=namespace)
-        await store.open()
-        ((fsync,),) = await store._sessions.rows("select current_setting('fsync')", {})
-        assert await store.durability() == ("postgres:fsync=off" if fsync == "off" else "postgres:full")
-        await store.close()
-
-    async def test_normal_does_not_wait_for_the_disk_and_leaves_no_trace(
-        self, postgres_url: str, namespace: str
-    ) -> None:
-        url = f"{postgres_url}&options=-csynchronous_commit%3Don"
-        store = PostgresStore(url, namespace=namespace, durability="normal", pool_size=1)
-        await store.open()
-        await store.migrate()
-        inside = await store._sessions.rows("select current_setting('synchronous_commit')", {})
-        assert inside == [("off",)]
-        async with store._sessions._pool.connection() as connection:  # type: ignore[union-attr]  # it is open
-            after = await (await connection.execute("show synchronous_commit")).fetchone()
-        assert after == ("on",)
-        await store.close()
-
-    def test_an_unknown_class_is_refused(self, postgres_url: str) -> None:
-        with pytest.raises(InvalidOption, match="durability"):
-            PostgresStore(postgres_url, durability="most")
-
-
 class TestRefused:
-    async def test_what_is_not_built_says_so(self, store: PostgresStore) -> None:
-        calls = [
-            store.report("w", []), store.logs(b""), store.prune(Retention()), store.notify([]), store.listen("w", []),
-            store.put(Doc("k", "n", 1, b"")), store.docs("k"), store.tally(Query.everything(), "queue"),
-            store.items(b""), store.set_mode(["q"], Mode.PAUSED), store.modes(),
-            *(
-                store.act(action, Query.everything())
-                for action in (Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE)
-            ),
-        ]  # fmt: skip
-        for call in calls:
-            with pytest.raises(NotBuilt):
-                await call
-
-    @pytest.mark.parametrize(
-        "asked",
-        [
-            {"unique": Unique(b"k" * 16)}, {"marks": ["red"]}, {"keep": 0},
-            {"follows": [Follow(State.DEAD, job(id=bytes(16)))]},
-        ],
-    )  # fmt: skip
-    async def test_a_job_that_asks_for_it_is_not_inserted(self, store: PostgresStore, asked: dict[str, Any]) -> None:
-        good = job()
-        with pytest.raises(NotBuilt):
-            await put_in(Door(store), good, job(**asked))
-        with pytest.raises(NotBuilt):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(**asked),)))
-        assert await gone(store, good)
-
-    @pytest.mark.parametrize(
-        "query", [Query(marks=("red",)), Query.where(errors=["E"]), Query(since=0), Query(ids=(bytes(16),), until=1)]
-    )
-    async def test_a_condition_that_would_be_ignored(self, store: PostgresStore, query: Query) -> None:
-        await one(store)
-        for call in (store.find(query), store.count(query), store.act(Action.CANCEL, query)):
-            with pytest.raises(NotBuilt):
-                await call
-
     async def test_text_that_cannot_be_stored_is_a_conflict_and_nothing_is_kept(self, store: PostgresStore) -> None:
         good = job()
         with pytest.raises(StoreConflict):
@@ -328,3 +227,20 @@ class TestRefused:
         hand = await Hand(store).join()
         await hand.kill(await hand.take_one())
         assert await state(store, child) == State.CANCELLED
+
+
+class TestAttempts:
+    async def test_of_each_job_the_newest_hundred_are_kept(self, store: PostgresStore) -> None:
+        """By acks and by rescues: a job that snoozes or is lost for ever does not grow."""
+        made = await one(store)
+        hand = await Hand(store).join()
+        for _ in range(70):
+            await hand.turn(Ack.interrupted(lease(await hand.take_one())))
+        for _ in range(40):
+            hand = await Hand(store).join()
+            await hand.take_one()
+            await store.retire(hand.name, Outcome.INTERRUPTED)
+        kept = await store.attempts(made.id)
+        assert len(kept) == 100
+        assert kept == sorted(kept, key=lambda attempt: attempt.token)
+        assert kept[-1].worker == hand.name

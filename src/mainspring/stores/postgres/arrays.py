@@ -16,7 +16,7 @@ def numbers(values: Iterable[int | bool | None]) -> str:
     >>> numbers([1, None, True])
     '{1,NULL,1}'
     """
-    return "{" + ",".join("NULL" if value is None else str(int(value)) for value in values) + "}"
+    return "{" + ",".join(["NULL" if value is None else str(int(value)) for value in values]) + "}"
 
 
 def flags(values: Iterable[bool]) -> str:
@@ -24,4 +24,18 @@ def flags(values: Iterable[bool]) -> str:
     >>> flags([True, False])
     '{t,f}'
     """
-    return "{" + ",".join("t" if value else "f" for value in values) + "}"
+    return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
+
+
+def words(values: Iterable[str]) -> str:
+    r"""
+    >>> words(["a", 'b"c'])
+    '{"a","b\\"c"}'
+    """
+    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+
+
+def some(values: list[bytes | None]) -> list[bytes | None]:
+    """The same, or nothing at all if all are None: an array that is too short is filled up with null."""
+    return values if any(value is not None for value in values) else []

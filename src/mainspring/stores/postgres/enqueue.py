@@ -2,85 +2,128 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString
 
-import psycopg
-
-from mainspring.errors import WrongConnection
 from mainspring.lanes import base_lane, limited_lane
 from mainspring.records import Enqueued, NewJob
 from mainspring.stores.base import Batch
-from mainspring.stores.postgres.arrays import flags, numbers
-from mainspring.stores.postgres.session import Params, Rows, run
+from mainspring.stores.postgres import follows
+from mainspring.stores.postgres.arrays import flags, numbers, words
+from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
-from mainspring.stores.postgres.unbuilt import check_jobs
 
-_CALL = """
-select * from {schema}.enqueue_v1(
-    %(batch)s, %(retry)s, %(now)s::bigint, %(id)b::bytea[], %(task)b::text[], %(queue)b::text[], %(home)b::text[],
+_JOBS = """%(id)b::bytea[], %(task)b::text[], %(queue)b::text[], %(home)b::text[],
     %(priority)s::integer[], %(delay)s::bigint[], %(run_at)s::bigint[], %(expires_in)s::bigint[],
-    %(crashes)s::integer[], %(early)s::boolean[], %(record)b::bytea[],
-    %(child)b::bytea[], %(parent)b::bytea[], %(policy)b::text[],
-    %(holder)b::bytea[], %(bucket)b::text[], %(size)s::integer[]
+    %(crashes)s::integer[], %(early)s::boolean[], %(record)b::bytea[]"""
+
+_PLAIN = "select * from {schema}.enqueue_plain_v1(%(batch)s, %(now)s::bigint, " + _JOBS + ")"
+
+_FULL = (
+    "select * from {schema}.enqueue_v1(%(batch)s, %(retry)s, %(now)s::bigint, "
+    + _JOBS
+    + """,
+    %(keep)s::bigint[], %(on)s::smallint[], %(names)b::text[], %(sizes)b::text[],
+    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[],
+    %(bucket_at)s::integer[], %(bucket)b::text[], %(size)s::integer[],
+    %(child_at)s::integer[], %(parent)b::bytea[], %(parent_at)s::integer[], %(policy)b::text[],
+    %(mark_at)s::integer[], %(mark)b::text[], %(follows)s::jsonb
+)"""
 )
-"""
 
 
 def call(batch: Batch, schema: str, now: int | None) -> tuple[LiteralString, Params]:
     """The statement that inserts a batch."""
-    jobs = batch.jobs
-    check_jobs(jobs)
-    edges = [(job.id, edge) for job in jobs for edge in job.after]
-    limits = [(job.id, bucket) for job in jobs for bucket in job.buckets]
-    return fill(_CALL, schema), {
+    jobs = _distinct(batch.jobs)
+    params: dict[str, Any] = {
         "batch": batch.id,
-        "retry": batch.retry,
         "now": now,
         "id": [job.id for job in jobs],
         "task": [job.task for job in jobs],
         "queue": [job.queue for job in jobs],
         "home": [_home(job) for job in jobs],
-        "priority": numbers(job.priority for job in jobs),
-        "delay": numbers(job.delay for job in jobs),
-        "run_at": numbers(job.run_at for job in jobs),
-        "expires_in": numbers(job.expires_in for job in jobs),
-        "crashes": numbers(job.crashes for job in jobs),
-        "early": flags(job.early for job in jobs),
+        "priority": numbers([job.priority for job in jobs]),
+        "delay": numbers([job.delay for job in jobs]),
+        "run_at": numbers([job.run_at for job in jobs]),
+        "expires_in": numbers([job.expires_in for job in jobs]),
+        "crashes": numbers([job.crashes for job in jobs]),
+        "early": flags([job.early for job in jobs]),
         "record": [job.record for job in jobs],
-        "child": [child for child, _ in edges],
-        "parent": [edge.parent for _, edge in edges],
-        "policy": [edge.policy for _, edge in edges],
-        "holder": [holder for holder, _ in limits],
-        "bucket": [bucket.name for _, bucket in limits],
-        "size": numbers(bucket.size for _, bucket in limits),
     }
+    if not batch.retry and _plain(jobs):
+        return fill(_PLAIN, schema), params
+    return fill(_FULL, schema), params | {"retry": batch.retry} | _beside(jobs)
+
+
+def may_wait(batch: Batch) -> bool:
+    """Whether somebody's open transaction can hold it up: keys, limits and parents are locked."""
+    return any(job.unique or job.buckets or job.after for job in batch.jobs)
 
 
 def reply(batch: Batch, rows: Rows) -> list[Enqueued]:
     """What became of each job, in the order of the batch; an id that is twice in it was made once."""
-    created = {row[0] for row in rows}
+    if not rows and len(batch.jobs) == 1:
+        return [Enqueued(batch.jobs[0].id, True)]
+    answers = {row[0]: row[1] for row in rows}
     said = []
     for job in batch.jobs:
-        said.append(Enqueued(job.id, job.id in created))
-        created.discard(job.id)
+        said.append(Enqueued(answers.get(job.id, job.id), job.id not in answers))
+        answers.setdefault(job.id, job.id)
     return said
 
 
-def in_callers_transaction(connection: Any, sql: LiteralString, params: Params, *, schema: str) -> Rows:
-    """Run the statement on the caller's connection: it commits or rolls back with what the caller does there."""
-    if not isinstance(connection, psycopg.Connection):
-        raise WrongConnection(
-            f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}, not a psycopg.Connection",
-            hint="Pass an open psycopg 3 connection; SQLAlchemy: session.connection().connection.driver_connection.",
-        )
-    if connection.closed:
-        raise WrongConnection("connection= is closed", hint="Enqueue before the connection is closed or given back.")
-    if run(connection, "select to_regnamespace(%(schema)s)", {"schema": schema}) == [(None,)]:
-        raise WrongConnection(
-            f"connection= leads to database {connection.info.dbname!r}, which has no schema {schema!r}",
-            hint="Pass a connection to the database that the store's URL names.",
-        )
-    return run(connection, sql, params)
+def freed(rows: Rows) -> set[str]:
+    """The queues in which jobs that were there before became ready."""
+    return {row[2] for row in rows if row[2] is not None}
+
+
+def _distinct(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """Each id once, the first."""
+    if len({job.id for job in jobs}) == len(jobs):
+        return jobs
+    found: dict[bytes, NewJob] = {}
+    for job in jobs:
+        found.setdefault(job.id, job)
+    return list(found.values())
+
+
+def _plain(jobs: Sequence[NewJob]) -> bool:
+    return not any([  # noqa: C419  # a generator costs 3 x as much for one
+        job.after or job.buckets or job.unique or job.marks or job.follows or job.keep is not None for job in jobs
+    ])  # fmt: skip
+
+
+def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    """What only some jobs have. Lists that run beside the jobs are empty when no job has the thing."""
+    places = {job.id: at for at, job in enumerate(jobs, start=1)}
+    edges = [(at, edge) for at, job in enumerate(jobs, start=1) for edge in job.after]
+    limits = [(at, bucket) for at, job in enumerate(jobs, start=1) for bucket in job.buckets]
+    marks = [(at, mark) for at, job in enumerate(jobs, start=1) for mark in job.marks]
+    sized = [dict(sorted((each.name, each.size) for each in job.buckets)) for job in jobs] if limits else []
+    keyed = jobs if any(job.unique for job in jobs) else ()
+    return {
+        "keep": numbers(_unless_none([job.keep for job in jobs])),
+        "on": numbers([follows.ends(job) for job in jobs] if any(job.follows for job in jobs) else []),
+        "names": [words(each) if each else None for each in sized],
+        "sizes": [numbers(each.values()) if each else None for each in sized],
+        "key": [job.unique.hash if job.unique else None for job in keyed],
+        "window": numbers(job.unique.window if job.unique else None for job in keyed),
+        "conflict": [job.unique.conflict if job.unique else None for job in keyed],
+        "bucket_at": numbers(at for at, _ in limits),
+        "bucket": [bucket.name for _, bucket in limits],
+        "size": numbers(bucket.size for _, bucket in limits),
+        "child_at": numbers(at for at, _ in edges),
+        "parent": [edge.parent for _, edge in edges],
+        "parent_at": numbers(places.get(edge.parent) for _, edge in edges),
+        "policy": [edge.policy for _, edge in edges],
+        "mark_at": numbers(at for at, _ in marks),
+        "mark": [mark for _, mark in marks],
+        "follows": follows.written(jobs),
+    }
+
+
+def _unless_none(values: list[int | None]) -> Iterable[int | None]:
+    return values if any(value is not None for value in values) else ()
 
 
 def _home(job: NewJob) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 import psycopg
 from psycopg import errors as pg
-from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from mainspring.errors import (
+    EnqueueError,
+    KeyTaken,
+    QueueDraining,
     SchemaOutdated,
     StoreConflict,
     StoreError,
@@ -20,17 +23,30 @@ from mainspring.errors import (
 REFUSED: Final = "MS001"
 """The SQLSTATE under which our own functions refuse."""
 
+TAKEN: Final = "MS002"
+"""Another job, the message, holds the unique key; the detail is the task of the job that wanted it."""
+
+DRAINING: Final = "MS003"
+"""The queue that the message names takes no more jobs."""
+
 MIGRATE = "Run: mainspring migrate"
 
 # First match wins; psycopg's classes are a tree, so the particular come before the general.
 _MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError], str, str], ...] = (
-    ((pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded), StoreFull, "the server has no room", ""),
+    (
+        pg.TooManyConnections, StoreUnavailable, "the server has no connection left",
+        "Raise max_connections, or put a pooler in between and set pooler = true.",
+    ),
+    (
+        (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded, pg.InsufficientResources),
+        StoreFull, "the server has no room", "",
+    ),
     (
         (pg.InvalidSchemaName, pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject),
         SchemaOutdated, "the schema is missing or older than this version of Mainspring", MIGRATE,
     ),
     (
-        pg.ReadOnlySqlTransaction, StoreReadOnly, "the server takes no writes",
+        pg.ReadOnlySqlTransaction, StoreUnavailable, "the server takes no writes",
         "It is a replica, or a failover is under way: point the URL at the primary.",
     ),
     (pg.InsufficientPrivilege, StoreReadOnly, "the role may not do this", "Grant it the schema and all in it."),
@@ -38,14 +54,24 @@ _MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Store
         (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable),
         StoreConflict, "somebody else changed the same rows", "Nothing was changed; the call may be repeated.",
     ),
-    ((pg.IntegrityError, pg.DataError), StoreConflict, "the data was refused", ""),
-    ((PoolTimeout, PoolClosed, TooManyRequests), StoreUnavailable, "no connection", "Is the server up and reachable?"),
+    (
+        (pg.IntegrityError, pg.DataError, pg.ProgramLimitExceeded, pg.StatementTooComplex),
+        StoreConflict, "the data was refused", "",
+    ),
+    (
+        (pg.QueryCanceled, pg.IdleInTransactionSessionTimeout), StoreUnavailable, "the server took too long",
+        "Is somebody holding locks, or is the server overloaded?",
+    ),
     ((psycopg.OperationalError, psycopg.InterfaceError), StoreUnavailable, "the server cannot be reached", ""),
 )  # fmt: skip
 
 
-def translate(error: Exception, url: str = "") -> StoreError | None:
-    """The ``StoreError`` that a driver's error means; None for what is not the driver's or is a bug of ours."""
+def translate(error: Exception, url: str = "") -> StoreError | EnqueueError | None:
+    """The error of ours that a driver's error means; None for what is not the driver's or is a bug of ours."""
+    if isinstance(error, psycopg.Error) and error.sqlstate == TAKEN:
+        return KeyTaken(error.diag.message_detail or "", UUID(_said(error)))
+    if isinstance(error, psycopg.Error) and error.sqlstate == DRAINING:
+        return QueueDraining(_said(error))
     if isinstance(error, psycopg.Error) and error.sqlstate == REFUSED:
         return StoreConflict(_said(error), url=url)
     for kinds, meaning, what, hint in _MEANINGS:

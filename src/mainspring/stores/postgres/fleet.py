@@ -68,10 +68,10 @@ def retire(
 
 def rescued(rows: Rows) -> Rescued:
     moved: dict[str, list[bytes]] = {"ready": [], "retrying": [], "dead": [], "cancelled": []}
-    for job, state in rows:
+    for job, state, _ in rows:
         if job is not None:
             moved[state].append(job)
-    return Rescued(bool(rows), *(tuple(ids) for ids in moved.values()))
+    return Rescued(any(state == "taken" for _, state, _ in rows), *(tuple(ids) for ids in moved.values()))
 
 
 def worker_row(row: tuple[object, ...]) -> WorkerRow:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, LiteralString
 
+import msgspec
+import psycopg
+
 from mainspring.clock import Clock
-from mainspring.errors import InvalidOption, StoreError, mask_url
+from mainspring.errors import InvalidOption, mask_url
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
 from mainspring.records import (
@@ -14,31 +18,49 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    Doc,
     Enqueued,
     Found,
+    LogLine,
+    MigrationPlan,
+    Mode,
     Promoted,
+    QueueRow,
+    Report,
     Rescued,
+    Retention,
+    Tally,
     Turned,
     WorkerRow,
 )
-from mainspring.states import LIVE, Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
-from mainspring.stores.postgres import enqueue, errors, fleet, migrate, places, turns
-from mainspring.stores.postgres.session import Sessions
+from mainspring.states import Action, State
+from mainspring.stores.base import CRASH_DELAYS, Batch, Listener, TallyBy, Turn
+from mainspring.stores.postgres import act, durability, enqueue, errors, find, fleet, migrate, roles, turns
+from mainspring.stores.postgres import reports as told
+from mainspring.stores.postgres.blocking import Blocking
+from mainspring.stores.postgres.chunks import Chunks
+from mainspring.stores.postgres.joint import Producers
+from mainspring.stores.postgres.links import listening_at
+from mainspring.stores.postgres.listen import RING, Bell, Ears, ready_queues
+from mainspring.stores.postgres.prune import prune
+from mainspring.stores.postgres.session import Rows, Sessions, Step
 from mainspring.stores.postgres.statements import fill, schema_of, statement
-from mainspring.stores.postgres.unbuilt import Unbuilt, check_query, not_built
+from mainspring.stores.postgres.strays import LowWater
 
 _PROMOTE = "select * from {schema}.promote_v1(%(limit)s::integer, %(now)s::bigint)"
-_CANCEL = "select * from {schema}.cancel_v1(%(ids)b::bytea[], %(reason)s::text, %(now)s::bigint)"
-_DURABILITY = "select current_setting('synchronous_commit'), current_setting('fsync')"
+_SET_MODE = "select {schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, %(now)s::bigint)"
+_MODES = "select name, mode, since from {schema}.queues order by name"
+_PUT = "select * from {schema}.put_v1(%(kind)s::text, %(name)s::text, %(version)s::bigint, %(data)b::bytea)"
+_DOCS = "select name, version, data from {schema}.docs where kind = %(kind)s order by name"
 
 
-class PostgresStore(Unbuilt):
+class PostgresStore:
     """A :class:`~mainspring.stores.base.Store` in one schema of a PostgreSQL database.
 
-    ``durability="full"`` commits as the server is set up to (see :meth:`durability`), ``"normal"`` does not wait
-    for the disk.
-    ``prepare_threshold=None`` never prepares on the server: for poolers that give each transaction another session.
+    ``durability="full"``: commits wait for the disk, and for replicas where the server is set up so; ``"normal"``:
+    they need not. ``strict`` refuses a server that cannot keep that.
+    ``pooler``: each transaction may get another session, so nothing is prepared on the server or left in a session;
+    ``listen_url`` leads past the pooler, for listening needs a session of its own.
     """
 
     engine = "postgres"
@@ -50,7 +72,9 @@ class PostgresStore(Unbuilt):
         namespace: str = "default",
         durability: str = "full",
         clock: Clock | None = None,
-        prepare_threshold: int | None = 5,
+        strict: bool = False,
+        listen_url: str | None = None,
+        pooler: bool = False,
         pool_size: int = 4,
     ) -> None:
         if durability not in {"full", "normal"}:
@@ -58,90 +82,141 @@ class PostgresStore(Unbuilt):
         self.url = mask_url(url)
         self.schema = schema_of(namespace)
         self._clock = clock
-        self._relaxed = durability == "normal"
-        self._sessions = Sessions(url, relaxed=self._relaxed, prepare_threshold=prepare_threshold, pool_size=pool_size)
+        self._strict = strict
+        self._sessions = Sessions(url, relaxed=durability == "normal", pooler=pooler, pool_size=pool_size)
+        self._producers = Producers(self._insert, self.schema, places=pool_size - 1)
+        self._chunks = Chunks(self._sessions, self.schema)
+        self._low_water = LowWater(self._sessions.rows, self.schema)
+        self._bell = Bell(self.schema)
+        self._blocking = Blocking(self._sessions, self.schema, self.url, self._bell)
+        self._ears = Ears(self.schema, None if pooler and not listen_url else listening_at(listen_url or url))
 
     # ---- life -----------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        await self._sessions.open()
-        async with await self._sessions.connect() as connection:
-            migrate.refuse_newer(await migrate.read_version(connection, self.schema), self.schema, self.url)
+        if not await self._sessions.open():
+            return
+        try:
+            await migrate.check(self._sessions.rows, self.schema, self.url)
+            durability.check(self._sessions.server, strict=self._strict, url=self.url)
+        except BaseException:
+            await self._sessions.close()
+            raise
+        self._blocking.looked = True
 
     async def close(self) -> None:
+        self._ears.close()
+        self._low_water.close()
+        self._blocking.looked = False
         await self._sessions.close()
 
     async def migrate(self) -> tuple[int, int]:
-        async with await self._sessions.connect() as connection:
-            return await migrate.migrate(connection, self.schema, self.url)
+        async with await self._sessions.connect() as link:
+            return await migrate.migrate(link, self.schema, self.url)
+
+    async def plan(self) -> MigrationPlan:
+        async with await self._sessions.connect() as link:
+            before, script = await migrate.plan(link, self.schema)
+        return MigrationPlan(before=before, after=migrate.VERSION, script=script, access=roles.script(self.schema))
 
     async def durability(self) -> str:
-        """``postgres:full`` when commits wait for the disk, ``postgres:normal`` when they need not;
-        else which of the server's settings says otherwise."""
-        ((commit, fsync),) = await self._sessions.rows(_DURABILITY, {})
-        if fsync == "off":
-            return "postgres:fsync=off"
-        if self._relaxed:
-            return "postgres:normal"
-        return "postgres:full" if commit != "off" else "postgres:synchronous_commit=off"
+        return durability.class_of(self._sessions.server)
 
-    def translate(self, error: Exception) -> StoreError | None:
+    def translate(self, error: Exception) -> Exception | None:
         return errors.translate(error, self.url)
 
     # ---- jobs -----------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
-        return enqueue.reply(batch, await self._sessions.rows(*enqueue.call(batch, self.schema, self._now())))
+        return await self._producers.enqueue(batch)
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
-        sql, params = enqueue.call(batch, self.schema, self._now())
-        if connection is None:
-            return enqueue.reply(batch, self._sessions.rows_now(sql, params))
-        return enqueue.reply(batch, enqueue.in_callers_transaction(connection, sql, params, schema=self.schema))
+        return self._blocking.enqueue(batch, connection, self._now())
 
     async def turn(self, turn: Turn) -> Turned:
         acks, unstorable, again = turns.sift(turn.acks)
-        rows = await self._sessions.rows(*turns.call(turn, acks, self.schema, self._now()))
-        return turns.reply(rows, unstorable, again)
+        lanes = [lane for want in turn.wants for lane in want.lanes]
+        low, lowered = self._low_water.above(lanes), self._low_water.lowered
+        try:
+            rows = await self._sessions.rows(*turns.call(turn, acks, self.schema, self._now(), low))
+        except psycopg.errors.QueryCanceled:
+            self._low_water.lost(lanes)
+            raise
+        if ids := turns.left_behind(rows):
+            records = await self._sessions.rows(self._text(turns.RECORDS), {"ids": ids, "worker": turn.worker})
+            rows = turns.completed(rows, records)
+        said, woken, lows = turns.reply(rows, unstorable, again)
+        self._low_water.learn(lows, lowered)
+        await self._ring(woken)
+        return said
 
     async def promote(self, limit: int = 1000) -> Promoted:
-        ((now, promoted, expired, queues, due),) = await self._sessions.rows(
+        ((now, promoted, ended, queues, woken, due),) = await self._sessions.rows(
             self._text(_PROMOTE), {"limit": limit, "now": self._now()}
         )
-        return Promoted(now, promoted, expired, tuple(queues), due)
+        await self._ring({*queues, *woken})
+        return Promoted(now, promoted, len(ended), tuple(queues), due, tuple(ended))
 
     async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
         call = fleet.rescue(worker, number, cause, delays, schema=self.schema, now=self._now())
-        return fleet.rescued(await self._sessions.rows(*call))
+        return await self._rescued(call)
+
+    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+        return [good for (good,) in await self._sessions.rows(*told.report(worker, reports, self.schema))]
 
     async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
-        sql = statement("find", self.schema)
-        # Never prepared: the plan depends on which of its conditions are there.
-        return places.found(await self._sessions.rows(sql, places.find(query, limit, cursor), prepare=False), limit)
+        return find.found(await self._asked(find.find(query, limit, cursor, self.schema)), limit)
 
     async def count(self, query: Query) -> dict[State, int]:
-        sql = statement("count", self.schema)
-        return places.counted(await self._sessions.rows(sql, places.filters(query), prepare=False))
+        return find.counted(await self._asked(find.count(query, self.schema)))
+
+    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+        return find.tallied(await self._asked(find.tally(query, by, self.schema)))
 
     async def attempts(self, job: bytes) -> list[AttemptRow]:
         rows = await self._sessions.rows(statement("attempts", self.schema), {"job": job})
-        return [places.attempt_row(row) for row in rows]
+        return [told.attempt_row(row) for row in rows]
+
+    async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
+        rows = await self._sessions.rows(statement("logs", self.schema), {"job": job, "after": after})
+        return [told.log_line(row) for row in rows]
+
+    async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
+        asked = {"job": job, "after": after, "limit": max(limit, 0)}
+        return [(n, data) for n, data in await self._sessions.rows(statement("items", self.schema), asked)]
 
     async def act(
-        self, action: Action, query: Query, *, limit: int = 1000, reason: str = "", priority: int = 0
+        self,
+        action: Action,
+        query: Query,
+        *,
+        limit: int = 1000,
+        reason: str = "",
+        priority: int = 0,
+        cursor: str | None = None,  # noqa: ARG002 - nobody has one
     ) -> Acted:
-        if action is not Action.CANCEL:
-            not_built(f"act({action.value})", priority)
-        check_query(query)
-        if query.empty:
-            raise InvalidOption("query", query, "an empty query means nothing", hint="Say Query.everything().")
-        ids = await self._candidates(query, limit)
-        rows = await self._sessions.rows(self._text(_CANCEL), {"ids": ids, "reason": reason, "now": self._now()})
-        return Acted(
-            done=tuple(job for job, state in rows if state is None),
-            refused=tuple((job, State(state)) for job, state in rows if state is not None),
-            more=len(ids) == limit,
+        """Gives no cursor: what is left is found by its state."""
+        act.check(action, query)
+        listed = await self._asked(
+            act.candidates(action, query, limit, priority=priority, schema=self.schema, now=self._now())
         )
+        jobs = [job for (job,) in listed]
+        said = Acted(more=len(jobs) > limit)
+        for start in range(0, min(len(jobs), limit), act.SLICE):
+            part = jobs[start : min(start + act.SLICE, limit)]
+            call = act.call(action, query, part, reason=reason, priority=priority, schema=self.schema, now=self._now())
+            done, woken = act.acted(await self._sessions.rows(*call), named=query.ids is not None)
+            said = act.together(said, done)
+            await self._ring(woken)
+        return said
+
+    async def prune(self, retention: Retention, limit: int = 1000) -> int:
+        """A day of history that is over goes whole, however many jobs it had; by a test's clock they go one by one."""
+        went = 0 if self._clock is not None else await self._chunks.keep_up(retention)
+        if went is None:
+            return limit
+        ((gone,),) = await self._sessions.rows(*prune(retention, limit, self.schema, self._now()))
+        return went + int(gone)
 
     # ---- fleet ----------------------------------------------------------------------------------------
 
@@ -153,24 +228,63 @@ class PostgresStore(Unbuilt):
     ) -> Rescued:
         good, _, _ = turns.sift(acks)
         call = fleet.retire(worker, cause, good, delays, schema=self.schema, now=self._now())
-        return fleet.rescued(await self._sessions.rows(*call))
+        return await self._rescued(call)
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        await self._sessions.rows(RING, {"channels": self._bell.channels(queues)})
+
+    async def listen(self, worker: str, queues: Sequence[str]) -> Listener:  # noqa: ARG002 - a channel names no worker
+        return await self._ears.listen(queues)
 
     async def workers(self) -> list[WorkerRow]:
         return [fleet.worker_row(row) for row in await self._sessions.rows(statement("workers", self.schema), {})]
 
+    # ---- queues ---------------------------------------------------------------------------------------
+
+    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+        asked = {"queues": list(queues), "mode": mode.value, "now": self._now()}
+        await self._sessions.rows(self._text(_SET_MODE), asked)
+        if mode is not Mode.PAUSED:
+            await self._ring(queues)
+
+    async def modes(self) -> list[QueueRow]:
+        rows = await self._sessions.rows(self._text(_MODES), {})
+        return [QueueRow(name, Mode(mode), since) for name, mode, since in rows]
+
+    # ---- small documents ------------------------------------------------------------------------------
+
+    async def put(self, doc: Doc) -> Doc:
+        ((version, data),) = await self._sessions.rows(self._text(_PUT), msgspec.structs.asdict(doc))
+        return Doc(doc.kind, doc.name, version, data)
+
+    async def docs(self, kind: str) -> list[Doc]:
+        return [Doc(kind, *row) for row in await self._sessions.rows(self._text(_DOCS), {"kind": kind})]
+
     # ---- private --------------------------------------------------------------------------------------
+
+    async def _asked(self, call: Step | None) -> Rows:
+        """The rows of a question. Never prepared: its plan depends on what is asked for."""
+        return [] if call is None else await self._sessions.rows(*call, prepare=False)
+
+    async def _rescued(self, call: Step) -> Rescued:
+        rows = await self._sessions.rows(*call)
+        await self._ring({woken for _, _, woken in rows if woken is not None})
+        return fleet.rescued(rows)
+
+    async def _insert(self, batch: Batch, *first: Step) -> list[Enqueued]:
+        sql, params = enqueue.call(batch, self.schema, self._now())
+        rows = await self._sessions.rows(sql, params, first=first)
+        await self._ring(ready_queues(batch) | enqueue.freed(rows))
+        return enqueue.reply(batch, rows)
+
+    async def _ring(self, queues: Iterable[str]) -> None:
+        """Wake listeners of these queues, after the commit; what goes wrong here is made good by their polls."""
+        if channels := self._bell.due(queues):
+            with suppress(psycopg.Error):
+                await self._sessions.rows(RING, {"channels": channels})
 
     def _now(self) -> int | None:
         return None if self._clock is None else self._clock.now_us()
 
     def _text(self, template: str) -> LiteralString:
         return fill(template, self.schema)
-
-    async def _candidates(self, query: Query, limit: int) -> list[bytes]:
-        """The jobs to act upon: those named, or the live ones that fit and have no order yet."""
-        if query.ids is not None and not (query.states or query.queues or query.tasks):
-            return list(query.ids[:limit])
-        if query.ids is not None or not LIVE.issuperset(query.states):
-            return [job.id for job in (await self.find(query, limit=limit)).jobs]
-        sql, params = statement("candidates", self.schema), {**places.filters(query), "limit": limit}
-        return [row[0] for row in await self._sessions.rows(sql, params, prepare=False)]

@@ -5,59 +5,87 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString
 
+from mainspring.checks import storable
 from mainspring.outcomes import Ack
 from mainspring.records import Claim, Order, Turned
+from mainspring.states import State, allows
 from mainspring.stores.base import Turn
-from mainspring.stores.postgres.arrays import INT_MAX, flags, numbers
+from mainspring.stores.postgres.arrays import INT_MAX, flags, numbers, some
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 
 MAX_BYTES = 256 * 1024 * 1024
 """A row may not exceed 1 GB, and the hex form of a dump takes twice the bytes."""
 
+INLINE = 64 * 1024
+"""Bytes of records that the reply of a turn itself may carry: what a socket takes whether or not anybody reads it."""
+
+ROOM = 1024 * 1024
+"""Bytes of records after which a turn hands out no more: a slow wire carries them well within the time of a call."""
+
 ACKS = """array(
-        select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.refund, a.park,
-            a.run_us)::{schema}.ack_v1
+        select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
+            a.refund, a.park)::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
-            %(a_error)b::bytea[], %(a_refund)s::boolean[], %(a_park)s::boolean[], %(a_run_us)s::bigint[]
-        ) with ordinality as a(id, token, outcome, "to", reason, delay, due, result, error, refund, park, run_us, n)
+            %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[]
+        ) with ordinality as a(id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, n)
     )"""
 
-_CALL = (
-    """
+_CALL = """
 select * from {schema}.turn_v1(
     %(worker)s::text, %(number)s::bigint, %(seen)s::bigint, %(now)s::bigint, %(suspects)s::integer,
-    """
-    + ACKS
-    + """,
+    %(done)b::bytea[], %(token)s::bigint[], %(result)b::bytea[], %(error)b::bytea[], {acks},
     %(want)s::integer[], %(lane)b::text[], %(n)s::integer[], %(oldest)s::integer[],
-    %(held)b::bytea[], %(held_token)s::bigint[]
+    %(held)b::bytea[], %(held_token)s::bigint[], %(inline)s::integer, %(room)s::bigint{low}
 )
 """
-)
+RECORDS = "select id, record from {schema}.jobs where id = any(%(ids)b::bytea[]) and worker = %(worker)s"
+_LOW = "%(low_lane)b::text[], %(low_priority)s::integer[], %(low_seq)s::bigint[]"
+_FORMS = {
+    (mixed, low): _CALL.replace("{acks}", ACKS if mixed else "'{}'").replace("{low}", f",\n    {_LOW}" if low else "")
+    for mixed in (False, True)
+    for low in (False, True)
+}
 
 Pair = tuple[bytes, int]
+Lows = dict[tuple[str, int], int]
+"""By base lane and priority: the seq of the first job of the last claim."""
 
 
-def call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None) -> tuple[LiteralString, Params]:
-    """The statement of a turn; ``acks`` are those of its acks that can be stored."""
+def call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, low: Params) -> tuple[LiteralString, Params]:
+    """The statement of a turn; ``acks`` are those of its acks that can be stored, ``low`` the marks of strays.py."""
+    done = [ack for ack in acks if ack.to is State.SUCCEEDED]
+    done.sort(key=_by_id)
+    others = [ack for ack in acks if ack.to is not State.SUCCEEDED] if len(done) < len(acks) else ()
     wants = [(number, lane) for number, want in enumerate(turn.wants, start=1) for lane in want.lanes]
     held = turn.holds
-    return fill(_CALL, schema), {
+    params = {
         "worker": turn.worker,
         "number": turn.number,
         "seen": turn.seen,
         "now": now,
         "suspects": turn.suspects,
-        **ack_params(acks),
-        "want": numbers(number for number, _ in wants),
+        "done": [ack.id for ack in done],
+        "token": numbers([ack.token for ack in done]),
+        "result": some([ack.result for ack in done]),
+        "error": some([ack.error for ack in done]),
+        "want": numbers([number for number, _ in wants]),
         "lane": [lane for _, lane in wants],
-        "n": numbers(want.n for want in turn.wants),
-        "oldest": numbers(want.oldest for want in turn.wants),
+        "n": numbers([want.n for want in turn.wants]),
+        "oldest": numbers([want.oldest for want in turn.wants]),
         "held": None if held is None else [job for job, _ in held],
-        "held_token": None if held is None else numbers(token for _, token in held),
+        "held_token": None if held is None else numbers([token for _, token in held]),
+        "inline": INLINE // max(1, sum([want.n for want in turn.wants])),
+        "room": ROOM,
     }
+    if others:
+        params |= ack_params(others)
+    return fill(_FORMS[bool(others), bool(low)], schema), {**params, **low} if low else params
+
+
+def _by_id(ack: Ack) -> bytes:
+    return ack.id
 
 
 def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
@@ -72,9 +100,9 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_due": numbers(ack.due for ack in acks),
         "a_result": [ack.result for ack in acks],
         "a_error": [ack.error for ack in acks],
+        "a_label": [ack.label for ack in acks],
         "a_refund": flags(ack.refund for ack in acks),
         "a_park": flags(ack.park for ack in acks),
-        "a_run_us": numbers(ack.run_us for ack in acks),
     }
 
 
@@ -94,18 +122,42 @@ def sift(acks: Iterable[Ack]) -> tuple[list[Ack], list[Pair], list[Pair]]:
 
 
 def _storable(ack: Ack) -> bool:
-    sizes = len(ack.result or b""), len(ack.error or b"")
-    return max(sizes) <= MAX_BYTES and all(
-        abs(number) < INT_MAX for number in (ack.token, ack.delay, ack.due or 0, ack.run_us)
+    if max(len(ack.result or b""), len(ack.error or b"")) > MAX_BYTES or abs(ack.token) >= INT_MAX:
+        return False
+    if ack.to is State.SUCCEEDED:
+        return allows(ack.action, State.RUNNING, ack.to)
+    return (
+        max(abs(ack.delay), abs(ack.due or 0)) < INT_MAX
+        and (ack.label is None or storable(ack.label))
+        and allows(ack.action, State.RUNNING, ack.to)
     )
 
 
-def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> Turned:
-    """The rows of a turn, sorted by their kind."""
+def left_behind(rows: Rows) -> list[bytes]:
+    """The claimed jobs whose records are too large to come with the turn."""
+    return [row[1] for row in rows if row[13] is None and row[0] == "claim"]
+
+
+def completed(rows: Rows, records: Rows) -> Rows:
+    """The rows of a turn with the records that were left behind; a job that was taken away meanwhile is not claimed."""
+    found: dict[bytes, bytes] = dict(records)
+    whole = []
+    for row in rows:
+        if row[0] != "claim" or row[13] is not None:
+            whole.append(row)
+        elif row[1] in found:
+            whole.append((*row[:13], found[row[1]], *row[14:]))
+    return whole
+
+
+def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[Turned, list[str], Lows]:
+    """The rows of a turn, sorted by their kind; the queues in which a job became ready; where its claims began."""
     pairs: dict[str, list[Pair]] = {"already": list(again), "stale": [], "gone": []}
     claims: list[Claim] = []
     orders: list[Order] = []
-    now, lost = 0, False
+    woken: list[str] = []
+    lows: Lows = {}
+    now, lost, more = 0, False, False
     for row in rows:
         match row[0]:
             case "claim":
@@ -114,16 +166,27 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> Turn
                 orders.append(Order(row[1], row[2], row[15]))
             case "turn":
                 now, lost = row[2], row[10]
+            case "woken":
+                woken.append(row[4])
+            case "more":
+                more = True
+            case "low":
+                lows[row[5], row[6]] = row[2]
             case kind:
                 pairs[kind].append((row[1], row[2]))
     if lost:
-        return Turned(now=now, lost=True)
-    return Turned(
-        now=now,
-        claims=tuple(claims),
-        already=tuple(pairs["already"]),
-        stale=tuple(pairs["stale"]),
-        unstorable=tuple(unstorable),
-        orders=tuple(orders),
-        gone=tuple(pairs["gone"]),
+        return Turned(now=now, lost=True), [], {}
+    return (
+        Turned(
+            now=now,
+            claims=tuple(claims),
+            already=tuple(pairs["already"]),
+            stale=tuple(pairs["stale"]),
+            unstorable=tuple(unstorable),
+            orders=tuple(orders),
+            gone=tuple(pairs["gone"]),
+            more=more,
+        ),
+        woken,
+        lows,
     )

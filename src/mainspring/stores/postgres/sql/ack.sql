@@ -1,86 +1,163 @@
+-- succeed: running -> succeeded for plain successes: no order, no limit, no follow-up job for this end
+-- One statement moves them; a row that somebody else holds is waited for and looked at again, and what does not fit any
+-- more is left for ack. Their children are resolved in a statement after it.
+-- returns which of them were moved, and the queues in which a job became ready
+create function {schema}.succeed_v1(
+    p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_now bigint
+) returns {schema}.moved_v1 language plpgsql as $$
+declare
+    v_done bytea[];
+    v_token bigint[];
+    v_woken text[] := '{}';
+begin
+    -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
+    with gone as (
+        delete from {schema}.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
+        where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
+            and j.ordered is null and j.buckets is null and j.follows & 1 = 0
+        returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
+            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, a.result, a.error
+    ), kept as (
+        insert into {schema}.finished (
+            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key
+        )
+        select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, follows, early, id, 'succeeded', task,
+            queue, home, lane, record, p_worker, started, result, error, expires, keep,
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key
+        from gone
+        returning id, token
+    )
+    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}') into v_done, v_token from kept;
+    if exists (select 1 from {schema}.edges e where e.parent = any(v_done)) then
+        v_woken := {schema}.resolve_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
+    end if;
+    return (v_done, v_token, v_woken);
+end
+$$;
+
 -- ack: running -> where each ack says, or cancelled where an order waits; the caller has locked the worker's row
--- returns one row per ack that was not applied: already (the same owner's same ack was applied before) or stale
+-- returns one row per ack that was not applied, already (the same owner's same ack was applied before) or stale; and
+-- one per queue in which a job became ready
 create function {schema}.ack_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint)
-returns table (id bytea, token bigint, verdict text) language plpgsql as $$
+returns table (kind text, id bytea, token bigint, queue text) language plpgsql as $$
 #variable_conflict use_column
 declare
     v_ids bytea[] := array(select a.id from unnest(p_acks) a);
     v_good {schema}.ack_v1[];
     v_applied integer[];
-    v_plain boolean;
-    v_endings {schema}.ending_v1[];
+    v_woken text[];
 begin
     -- Whoever moves running rows holds their worker's row, as we do; only a cancel order can still come between.
     perform 1 from {schema}.jobs j where j.id = any(v_ids) order by j.id for update;
-    -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
-    select coalesce(array_agg(a), '{}'), coalesce(bool_and(a.outcome = 'succeeded' and j.ordered is null), true)
-    into v_good, v_plain
-    from unnest(p_acks) a join {schema}.jobs j on j.id = a.id
-    where j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker;
+    v_good := array(
+        select a from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+        where j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
+    );
     v_applied := array(select g.n from unnest(v_good) g);
-
-    if v_plain then
-        v_endings := array(
-            select row(g.id, g."to", g.reason, g.result, g.error, g.run_us)::{schema}.ending_v1 from unnest(v_good) g
-        );
-    else
-        v_endings := {schema}.sort_out_v1(v_good, p_now);
-    end if;
-    perform {schema}.finish_v1(v_endings, p_now);
+    v_woken := {schema}.hand_back_v1(v_good, p_now);
+    v_woken := v_woken || {schema}.finish_v1(
+        array(
+            select case when j.ordered is null
+                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer)::{schema}.ending_v1
+                else row(
+                    a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer
+                )::{schema}.ending_v1 end
+            from unnest(v_good) a join {schema}.jobs j on j.id = any(array[a.id])
+            where j.token = a.token and j.state || '' = 'running'
+        ), p_now
+    );
+    return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
 
     if cardinality(v_good) < cardinality(p_acks) then
         return query
-        select a.id, a.token,
-            case when exists (
-                select 1 from {schema}.attempts t
-                where t.job = a.id and t.token = a.token and t.worker = p_worker and t.outcome = a.outcome
-            ) or a.outcome = 'succeeded' and exists (
-                select 1 from {schema}.finished f
-                where f.id = a.id and f.token = a.token and f.worker = p_worker and f.state = 'succeeded'
-            ) then 'already' else 'stale' end
+        select case when coalesce(
+                (
+                    select t.worker = p_worker and t.acked and t.outcome = a.outcome from {schema}.attempts t
+                    where t.job = any(array[a.id]) and t.token = a.token
+                ),
+                -- A plain success leaves no attempt: its row in history tells, or that of the epoch after it.
+                a.outcome = 'succeeded' and (exists (
+                    select 1 from {schema}.finished f
+                    where f.id = any(array[a.id]) and f.token = a.token and f.worker = p_worker and f.state = 'succeeded'
+                ) or exists (
+                    select 1 from {schema}.jobs j
+                    where j.id = any(array[a.id]) and j.token = a.token and j.worker || '' = p_worker and j.state || '' <> 'running'
+                ))
+            ) then 'already' else 'stale' end, a.id, a.token, null
         from unnest(p_acks) a where a.n <> all(v_applied);
     end if;
 end
 $$;
 
--- sort_out: keep the attempts of acks that are more than plain successes, hand back what is to be tried again
--- returns how the others end
-create function {schema}.sort_out_v1(p_acks {schema}.ack_v1[], p_now bigint) returns {schema}.ending_v1[] language plpgsql as $$
+-- hand_back: keep the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled for
+-- those that say so and have no order; their bucket holds end. returns the queues in which a job became ready
+create function {schema}.hand_back_v1(p_acks {schema}.ack_v1[], p_now bigint) returns text[] language plpgsql as $$
+declare
+    v_back bytea[];
+    v_woken text[];
 begin
-    insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, outcome, error)
-    select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.outcome, a.error
-    from unnest(p_acks) a join {schema}.jobs j on j.id = a.id
-    where a.outcome <> 'succeeded' or j.ordered is not null;
-    perform {schema}.hand_back_v1(p_acks, p_now);
-    return array(
-        select case when j.ordered is null then row(a.id, a."to", a.reason, a.result, a.error, a.run_us)::{schema}.ending_v1
-                    else row(a.id, 'cancelled', 'by_user', null, a.error, a.run_us)::{schema}.ending_v1 end
-        from unnest(p_acks) a join {schema}.jobs j on j.id = a.id
-        where j.ordered is not null or a."to" in ('succeeded', 'dead', 'cancelled')
+    perform {schema}.attempted_v1(
+        array(
+            select a.id from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+            where a."to" <> 'succeeded' or j.ordered is not null
+        ), p_acks, null, p_now
     );
+    v_back := array(
+        select a.id from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled')
+    );
+    if cardinality(v_back) = 0 then
+        return '{}';
+    end if;
+    with placed as materialized (
+        select u.*, case when u."to" = 'ready' then nextval('{schema}.seq') end as seq
+        from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
+    ), moved as (
+        update {schema}.jobs j
+        set state = a."to",
+            attempt = j.attempt - a.refund::integer,
+            parked = j.parked or a.park,
+            lane = {schema}.lane_of_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
+            due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
+            seq = coalesce(a.seq, j.seq),
+            turn = null
+        from placed a
+        where j.id = any(array[a.id])
+        returning j.queue, j.state
+    )
+    select array_agg(distinct m.queue) filter (where m.state = 'ready') into v_woken from moved m;
+    delete from {schema}.holds where job = any(v_back);
+    return coalesce(v_woken, '{}');
 end
 $$;
 
--- hand_back: running -> ready | retrying | scheduled for those acks that say so; their bucket holds end
-create function {schema}.hand_back_v1(p_acks {schema}.ack_v1[], p_now bigint) returns void language plpgsql as $$
-declare
-    v_back bytea[] := array(
-        select a.id from unnest(p_acks) a join {schema}.jobs j on j.id = a.id
-        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled') order by a.n
-    );
+-- attempted: keep an attempt of each of these running jobs that ends now, by its ack or else by p_cause; of each job the
+-- newest hundred stay
+create function {schema}.attempted_v1(p_ids bytea[], p_acks {schema}.ack_v1[], p_cause text, p_now bigint) returns void
+language plpgsql as $$
 begin
-    update {schema}.jobs j
-    set state = a."to",
-        attempt = j.attempt - a.refund::integer,
-        parked = j.parked or a.park,
-        due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
-        seq = coalesce(a.seq, j.seq),
-        worker = null, turn = null, started = null
-    from (
-        select u.*, case when u."to" = 'ready' then nextval('{schema}.seq') end as seq
-        from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
-    ) a
-    where j.id = a.id;
-    delete from {schema}.holds where job = any(v_back);
+    if cardinality(p_ids) = 0 then
+        return;
+    end if;
+    if p_cause is null then
+        insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
+        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.outcome, true, a.error
+        from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+        where j.id = any(p_ids)
+        on conflict do nothing;
+    else
+        insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked)
+        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, p_cause, false
+        from {schema}.jobs j where j.id = any(p_ids)
+        on conflict do nothing;
+    end if;
+    delete from {schema}.attempts t using (
+        select u.id, (
+            select o.token from {schema}.attempts o where o.job = any(array[u.id]) order by o.token desc offset 100 limit 1
+        ) as token
+        from unnest(p_ids) as u(id)
+    ) old
+    where t.job = any(array[old.id]) and t.token <= old.token;
 end
 $$;

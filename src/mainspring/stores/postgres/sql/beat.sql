@@ -19,7 +19,7 @@ begin
             array(select jsonb_array_elements_text(r.tasks::jsonb)), r.lease, r.info
         from unnest(p_new, p_queues, p_tasks, p_lease, p_info) as r(id, queues, tasks, lease, info)
         order by r.id
-        on conflict (id) do nothing
+        on conflict (id) do update set info = excluded.info where not workers.lost
         returning workers.id
     ) select array_agg(made.id) into v_made from made;
     return query

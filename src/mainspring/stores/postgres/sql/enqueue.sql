@@ -1,124 +1,293 @@
--- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly; all of the batch or nothing
--- The lock on the batch makes a repeat wait for a first try that still runs here; it then looks in all places.
--- returns the ids that were inserted
-create function {schema}.enqueue_v1(
-    p_batch bytea, p_retry boolean, p_now bigint,
-    p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[],
-    p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[],
-    p_child bytea[], p_parent bytea[], p_policy text[], p_holder bytea[], p_bucket text[], p_size integer[]
-) returns setof bytea
+-- enqueue_plain: (new) -> ready | scheduled for jobs that wait for nobody, that nothing limits and that have no key
+-- The lock on the batch makes a repeat wait for a first try that still runs here. returns the ids that were not made
+create function {schema}.enqueue_plain_v1(
+    p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[],
+    p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]
+) returns table (id bytea, answer bytea, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
 declare
     v_now bigint;
-    v_new bytea[];
-    v_limits jsonb;
-    v_waits jsonb := '{}';
-    v_broken {schema}.ending_v1[];
+    v_over boolean[];
+    v_made bytea[];
+    v_take boolean[];
+begin
+    if {schema}.is_late_v1(p_batch, false, p_now) then
+        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
+    end if;
+    v_now := {schema}.now_v1(p_now);
+    with made as (
+        insert into {schema}.jobs (
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
+        )
+        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
+            case when n.later then 0 else nextval('{schema}.seq') end, case when n.later then n.due end,
+            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
+        from (
+            select u.*, d.due, d.due > v_now as later
+            from unnest(
+                p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
+            ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
+            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            where v_over is null or not v_over[u.n]
+            order by u.n
+        ) n
+        on conflict (id) do nothing
+        returning jobs.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_made from made m;
+    if cardinality(v_made) < cardinality(p_id) then
+        v_take := {schema}.among_v1(p_id, v_made);
+        return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
+    end if;
+    perform {schema}.refuse_draining_v1(p_queue, v_take);
+end
+$$;
+
+-- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly; all of the batch or nothing
+-- Locks in this order: batch, keys, buckets, job rows, dependents. _at is the place of a job in the batch, from 1.
+-- returns the ids that were not made with the job that answers for each, and the queues of other jobs that became ready
+create function {schema}.enqueue_v1(
+    p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[],
+    p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[],
+    p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_sizes text[],
+    p_key bytea[], p_window bigint[], p_conflict text[], p_bucket_at integer[], p_bucket text[], p_size integer[],
+    p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[],
+    p_mark_at integer[], p_mark text[], p_follows jsonb
+) returns table (id bytea, answer bytea, woken text)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_over boolean[];
+    v_take boolean[];
+    v_waits integer[] := '{}';
+    v_broken bytea[] := '{}';
+    v_losers bytea[] := '{}';
+    v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
+    v_made bytea[];
+    v_row record;
+begin
+    if {schema}.is_late_v1(p_batch, p_retry, p_now) then
+        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
+    end if;
+    v_take := array(
+        select not exists (select 1 from {schema}.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        from unnest(p_id) with ordinality as u(id, n) order by u.n
+    );
+    if cardinality(p_key) > 0 then
+        for v_row in select * from {schema}.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
+            if v_row.holder is not null then
+                v_take[v_row.at] := false;
+                v_answered[v_row.at] := true;
+                return query select p_id[v_row.at], v_row.holder, null::text;
+            elsif v_row.loser is not null then
+                v_losers := v_losers || v_row.loser;
+            elsif v_row.woken is not null then
+                return query select null::bytea, null::bytea, v_row.woken;
+            end if;
+        end loop;
+    end if;
+    perform {schema}.size_buckets_v1(v_take, p_bucket_at, p_bucket, p_size);
+    if cardinality(p_child_at) > 0 then
+        perform 1 from {schema}.jobs j where j.id = any(p_parent) order by j.id for key share;
+        v_waits := array_fill(0, array[cardinality(p_id)]);
+        -- A new statement: a parent whose end we waited for is found where it went.
+        for v_row in select * from {schema}.weigh_v1(p_id, v_take, p_child_at, p_parent, p_parent_at, p_policy) loop
+            v_waits[v_row.at] := v_row.n;
+            if v_row.broken then
+                v_broken := v_broken || p_id[v_row.at];
+            end if;
+        end loop;
+    end if;
+    v_now := {schema}.now_v1(p_now);
+
+    with made as (
+        insert into {schema}.jobs (
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, follows,
+            buckets, sizes, enqueued, record
+        )
+        select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
+            case when n.state = 'ready' then nextval('{schema}.seq') else 0 end,
+            case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
+            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.sizes::integer[], v_now, n.record
+        from (
+            select u.*, d.due, coalesce(u.deps, 0) as waits,
+                case when u.deps > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
+            from unnest(
+                p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
+                p_keep, p_key, p_on, p_names, p_sizes, v_waits
+            ) with ordinality as u(
+                id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, follows,
+                names, sizes, deps, n
+            )
+            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            where v_take[u.n]
+            order by u.n
+        ) n
+        on conflict (id) do nothing
+        returning jobs.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_made from made m;
+    if cardinality(v_made) < cardinality(p_id) then
+        v_take := {schema}.among_v1(p_id, v_made);
+        return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
+        where not u.made and not u.answered;
+    end if;
+    perform {schema}.refuse_draining_v1(p_queue, v_take);
+
+    insert into {schema}.marks (mark, job)
+    select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
+    on conflict do nothing;
+    if p_follows is not null then
+        insert into {schema}.follows
+        select p_id[f.at], f."on", f.n, decode(f.id, 'hex'), f.task, f.queue, f.home, f.priority, f.delay, f.run_at,
+            f.expires_in, f.crashes, f.early, f.keep, f.marks, decode(f.record, 'hex')
+        from jsonb_to_recordset(p_follows) as f(
+            at integer, "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint,
+            run_at bigint, expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text
+        )
+        where v_take[f.at]
+        on conflict do nothing;
+    end if;
+    if cardinality(p_child_at) > 0 then
+        insert into {schema}.edges (parent, child, policy)
+        select e.parent, p_id[e.at], min(e.policy) from unnest(p_child_at, p_parent, p_policy) as e(at, parent, policy)
+        where v_take[e.at] and exists (select 1 from {schema}.jobs j where j.id = any(array[e.parent]))
+        group by e.parent, p_id[e.at];
+    end if;
+    return query select null::bytea, null::bytea, w.queue from unnest(
+        {schema}.finish_v1(
+            array(
+                select row(j.id, 'cancelled', 'parent', null, null, null, null, 0)::{schema}.ending_v1
+                from {schema}.jobs j where j.id = any(v_broken)
+            ), v_now
+        )
+    ) as w(queue);
+    return query select null::bytea, null::bytea, w.queue from unnest(
+        {schema}.finish_v1(
+            array(
+                select row(j.id, 'cancelled', 'superseded', null, null, null, null, 0)::{schema}.ending_v1
+                from {schema}.jobs j where j.id = any(v_losers) and j.state || '' <> 'running'
+            ), v_now
+        )
+    ) as w(queue);
+end
+$$;
+
+-- is_late: lock the batch; whether it acts as a retry, for it is one or one has been here. A retry leaves its mark
+create function {schema}.is_late_v1(p_batch bytea, p_retry boolean, p_now bigint) returns boolean language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(hashtextextended('{schema}' || encode(p_batch, 'hex'), 0));
-    perform {schema}.size_buckets_v1(p_bucket, p_size);
-    perform 1 from {schema}.jobs j where j.id = any(p_parent) order by j.id for key share;
-    v_now := {schema}.now_v1(p_now);
-    if cardinality(p_child) > 0 then
-        -- A new statement: a parent whose end we waited for is found where it went.
-        v_new := array(
-            select u.id from unnest(p_id) u(id)
-            where not exists (select 1 from {schema}.jobs j where j.id = u.id) and not (p_retry and (
-                exists (select 1 from {schema}.finished f where f.id = u.id)
-                or exists (select 1 from {schema}.dead d where d.id = u.id)))
-        );
-        select coalesce(w.waits, '{}'), w.broken into v_waits, v_broken
-        from {schema}.weigh_v1(v_new, p_child, p_parent, p_policy) w;
+    if p_retry then
+        insert into {schema}.retried (batch, at) values (p_batch, {schema}.now_v1(p_now)) on conflict do nothing;
     end if;
-    if cardinality(p_holder) > 0 then
-        select jsonb_object_agg(h.id, h.names) into v_limits from (
-            select encode(u.holder, 'hex') as id, jsonb_agg(distinct u.bucket) as names
-            from unnest(p_holder, p_bucket) as u(holder, bucket) group by u.holder
-        ) h;
+    return p_retry or exists (select 1 from {schema}.retried r where r.batch = p_batch);
+end
+$$;
+
+-- over: which of these jobs are in history. A function of its own: a statement that names history opens every day of it
+create function {schema}.over_v1(p_ids bytea[]) returns bytea[] language plpgsql stable as $$
+begin
+    return array(
+        select f.id from {schema}.finished f where f.id = any(p_ids)
+        union all
+        select d.id from {schema}.dead d where d.id = any(p_ids)
+    );
+end
+$$;
+
+-- among: by place, whether each of these jobs is one of the others. Grouped: a list that is looked through for each job
+-- of a large batch takes longer than a call may
+create function {schema}.among_v1(p_ids bytea[], p_some bytea[]) returns boolean[] language plpgsql as $$
+begin
+    return array(
+        select bool_or(s.found) from (
+            select u.id, u.n, false as found from unnest(p_ids) with ordinality as u(id, n)
+            union all
+            select o.id, null, true from unnest(p_some) as o(id)
+        ) s
+        group by s.id having min(s.n) is not null order by min(s.n)
+    );
+end
+$$;
+
+-- refuse_draining: nothing of a batch is made if one of the jobs that it would make is for a queue that is draining
+-- p_take tells by place which it would make; null: all
+create function {schema}.refuse_draining_v1(p_queue text[], p_take boolean[]) returns void language plpgsql as $$
+declare
+    v_queue text;
+begin
+    if not exists (select 1 from {schema}.queues q where q.mode = 'draining') then
+        return;
     end if;
-
-    return query
-    insert into {schema}.jobs (
-        id, state, task, queue, home, priority, seq, due, expires, crash_limit, early, deps, buckets, enqueued, record
-    )
-    select n.id, n.state, n.task, n.queue, n.home, n.priority, case when n.state = 'ready' then nextval('{schema}.seq') else 0 end,
-        case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early, n.deps,
-        case when v_limits ? encode(n.id, 'hex')
-            then array(select jsonb_array_elements_text(v_limits -> encode(n.id, 'hex'))) end,
-        v_now, n.record
-    from (
-        select u.*, d.due, coalesce((v_waits ->> encode(u.id, 'hex'))::integer, 0) as deps,
-            case when v_waits ? encode(u.id, 'hex') then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
-        from unnest(p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record)
-            with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-        cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
-        where not (p_retry and (
-            exists (select 1 from {schema}.finished f where f.id = u.id)
-            or exists (select 1 from {schema}.dead x where x.id = u.id)))
-        order by u.n
-    ) n
-    on conflict (id) do nothing
-    returning jobs.id;
-
-    if cardinality(p_child) > 0 then
-        insert into {schema}.edges (parent, child, policy)
-        select e.parent, e.child, min(e.policy) from unnest(p_child, p_parent, p_policy) as e(child, parent, policy)
-        where e.child = any(v_new) and exists (select 1 from {schema}.jobs j where j.id = e.parent)
-        group by e.parent, e.child;
-        perform {schema}.finish_v1(v_broken, v_now);
+    select u.queue into v_queue from unnest(p_queue) with ordinality as u(queue, n)
+    where (p_take is null or p_take[u.n])
+        and exists (select 1 from {schema}.queues q where q.name = any(array[u.queue]) and q.mode = 'draining')
+    limit 1;
+    if v_queue is not null then
+        raise exception '%', v_queue using errcode = 'MS003';
     end if;
 end
 $$;
 
--- weigh: how many live parents each new job waits for, and which new jobs a parent that is final already cancels
-create function {schema}.weigh_v1(p_new bytea[], p_child bytea[], p_parent bytea[], p_policy text[])
-returns table (waits jsonb, broken {schema}.ending_v1[]) language plpgsql as $$
+-- weigh: for each new job with parents, how many live ones it waits for, and whether one that is final already cancels it
+create function {schema}.weigh_v1(
+    p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]
+) returns table (at integer, n integer, broken boolean) language plpgsql as $$
+#variable_conflict use_column
 declare
+    v_child bytea;
     v_missing bytea;
 begin
-    select e.parent into v_missing from unnest(p_child, p_parent) as e(child, parent)
-    where e.child = any(p_new) and e.parent <> all(p_new)
-        and not exists (select 1 from {schema}.jobs j where j.id = e.parent)
-        and not exists (select 1 from {schema}.finished f where f.id = e.parent)
-        and not exists (select 1 from {schema}.dead d where d.id = e.parent)
+    select p_id[e.at], e.parent into v_child, v_missing
+    from unnest(p_child_at, p_parent, p_parent_at) as e(at, parent, inside)
+    where p_take[e.at] and (e.parent = p_id[e.at] or not coalesce(p_take[e.inside], false))
+        and (e.parent = p_id[e.at] or not exists (select 1 from {schema}.jobs j where j.id = any(array[e.parent])))
+        and not exists (select 1 from {schema}.finished f where f.id = any(array[e.parent]))
+        and not exists (select 1 from {schema}.dead d where d.id = any(array[e.parent]))
     limit 1;
     if v_missing is not null then
-        raise exception 'parent % does not exist', encode(v_missing, 'hex')::uuid using errcode = 'MS001';
+        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid, encode(v_missing, 'hex')::uuid
+            using errcode = 'MS001', hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
     end if;
-    return query
-    with edge as (
-        select e.child, e.parent, min(e.policy) as policy,
-            e.parent = any(p_new) or exists (select 1 from {schema}.jobs j where j.id = e.parent) as live,
-            exists (select 1 from {schema}.finished f where f.id = e.parent and f.state = 'succeeded') as good
-        from unnest(p_child, p_parent, p_policy) as e(child, parent, policy)
-        where e.child = any(p_new)
-        group by e.child, e.parent
-    ), verdict as (
-        select child, count(*) filter (where live) as n, bool_or(not live and not good and policy = 'fail') as broken
-        from edge group by child
-    )
     -- A cancelled child is inserted as blocked and leaves by the same door as everybody.
-    select jsonb_object_agg(encode(child, 'hex'), greatest(n, 1)) filter (where n > 0 or v.broken),
-        coalesce(array_agg(row(child, 'cancelled', 'parent', null, null, 0)::{schema}.ending_v1) filter (where v.broken), '{}')
-    from verdict v;
+    return query
+    select v.at, greatest(v.n, v.broken::integer), v.broken from (
+        select e.at, count(*) filter (where e.live)::integer as n, bool_or(not e.live and not e.good and e.policy = 'fail') as broken
+        from (
+            select u.at, u.parent, min(u.policy) as policy,
+                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from {schema}.jobs j where j.id = any(array[u.parent])) as live,
+                exists (select 1 from {schema}.finished f where f.id = any(array[u.parent]) and f.state = 'succeeded') as good
+            from unnest(p_child_at, p_parent, p_parent_at, p_policy) as u(at, parent, inside, policy)
+            where p_take[u.at]
+            group by u.at, u.parent
+        ) e
+        group by e.at
+    ) v;
 end
 $$;
 
 -- size_buckets: make the buckets that are new and resize those that changed, in the order of their names
 -- Buckets that stand as they are are not locked: an open transaction of a producer must not stop the fleet.
-create function {schema}.size_buckets_v1(p_bucket text[], p_size integer[]) returns void language plpgsql as $$
+create function {schema}.size_buckets_v1(p_take boolean[], p_at integer[], p_bucket text[], p_size integer[]) returns void
+language plpgsql as $$
 begin
     if cardinality(p_bucket) = 0 then
         return;
     end if;
     insert into {schema}.buckets (name, size)
     select u.name, u.size from (
-        select distinct on (s.name collate "C") s.name, s.size from unnest(p_bucket, p_size) with ordinality as s(name, size, n)
+        select distinct on (s.name collate "C") s.name, s.size
+        from unnest(p_at, p_bucket, p_size) with ordinality as s(at, name, size, n)
+        where p_take[s.at]
         order by s.name collate "C", s.n desc
     ) u
-    where not exists (select 1 from {schema}.buckets b where b.name = u.name and b.size = u.size)
+    where not exists (select 1 from {schema}.buckets b where b.name = any(array[u.name]) and b.size = u.size)
     order by u.name collate "C"
     on conflict (name) do update set size = excluded.size;
 end

@@ -13,3 +13,15 @@ begin
     end if;
 end
 $$;
+
+-- lane_of: where a job stands: at home, as a suspect, parked
+create function {schema}.lane_of_v1(p_home text, p_task text, p_crashes integer, p_limit integer, p_parked boolean)
+returns text language sql immutable as $$
+    select p_home || case when p_crashes > 0 and p_crashes >= p_limit - 1 then '!' else '' end
+        || case when p_parked then '?' || p_task else '' end
+$$;
+
+-- modes_lock: held shared by whoever claims, alone by whoever changes what a queue does
+create function {schema}.modes_lock_v1() returns bigint language sql immutable as $$
+    select hashtextextended('mainspring modes {schema}', 0)
+$$;

@@ -4,6 +4,7 @@
 create function {schema}.pick_v1(p_lanes {schema}.lane_v1[], p_n integer, p_oldest integer, p_gates text[], p_now bigint)
 returns bytea[] language plpgsql as $$
 declare
+    v_limited boolean := exists (select 1 from unnest(p_lanes) l where l.buckets is not null);
     v_room integer[] := case when cardinality(p_gates) > 0 then {schema}.room_v1(p_gates) end;
     v_head record;
     v_lane {schema}.lane_v1;
@@ -30,20 +31,31 @@ begin
     end if;
 
     if cardinality(p_lanes) > 1 and cardinality(v_picked) < p_n then
-        for v_head in
-            select h.* from unnest(p_lanes) l cross join lateral (
-                select j.id, j.buckets, j.priority, j.seq from {schema}.jobs j
-                where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
-                order by j.priority desc, j.seq limit p_n
-            ) h order by h.priority desc, h.seq
-        loop
-            exit when cardinality(v_picked) + cardinality(v_chosen) >= p_n;
-            continue when v_head.id = any(v_picked);
-            if {schema}.fit_v1(v_head.buckets, p_gates, v_room) > 0 then
-                v_chosen := v_chosen || v_head.id;
-                v_room := {schema}.use_v1(v_head.buckets, 1, p_gates, v_room);
-            end if;
-        end loop;
+        if v_limited then
+            for v_head in
+                select h.* from unnest(p_lanes) l cross join lateral (
+                    select j.id, j.buckets, j.priority, j.seq from {schema}.jobs j
+                    where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+                    order by j.priority desc, j.seq limit p_n
+                ) h order by h.priority desc, h.seq
+            loop
+                exit when cardinality(v_picked) + cardinality(v_chosen) >= p_n;
+                continue when v_head.id = any(v_picked);
+                if {schema}.fit_v1(v_head.buckets, p_gates, v_room) > 0 then
+                    v_chosen := v_chosen || v_head.id;
+                    v_room := {schema}.use_v1(v_head.buckets, 1, p_gates, v_room);
+                end if;
+            end loop;
+        else
+            v_chosen := array(
+                select h.id from unnest(p_lanes) l cross join lateral (
+                    select j.id, j.priority, j.seq from {schema}.jobs j
+                    where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+                        and j.id <> all(v_picked)
+                    order by j.priority desc, j.seq limit p_n
+                ) h order by h.priority desc, h.seq limit p_n - cardinality(v_picked)
+            );
+        end if;
         v_rest := array(
             select j.id from {schema}.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
         );

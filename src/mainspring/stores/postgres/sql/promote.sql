@@ -1,7 +1,7 @@
 -- promote: scheduled, retrying -> ready when due, in the order of due; any waiting -> cancelled (expired), which goes first
--- returns how many of each, the queues that got work, and when to come again
+-- returns how many were promoted, which expired, the queues that got work, and when to come again
 create function {schema}.promote_v1(p_limit integer, p_now bigint)
-returns table (now bigint, promoted integer, expired integer, queues text[], next_due bigint)
+returns table (now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
@@ -10,32 +10,32 @@ declare
     v_expired bytea[];
     v_due bytea[];
     v_queues text[];
+    v_woken text[];
 begin
     perform {schema}.guard_v1();
     v_expired := array(
         select j.id from {schema}.jobs j where j.expires is not null and j.state <> 'running' and j.expires <= v_now
         order by j.expires limit p_limit for update skip locked
     );
-    v_queues := {schema}.finish_v1(
-        array(select row(x.id, 'cancelled', 'expired', null, null, 0)::{schema}.ending_v1 from unnest(v_expired) x(id)), v_now
+    v_woken := {schema}.finish_v1(
+        array(select row(x.id, 'cancelled', 'expired', null, null, null, null, 0)::{schema}.ending_v1 from unnest(v_expired) x(id)), v_now
     );
     v_due := array(
         select j.id from {schema}.jobs j where j.state in ('scheduled', 'retrying') and j.due <= v_now
             and (j.expires is null or j.expires > v_now)
-        order by j.due limit p_limit for update skip locked
+        order by j.due, j.seq limit p_limit for update skip locked
     );
-    with ready as (
+    with placed as materialized (  -- once and in order, whichever way the join goes
+        select d.id, nextval('{schema}.seq') as seq
+        from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
+    ), ready as (
         update {schema}.jobs j set state = 'ready', due = null, seq = u.seq
-        from (
-            select d.id, nextval('{schema}.seq') as seq
-            from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
-        ) u
-        where j.id = u.id
+        from placed u
+        where j.id = any(array[u.id])
         returning j.queue
     )
-    select v_queues || array(select distinct r.queue from ready r) into v_queues;
-    return query select v_now, cardinality(v_due), cardinality(v_expired),
-        array(select distinct unnest(v_queues)),
+    select array(select distinct r.queue from ready r order by r.queue) into v_queues;
+    return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
             (select j.due from {schema}.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from {schema}.jobs j where j.expires is not null and j.state <> 'running'

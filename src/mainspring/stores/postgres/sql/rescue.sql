@@ -1,7 +1,7 @@
 -- rescue: mark a worker lost if its beat number is still the one that was seen, then move its jobs
 -- A beat that came first wins: both lock the row. returns one row per moved job, and one without id when it was taken
 create function {schema}.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint)
-returns table (id bytea, state text)
+returns table (id bytea, state text, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
@@ -15,15 +15,15 @@ begin
         return;
     end if;
     update {schema}.workers w set lost = true where w.id = p_worker;
-    return query select null::bytea, 'taken';
-    return query select r.id, r.state from {schema}.release_v1(p_worker, p_cause, p_delays, {schema}.now_v1(p_now)) r;
+    return query select null::bytea, 'taken', null;
+    return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, {schema}.now_v1(p_now)) r;
 end
 $$;
 
 -- retire: apply the acks of those known to be guilty, take back the rest, drop the worker's row
 create function {schema}.retire_v1(
     p_worker text, p_cause text, p_acks {schema}.ack_v1[], p_delays bigint[], p_now bigint
-) returns table (id bytea, state text)
+) returns table (id bytea, state text, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
@@ -38,9 +38,9 @@ begin
         return;
     end if;
     v_now := {schema}.now_v1(p_now);
-    perform {schema}.ack_v1(p_worker, p_acks, v_now);
-    return query select null::bytea, 'taken';
-    return query select r.id, r.state from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, a.queue from {schema}.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
+    return query select null::bytea, 'taken', null;
+    return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
     delete from {schema}.workers w where w.id = p_worker;
 end
 $$;
@@ -53,7 +53,7 @@ $$;
 -- release: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has locked
 -- crashed: charged are those that crashed before, else the suspects, else all; lost and interrupted: nobody
 create function {schema}.release_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
-returns table (id bytea, state text) language plpgsql as $$
+returns table (id bytea, state text, woken text) language plpgsql as $$
 #variable_conflict use_column
 declare
     v_blamed integer;
@@ -83,25 +83,30 @@ begin
         order by j.seq
     );
     v_ids := array(select f.id from unnest(v_fates) f);
-
-    insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, outcome)
-    select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, p_cause
-    from {schema}.jobs j where j.id = any(v_ids);
-    update {schema}.jobs j set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer
-    from unnest(v_fates) f where j.id = f.id;
-    update {schema}.jobs j
-    set state = f.state, due = f.due, seq = coalesce(f.seq, j.seq), worker = null, turn = null, started = null
-    from (
-        select u.*, case when u.state = 'ready' then nextval('{schema}.seq') end as seq
-        from unnest(v_fates) u where u.state in ('ready', 'retrying')
-    ) f where j.id = f.id;
+    perform {schema}.attempted_v1(v_ids, null, p_cause, p_now);
     delete from {schema}.holds where job = any(v_ids);
-    perform {schema}.finish_v1(
-        array(
-            select row(f.id, f.state, f.reason, null, null, 0)::{schema}.ending_v1
-            from unnest(v_fates) f where f.state in ('dead', 'cancelled')
-        ), p_now
-    );
-    return query select f.id, f.state from unnest(v_fates) f;
+    -- The owner is forgotten, so that its own late ack is told "stale".
+    return query
+    with placed as materialized (
+        select u.*, case when u.state = 'ready' then nextval('{schema}.seq') end as seq from unnest(v_fates) u
+    ), moved as (
+        update {schema}.jobs j
+        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
+            lane = {schema}.lane_of_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(f.seq, j.seq)
+        from placed f
+        where j.id = any(array[f.id])
+        returning j.queue, f.state
+    )
+    select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
+    return query select null::bytea, null, w.queue from unnest(
+        {schema}.finish_v1(
+            array(
+                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0)::{schema}.ending_v1
+                from unnest(v_fates) f join {schema}.jobs j on j.id = any(array[f.id]) where f.state in ('dead', 'cancelled')
+            ), p_now
+        )
+    ) as w(queue);
+    return query select f.id, f.state, null from unnest(v_fates) f;
 end
 $$;

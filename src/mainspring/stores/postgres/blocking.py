@@ -1,0 +1,50 @@
+"""Enqueue without an event loop: in the calling thread, on a connection of ours or in a caller's own transaction."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from mainspring.records import Enqueued
+from mainspring.stores.base import Batch
+from mainspring.stores.postgres import enqueue, migrate
+from mainspring.stores.postgres.callers import IDENTITY, Callers
+from mainspring.stores.postgres.listen import RING, RING_INSIDE, Bell, ready_queues
+from mainspring.stores.postgres.session import Sessions, run
+from mainspring.stores.postgres.statements import fill
+
+
+class Blocking:
+    """The blocking side of one store."""
+
+    def __init__(self, sessions: Sessions, schema: str, url: str, bell: Bell) -> None:
+        self.looked = False
+        """Whether the schema's version is known to be good. A program that only enqueues opens nothing."""
+        self._sessions = sessions
+        self._schema = schema
+        self._url = url
+        self._bell = bell
+        self._known: tuple[Any, ...] | None = None
+        self._callers = Callers(schema, self._identity)
+
+    def enqueue(self, batch: Batch, connection: Any, now: int | None) -> list[Enqueued]:
+        if not self.looked:
+            migrate.check_now(self._sessions.rows_now, self._schema, self._url)
+            self.looked = True
+        sql, params = enqueue.call(batch, self._schema, now)
+        if connection is None:
+            rows = self._sessions.rows_now(sql, params, may_wait=batch.retry or enqueue.may_wait(batch))
+            if channels := self._bell.due(ready_queues(batch) | enqueue.freed(rows)):
+                with suppress(psycopg.Error):
+                    self._sessions.rows_now(RING, {"channels": channels})
+            return enqueue.reply(batch, rows)
+        rows = self._callers.run(connection, sql, params)
+        run(connection, RING_INSIDE, {"channels": self._bell.channels(ready_queues(batch) | enqueue.freed(rows))})
+        return enqueue.reply(batch, rows)
+
+    def _identity(self) -> tuple[Any, ...]:
+        if self._known is None:
+            (self._known,) = self._sessions.rows_now(fill(IDENTITY, self._schema), {})
+        return self._known

@@ -1,0 +1,221 @@
+-- act: what people do to jobs; p_action is cancel, retry, run_now, reprioritise or delete, p_sources the states it is for
+-- Locks in this order: keys, job rows by id (live, then ended), dependents. Then each job is looked at again: one that is
+-- no longer what was asked for is left alone. One live table and a lock by id first: a claim that commits meanwhile
+-- leaves a running row to be found, never nothing.
+-- returns rows of several kinds: done, refused with the state, held with the holder of its key, woken with a queue
+create function {schema}.act_v1(
+    p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint,
+    p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[],
+    p_since bigint, p_until bigint, p_ended_before bigint
+) returns table (kind text, id bytea, note text, holder bytea)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_found {schema}.ended_v1[];
+    v_able bytea[];
+    v_woken text[] := '{}';
+    v_row record;
+begin
+    perform {schema}.guard_v1();
+    if p_action in ('retry', 'delete') then
+        v_woken := {schema}.lock_keys_of_v1(p_ids, p_action = 'retry', p_now);
+    end if;
+    perform 1 from {schema}.jobs j where j.id = any(p_ids) order by j.id for update;
+    perform 1 from {schema}.finished f where f.id = any(p_ids) order by f.id for update;
+    perform 1 from {schema}.dead d where d.id = any(p_ids) order by d.id for update;
+    perform 1 from {schema}.jobs j where j.id = any(p_ids) order by j.id for update;  -- one that was retried while we waited
+    v_now := {schema}.now_v1(p_now);
+    v_found := array(
+        select row(a.id, 0, a.state)::{schema}.ended_v1 from (
+            select j.id, j.state, j.queue, j.task, null as reason, null as label, j.enqueued, null::bigint as finished
+            from {schema}.jobs j where j.id = any(p_ids)
+            union all
+            select f.id, f.state, f.queue, f.task, f.reason, null, f.enqueued, f.finished
+            from {schema}.finished f where f.id = any(p_ids)
+            union all
+            select d.id, d.state, d.queue, d.task, d.reason, coalesce(d.label, d.reason), d.enqueued, d.finished
+            from {schema}.dead d where d.id = any(p_ids)
+        ) a
+        where (cardinality(p_states) = 0 or a.state = any(p_states))
+            and (cardinality(p_queues) = 0 or a.queue = any(p_queues))
+            and (cardinality(p_tasks) = 0 or a.task = any(p_tasks))
+            and (cardinality(p_reasons) = 0 or a.reason = any(p_reasons))
+            and (cardinality(p_errors) = 0 or a.label = any(p_errors))
+            and (p_since is null or a.enqueued >= p_since)
+            and (p_until is null or a.enqueued < p_until)
+            and (p_ended_before is null or a.finished < p_ended_before)
+            and not exists (
+                select 1 from unnest(p_marks) as asked(mark)
+                where not exists (select 1 from {schema}.marks m where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
+            )
+        order by array_position(p_ids, a.id)
+    );
+    return query select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.state <> all(p_sources);
+    v_able := array(select x.id from unnest(v_found) x where x.state = any(p_sources));
+    if p_action = 'retry' then
+        for v_row in select * from {schema}.retry_v1(v_able, v_now) loop
+            if v_row.holder is not null then
+                return query select 'held', v_row.id, null::text, v_row.holder;
+                v_able := array_remove(v_able, v_row.id);
+            elsif v_row.woken is not null then
+                v_woken := v_woken || v_row.woken;
+            end if;
+        end loop;
+    else
+        v_woken := v_woken || case p_action
+            when 'cancel' then {schema}.cancel_v1(v_able, p_reason, v_now)
+            when 'run_now' then {schema}.run_now_v1(v_able)
+            when 'reprioritise' then {schema}.reprioritise_v1(v_able, p_priority)
+            when 'delete' then {schema}.delete_v1(v_able, v_now)
+        end;
+    end if;
+    return query select 'done', u.id, null::text, null::bytea from unnest(v_able) as u(id);
+    return query select distinct 'woken', null::bytea, w.queue, null::bytea from unnest(v_woken) as w(queue);
+end
+$$;
+
+-- lock_keys_of: lock the keys of these jobs wherever they are; a retry makes the rows that are missing
+create function {schema}.lock_keys_of_v1(p_ids bytea[], p_make boolean, p_now bigint) returns text[] language plpgsql as $$
+declare
+    v_hashes bytea[] := array(
+        select j.key from {schema}.jobs j where j.id = any(p_ids) and j.key is not null
+        union
+        select f.key from {schema}.finished f where f.id = any(p_ids) and f.key is not null
+        union
+        select d.key from {schema}.dead d where d.id = any(p_ids) and d.key is not null
+    );
+begin
+    if cardinality(v_hashes) = 0 then
+        return '{}';
+    elsif p_make then
+        return {schema}.lock_keys_v1(v_hashes, p_now);
+    end if;
+    perform 1 from {schema}.keys k where k.hash = any(v_hashes) order by k.hash for update;
+    return '{}';
+end
+$$;
+
+-- cancel: blocked, scheduled, retrying, ready -> cancelled (by_user); running gets an order, told with its owner's next turn
+create function {schema}.cancel_v1(p_ids bytea[], p_reason text, p_now bigint) returns text[] language plpgsql as $$
+begin
+    update {schema}.jobs j set ordered = coalesce(j.ordered, p_reason) where j.id = any(p_ids) and j.state || '' = 'running';
+    return {schema}.finish_v1(
+        array(
+            select row(j.id, 'cancelled', 'by_user', null, null, null, nullif(p_reason, ''), 0)::{schema}.ending_v1
+            from {schema}.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
+        ), p_now
+    );
+end
+$$;
+
+-- run_now: scheduled, retrying -> ready
+create function {schema}.run_now_v1(p_ids bytea[]) returns text[] language plpgsql as $$
+declare
+    v_woken text[];
+begin
+    with placed as materialized (
+        select o.id, nextval('{schema}.seq') as seq
+        from (select * from unnest(p_ids) with ordinality as x(id, n) order by x.n) o
+    ), moved as (
+        update {schema}.jobs j set state = 'ready', due = null, seq = u.seq
+        from placed u
+        where j.id = any(array[u.id])
+        returning j.queue
+    )
+    select array_agg(distinct m.queue) into v_woken from moved m;
+    return coalesce(v_woken, '{}');
+end
+$$;
+
+-- reprioritise: blocked, scheduled, retrying, ready -> the same
+create function {schema}.reprioritise_v1(p_ids bytea[], p_priority integer) returns text[] language plpgsql as $$
+begin
+    update {schema}.jobs j set priority = p_priority where j.id = any(p_ids);
+    return '{}';
+end
+$$;
+
+-- retry: succeeded, dead, cancelled -> ready in a new epoch, without blame; the token goes on, the last owner stays readable
+-- returns the jobs whose key another one holds, which are left as they are, and the queues that got work
+create function {schema}.retry_v1(p_ids bytea[], p_now bigint) returns table (id bytea, holder bytea, woken text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_job bytea;
+    v_hash bytea;
+    v_holder bytea;
+    v_asked bytea[] := '{}';
+    v_free bytea[] := '{}';
+begin
+    foreach v_job in array p_ids loop
+        v_hash := coalesce(
+            (select f.key from {schema}.finished f where f.id = v_job), (select d.key from {schema}.dead d where d.id = v_job)
+        );
+        if v_hash is not null then
+            v_holder := {schema}.holder_v1(v_hash, v_hash = any(v_asked), p_now);
+            v_asked := v_asked || v_hash;
+            if v_holder <> v_job then
+                return query select v_job, v_holder, null::text;
+                continue;
+            end if;
+            update {schema}.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end
+            where k.hash = v_hash;
+        end if;
+        v_free := v_free || v_job;
+    end loop;
+    return query
+    with ended as (
+        delete from {schema}.finished f where f.id = any(v_free) returning f.*
+    ), buried as (
+        delete from {schema}.dead d where d.id = any(v_free) returning d.*
+    ), revived as (
+        insert into {schema}.jobs (
+            id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
+            expires, started, keep, key, buckets, sizes, record
+        )
+        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('{schema}.seq'), a.token, a.worker, a.epoch + 1,
+            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
+            a.key, a.buckets, a.sizes, a.record
+        from (
+            select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
+        ) a
+        returning jobs.queue
+    )
+    select distinct null::bytea, null::bytea, r.queue from revived r;
+    delete from {schema}.progress where job = any(v_free);
+    delete from {schema}.items where job = any(v_free);
+end
+$$;
+
+-- delete: any but running -> gone. To its dependents a waiting job is a parent that did not succeed
+create function {schema}.delete_v1(p_ids bytea[], p_now bigint) returns text[] language plpgsql as $$
+declare
+    v_live bytea[];
+begin
+    with gone as (
+        delete from {schema}.jobs j where j.id = any(p_ids) returning j.id
+    )
+    select coalesce(array_agg(g.id), '{}') into v_live from gone g;
+    delete from {schema}.finished f where f.id = any(p_ids);
+    delete from {schema}.dead d where d.id = any(p_ids);
+    delete from {schema}.edges where child = any(v_live);
+    perform {schema}.forget_v1(p_ids);
+    return {schema}.resolve_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
+end
+$$;
+
+-- forget: all that stands beside these jobs
+create function {schema}.forget_v1(p_ids bytea[]) returns void language plpgsql as $$
+begin
+    delete from {schema}.attempts where job = any(p_ids);
+    delete from {schema}.logs where job = any(p_ids);
+    delete from {schema}.progress where job = any(p_ids);
+    delete from {schema}.items where job = any(p_ids);
+    delete from {schema}.marks where job = any(p_ids);
+    delete from {schema}.follows where job = any(p_ids);
+    delete from {schema}.keys where job = any(p_ids);
+end
+$$;

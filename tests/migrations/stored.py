@@ -1,0 +1,98 @@
+"""Write a database of the current schema to a file, for tests of later versions: ``python -m tests.migrations.stored``.
+
+One file for each version of the PostgreSQL schema that was released; the newest is written anew for as long as it is
+not. Beside it stand the calls that a worker of that version makes, for it works on while others are replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mainspring.outcomes import Ack
+from mainspring.query import Query
+from mainspring.records import Doc, Mode, Report, Unique
+from mainspring.states import Action, Reason
+from mainspring.stores.base import Batch, Turn
+from mainspring.stores.postgres import PostgresStore, enqueue, fleet, turns
+from mainspring.stores.postgres.migrate import VERSION
+from mainspring.testing import servers
+from mainspring.testing.contract.hands import ERROR, SECOND, Hand, job, lease
+from mainspring.testing.servers import _postgres
+
+HERE = Path(__file__).parent
+NAMESPACE = "stored"
+NAMES = ("ready", "keyed", "scheduled", "retrying", "running", "blocked", "succeeded", "dead", "cancelled")
+IDS = {name: (0x0190_0000_0000_7000_8000_0000_0000_0000 + n).to_bytes(16) for n, name in enumerate(NAMES)}
+_SPARE = re.compile(r"^(\\|SET (?!check_function_bodies)|SELECT pg_catalog\.set_config|--).*\n", re.MULTILINE)
+
+
+async def fill(url: str) -> None:
+    """A job in every state, and something in every table."""
+    store = PostgresStore(url, namespace=NAMESPACE)
+    await store.migrate()
+    await store.open()
+    hand = await Hand(store).join()
+    first = {name: job(id=IDS[name]) for name in ("succeeded", "dead", "retrying", "running")}
+    await store.enqueue(Batch(id=IDS["ready"], jobs=tuple(first.values())))
+    claims = {claim.id: claim for claim in await hand.take(4)}
+    await store.report(hand.name, [Report(id=IDS["running"], token=claims[IDS["running"]].token, progress=b"0.5")])
+    await hand.turn(
+        Ack.succeeded(lease(claims[IDS["succeeded"]]), b'"done"'),
+        Ack.dead(lease(claims[IDS["dead"]]), ERROR, reason=Reason.NOT_RETRYABLE, label="ValueError"),
+        Ack.failed(lease(claims[IDS["retrying"]]), ERROR, retry_in=3600 * SECOND),
+    )
+    rest = (
+        job(id=IDS["ready"], marks=["tag:stored"], record=b'{"args":[1]}'),
+        job(id=IDS["keyed"], unique=Unique(b"k" * 16)),
+        job(id=IDS["scheduled"], delay=10**15),
+        job(id=IDS["blocked"], after=[first["running"]]),
+        job(id=IDS["cancelled"]),
+    )
+    await store.enqueue(Batch(id=IDS["keyed"], jobs=rest, retry=True))
+    await store.act(Action.CANCEL, Query.of(IDS["cancelled"]))
+    await store.set_mode(["slow"], Mode.PAUSED)
+    await store.put(Doc("schedules", "nightly", 1, b"{}"))
+    await store.close()
+
+
+def calls() -> dict[str, str]:
+    """The statements of the hot path."""
+    schema = PostgresStore("postgresql:///none", namespace=NAMESPACE).schema
+    return {
+        "enqueue": enqueue.call(Batch(id=b"", jobs=(job(),)), schema, None)[0],
+        "turn": turns.call(Turn(worker="", number=1, seen=0), [], schema, None, {})[0],
+        "beat": fleet.beat([], schema, None)[0],
+    }
+
+
+def dump(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.query.removeprefix("host=")
+    command = [
+        str(_postgres.find_programs() / "pg_dump"),
+        "-h",
+        host,
+        "-U",
+        str(parts.username),
+        "-n",
+        "mainspring_stored",
+    ]
+    options = ["--inserts", "--no-owner", "--no-privileges", parts.path.strip("/")]
+    text = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
+    return re.sub(r"\n{3,}", "\n\n", _SPARE.sub("", text)).lstrip()
+
+
+def main() -> None:
+    with servers.postgres(own=True) as server:
+        asyncio.run(fill(server.url))
+        (HERE / f"postgres-{VERSION}.sql").write_text(dump(server.url))
+    (HERE / f"postgres-{VERSION}.json").write_text(json.dumps(calls(), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

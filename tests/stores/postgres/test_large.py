@@ -1,0 +1,85 @@
+"""Much at once: large records to a client that does not read, and large batches."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+
+from mainspring.ids import new_id, new_ids
+from mainspring.outcomes import Outcome
+from mainspring.query import Query
+from mainspring.records import Mode, NewJob, Unique, Want
+from mainspring.states import State
+from mainspring.stores.base import Batch, Turn
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.links import parameters, session_options
+from mainspring.testing import chaos
+from mainspring.testing.contract.hands import LANE, Hand, job, put_in
+
+PATIENCE = 30.0
+KEY = Unique(b"k" * 16)
+
+
+async def claimed(store: PostgresStore) -> int:
+    """How many jobs run, once the claim has been committed."""
+    async with asyncio.timeout(PATIENCE):
+        while not (running := (await store.count(Query.everything()))[State.RUNNING]):  # noqa: ASYNC110  # the event is the server's
+            await asyncio.sleep(0.02)
+    return running
+
+
+class TestNobodyReads:
+    async def test_a_claim_that_nobody_reads_holds_no_locks(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        """A worker that is stopped or cut off while much is sent to it: others take its jobs and pause its queue."""
+        await put_in(store, *(job(record=b"x" * 50_000) for _ in range(64)))
+        with chaos.Proxy(postgres_url) as wire:
+            far = PostgresStore(wire.url, namespace=namespace)
+            await far.open()
+            hand = await Hand(far).join()
+            wire.set(chaos.Stall("reply"))
+            turn = asyncio.create_task(hand.take(64))
+            running = await claimed(store)
+            async with asyncio.timeout(PATIENCE):
+                assert len((await store.rescue(hand.name, hand.beats, Outcome.LOST)).ready) == running
+                await store.set_mode(["q"], Mode.PAUSED)
+            turn.cancel()
+            await asyncio.wait([turn])
+            await far.close()
+
+    async def test_a_job_that_is_taken_away_before_its_record_was_read_is_not_claimed(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        await put_in(store, job(record=b"x" * 300_000), job())
+        hand = await Hand(store).join()
+        read = store._sessions.rows
+
+        async def robbed(sql, params, **how):  # type: ignore[no-untyped-def]  # as the one it stands before
+            rows = await read(sql, params, **how)
+            if "turn_v1" in sql:
+                await store.rescue(hand.name, hand.beats, Outcome.LOST)
+            return rows
+
+        store._sessions.rows = robbed  # type: ignore[method-assign]
+        said = await store.turn(Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 2),)))
+        assert [claim.record for claim in said.claims] == [b"{}"]
+
+    def test_the_server_gives_up_a_client_that_takes_nothing(self, postgres_url: str) -> None:
+        """On TCP, that is: its own time limits do not end a statement whose answer is being sent."""
+        said = session_options(parameters(postgres_url))["options"]
+        assert "-c tcp_user_timeout=9s" in said
+        with psycopg.connect(postgres_url, options=said) as link:
+            assert link.execute("show statement_timeout").fetchone() == ("10s",)
+
+
+class TestLargeBatches:
+    async def test_one_key_that_is_held_among_very_many_jobs(self, store: PostgresStore) -> None:
+        """The call has 10 s; to look through a list for each job would take more."""
+        (held,) = await put_in(store, job(unique=KEY))
+        jobs = [NewJob(id=each.bytes, task="t", queue="q", kind="any") for each in new_ids(40_000)]
+        batch = Batch(id=new_id().bytes, jobs=(*jobs, job(unique=KEY)))
+        said = store.enqueue_now(batch)
+        assert [each.created for each in said] == [True] * len(jobs) + [False]
+        assert said[-1].id == held.id

@@ -1,0 +1,465 @@
+"""Connections: how they start, how a call ends, and that they come back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import BadUrl, StoreConflict, StoreUnavailable
+from mainspring.ids import new_id
+from mainspring.query import Query
+from mainspring.records import NewJob, Unique
+from mainspring.states import State
+from mainspring.stores.base import Batch
+from mainspring.stores.door import Door
+from mainspring.stores.postgres import PostgresStore, links
+from mainspring.stores.postgres.errors import translate
+from mainspring.testing import chaos, servers
+from mainspring.testing.contract.hands import Hand, ids, job, one
+
+LONG = 30.0
+_NUMBER = "select pg_current_xact_id()::text::bigint"
+
+
+def batch(*jobs: NewJob) -> Batch:
+    return Batch(id=new_id().bytes, jobs=jobs)
+
+
+@asynccontextmanager
+async def opened(store: PostgresStore) -> AsyncIterator[PostgresStore]:
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def sessions_of(url: str, schema: str) -> list[int]:
+    with psycopg.connect(url, autocommit=True) as looker:
+        rows = looker.execute(
+            "select pid from pg_stat_activity where pid <> pg_backend_pid() and query like %s", (f"%{schema}.%",)
+        )
+        return [row[0] for row in rows]
+
+
+def end_sessions(url: str, schema: str) -> None:
+    with psycopg.connect(url, autocommit=True) as killer:
+        for pid in sessions_of(url, schema):
+            killer.execute("select pg_terminate_backend(%s, 5000)", (pid,))
+
+
+def await_none(url: str, application: str) -> bool:
+    """Whether all sessions of this name end; the server is a moment behind."""
+    asked = "select count(*) from pg_stat_activity where application_name = %s"
+    until = time.monotonic() + LONG
+    with psycopg.connect(url, autocommit=True) as looker:
+        while looker.execute(asked, (application,)).fetchone() != (0,):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+    return True
+
+
+class TestStart:
+    async def test_the_databases_own_isolation_level_does_not_matter(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        """A role or database may default to another level; ours is said as the session starts."""
+        url = f"{postgres_url}&options=-cdefault_transaction_isolation%3Dserializable"
+        async with opened(PostgresStore(url, namespace=namespace)) as strict:
+            made = await one(strict)
+            other = job()
+            strict.enqueue_now(batch(other))
+            hand = await Hand(strict).join()
+            claims = await hand.take(5)
+            assert ids(claims) == [made.id, other.id]
+            await hand.succeed(*claims)
+
+    async def test_a_function_refuses_another_level(self, store: PostgresStore, postgres_url: str) -> None:
+        with psycopg.connect(postgres_url) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            with pytest.raises(psycopg.Error, match="needs read committed") as refused:
+                connection.execute(f"select * from {store.schema}.promote_v1(1, null)")
+        assert isinstance(translate(refused.value), StoreConflict)
+
+    async def test_a_session_says_who_it_is_and_when_to_give_up(self, store: PostgresStore) -> None:
+        names = ("application_name", "statement_timeout", "idle_in_transaction_session_timeout")
+        rows = await store._sessions.rows(
+            "select current_setting(n) from unnest(%(names)s::text[]) n", {"names": list(names)}
+        )
+        assert [row[0] for row in rows] == ["mainspring", "10s", "10s"]
+
+    def test_the_url_has_the_last_word_on_the_wire(self) -> None:
+        told = links.parameters("postgresql://h/d?connect_timeout=33&application_name=shop")
+        assert (told["connect_timeout"], told["application_name"]) == ("33", "shop")
+        assert int(told["keepalives_idle"]) + int(told["keepalives_interval"]) * int(told["keepalives_count"]) <= 10
+        assert int(told["tcp_user_timeout"]) <= 10_000
+
+    async def test_two_hundred_clients_at_once_find_a_place(self) -> None:
+        """More than the server has room for: they come again, each in its own rhythm."""
+        with servers.postgres(own=True, settings={"max_connections": "50"}) as server:
+
+            async def come_and_go() -> None:
+                async with opened(PostgresStore(server.url)) as store:
+                    await store._sessions.rows("select 1", {})
+
+            await asyncio.gather(*(come_and_go() for _ in range(200)))
+
+    async def test_nobody_there_is_unavailable(self) -> None:
+        store = Door(PostgresStore("postgresql://nobody:secret@127.0.0.1:1/none"))
+        with pytest.raises(StoreUnavailable) as refused:
+            await store.open()
+        assert "secret" not in str(refused.value)
+
+    def test_a_url_that_cannot_be_read(self) -> None:
+        with pytest.raises(BadUrl):
+            PostgresStore("postgresql://host/db?nonsense=1")
+
+
+class TestPooler:
+    """What a pooler in transaction mode needs, seen from the one session that it lends us."""
+
+    async def test_nothing_is_prepared_and_nothing_is_left_in_the_session(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        shared = PostgresStore(postgres_url, namespace=namespace, pooler=True, durability="normal", pool_size=1)
+        async with opened(shared):
+            for _ in range(8):
+                await one(shared)
+            inside = await shared._sessions.rows(
+                "select current_setting('statement_timeout'), current_setting('synchronous_commit'),"
+                " current_setting('transaction_isolation')", {},
+            )  # fmt: skip
+            assert inside == [("10s", "off", "read committed")]
+            assert shared._sessions._pool is not None
+            link = await shared._sessions._pool.take()
+            left = await link.execute(
+                "select current_setting('statement_timeout'), (select count(*) from pg_prepared_statements),"
+                " (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid())"
+            )
+            assert await left.fetchone() == ("0", 0, 0)
+            shared._sessions._pool.give(link)
+
+    @pytest.mark.option("app.pooler")
+    @pytest.mark.parametrize("pooler", [False, True])
+    def test_an_app_asks_for_it(self, fresh_postgres_url: str, pooler: bool) -> None:
+        app = Mainspring(fresh_postgres_url, pooler=pooler)
+
+        @app.task(name="pooled.work")
+        async def work() -> None: ...
+
+        for _ in range(8):
+            work.enqueue()
+        engine = app.client._blocking_store().inner  # type: ignore[attr-defined]  # the door's
+        ((prepared,),) = engine._sessions.rows_now("select count(*) from pg_prepared_statements", {})
+        assert (prepared == 0) == pooler
+        app.close()
+
+    async def test_the_blocking_side_does_the_same(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        shared = PostgresStore(postgres_url, namespace=namespace, pooler=True)
+        async with opened(shared):
+            for _ in range(8):
+                shared.enqueue_now(batch(job()))
+            assert shared._sessions.rows_now("show statement_timeout", {}) == [("10s",)]
+            (link,) = shared._sessions._idle
+            assert link.execute("show statement_timeout").fetchone() == ("0",)
+            assert link.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
+
+
+class TestEnds:
+    async def test_a_call_that_is_given_up_takes_its_connection_along(self, store: PostgresStore) -> None:
+        """The next call would read the answer to this one."""
+        calls = [asyncio.create_task(store._sessions.rows("select 1, pg_sleep(9)", {})) for _ in range(4)]
+        await asyncio.sleep(0.2)
+        for call in calls:
+            call.cancel()
+        before = time.monotonic()
+        await asyncio.wait(calls)
+        assert time.monotonic() - before < 5, "the driver waited for a server that is busy"
+        for number in range(8):
+            assert await store._sessions.rows("select %(n)s::int", {"n": number}) == [(number,)]
+
+    async def test_a_frozen_server_holds_up_nobody_beyond_the_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Async by the door's deadline, blocking by the same; afterwards all is well again."""
+        with servers.postgres(own=True) as server:
+            store = PostgresStore(server.url)
+            async with opened(store):
+                await store.migrate()
+                door = Door(store, deadline=0.5)
+                await one(store)
+                store.enqueue_now(batch(job()))
+                monkeypatch.setattr("mainspring.stores.postgres.session.CALL_LIMIT", 0.5)
+                given_up = asyncio.create_task(store._sessions.rows("select pg_sleep(9)", {}))
+                await asyncio.sleep(0.2)
+                server.freeze()
+                try:
+                    given_up.cancel()
+                    done, _ = await asyncio.wait([given_up], timeout=4)
+                    assert done, "it waited for the server to agree"
+                    with pytest.raises(StoreUnavailable):
+                        await door.enqueue(batch(job()))
+                    with pytest.raises(StoreUnavailable):
+                        door.enqueue_now(batch(job()))
+                finally:
+                    monkeypatch.undo()
+                    server.thaw()
+                await one(store)
+                store.enqueue_now(batch(job()))
+
+    async def test_the_server_ends_a_statement_whose_time_is_over(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        url = f"{postgres_url}&options=-cstatement_timeout%3D3600s"
+        async with opened(PostgresStore(url, namespace=namespace)) as hurried:
+            assert await hurried._sessions.rows("show statement_timeout", {}) == [("10s",)]
+            error = psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
+            assert isinstance(translate(error), StoreUnavailable)
+
+    async def test_more_calls_than_connections_take_turns(self, store: PostgresStore, postgres_url: str) -> None:
+        said = await asyncio.gather(*(store._sessions.rows("select %(n)s::int", {"n": n}) for n in range(200)))
+        assert said == [[(n,)] for n in range(200)]
+        assert store._sessions._pool is not None
+        assert store._sessions._pool._made <= 4
+
+    async def test_blocking_callers_take_turns_too(self, store: PostgresStore, postgres_url: str) -> None:
+        threads = [threading.Thread(target=store.enqueue_now, args=(batch(job()),)) for _ in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join, LONG)
+        assert (await store.count(Query.everything()))[State.READY] == 30
+        assert len(store._sessions._idle) <= 4
+
+
+class TestFleet:
+    def test_a_worker_has_few_connections(self, fresh_postgres_url: str, postgres_owner_url: str) -> None:
+        """Two, and one for each eight slots, with all that it does beside its jobs."""
+        app = Mainspring(fresh_postgres_url)
+
+        @app.task(name="few.work")
+        async def work() -> None:
+            await asyncio.sleep(0.001)
+
+        with app.worker(async_slots=64, thread_slots=0):
+            jobs = app.enqueue_many([work.s() for _ in range(300)])
+            for made in jobs:
+                made.join(timeout=LONG)
+            with psycopg.connect(postgres_owner_url, autocommit=True) as looker:
+                found = looker.execute(
+                    "select count(*) from pg_stat_activity"
+                    " where application_name = 'mainspring' and datname = current_database()"
+                ).fetchone()
+        assert found is not None
+        assert 1 < found[0] <= 2 + 64 // 8
+        app.close()
+
+
+class TestComesBack:
+    async def test_connections_that_the_server_ended_are_not_used(
+        self, store: PostgresStore, postgres_owner_url: str
+    ) -> None:
+        """An idle connection that was cut costs no failed call, async or blocking."""
+        await one(store)
+        store.enqueue_now(batch(job()))
+        end_sessions(postgres_owner_url, store.schema)
+        await one(store)
+        store.enqueue_now(batch(job()))
+        assert (await store.count(Query.everything()))[State.READY] == 4
+
+    async def test_after_a_restart_of_the_server(self) -> None:
+        with servers.postgres(own=True) as server:
+            async with opened(PostgresStore(server.url)) as store:
+                await store.migrate()
+                door = Door(store)
+                await one(store)
+                server.stop()
+                with pytest.raises(StoreUnavailable):
+                    await door.enqueue(batch(job()))
+                with pytest.raises(StoreUnavailable):
+                    door.enqueue_now(batch(job()))
+                server.start()
+                await one(store)
+                store.enqueue_now(batch(job()))
+                assert (await store.count(Query.everything()))[State.READY] == 3
+
+    @pytest.mark.parametrize("fault", [chaos.Reset(), chaos.Cut()], ids=["reset", "cut"])
+    async def test_after_the_wire_was_cut(
+        self, store: PostgresStore, postgres_url: str, namespace: str, fault: chaos.Fault
+    ) -> None:
+        with chaos.Proxy(postgres_url) as wire:
+            async with opened(PostgresStore(wire.url, namespace=namespace)) as far:
+                await one(far)
+                wire.set(fault)
+                with pytest.raises(StoreUnavailable):
+                    await Door(far).enqueue(batch(job()))
+                wire.heal()
+                await one(far)
+
+    async def test_a_lost_reply_leaves_no_connection_in_doubt(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        with chaos.Proxy(postgres_url) as wire:
+            async with opened(PostgresStore(wire.url, namespace=namespace)) as far:
+                await one(far)
+                wire.set(chaos.Stall("reply"))
+                sent = batch(job())
+                with pytest.raises(StoreUnavailable):
+                    await Door(far, deadline=0.5).enqueue(sent)
+                wire.heal()
+                again = Batch(id=sent.id, jobs=sent.jobs, retry=True)
+                assert [each.created for each in await far.enqueue(again)] == [False]
+
+    async def test_closed_it_says_so_and_opens_again(self, store: PostgresStore) -> None:
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="not open"):
+            await store.count(Query.everything())
+        with pytest.raises(StoreUnavailable, match="not open"):
+            store.enqueue_now(batch(job()))
+        await store.open()
+        await one(store)
+
+    async def test_a_forked_child_leaves_the_parents_connections_alone(self, store: PostgresStore) -> None:
+        store.enqueue_now(batch(job()))
+        listener = await store.listen("w", ["q"])
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                store.enqueue_now(batch(job()))
+                listener.close()
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        while await listener.wait(0.1):
+            pass  # of the child's job
+        store.enqueue_now(batch(job()))
+        assert await listener.wait(LONG)
+        await one(store)
+        assert (await store.count(Query.everything()))[State.READY] == 4
+        listener.close()
+
+
+class TestEndOfTheLoop:
+    def test_what_a_loop_left_open_goes_without_a_word(
+        self, postgres_url: str, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        """``asyncio.run`` of somebody who never closed the app."""
+
+        async def leave(store: PostgresStore) -> None:
+            await store.open()
+
+        asyncio.run(leave(PostgresStore(postgres_url)))
+        gc.collect()
+        assert not [each for each in recwarn if each.category is ResourceWarning]
+
+    def test_no_connection_outlives_the_loop(self, postgres_url: str, postgres_owner_url: str) -> None:
+        """Whether or not the app lives on, and before anybody collects what is left of the loop."""
+        name = f"left-{new_id().hex}"
+        stores = [PostgresStore(f"{postgres_url}&application_name={name}") for _ in range(3)]
+
+        async def use(store: PostgresStore) -> None:
+            await store.open()
+            await asyncio.gather(*(store._sessions.rows("select pg_sleep(0.01)", {}) for _ in range(4)))
+
+        for store in stores:
+            asyncio.run(use(store))
+        assert await_none(postgres_owner_url, name)
+        asyncio.run(use(stores[0]))  # as good as new
+        assert await_none(postgres_owner_url, name)
+
+
+class TestJoined:
+    async def test_fifty_producers_share_commits(self, store: PostgresStore, postgres_url: str) -> None:
+        await one(store)
+        with psycopg.connect(postgres_url, autocommit=True) as looker:
+            before = looker.execute(_NUMBER).fetchone()
+            await asyncio.gather(*(one(store) for _ in range(50)))
+            after = looker.execute(_NUMBER).fetchone()
+        assert before is not None
+        assert after is not None
+        assert after[0] - before[0] < 20
+        assert (await store.count(Query.everything()))[State.READY] == 51
+
+    async def test_nobody_stands_behind_those_that_wait_for_a_key(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
+        """However many wait for the end of somebody's transaction: who waits for nobody passes them."""
+        key = Unique(b"k" * 16)
+        with psycopg.connect(postgres_url) as holder:
+            store.enqueue_now(batch(job(unique=key)), holder)
+            waiting = [asyncio.create_task(store.enqueue(batch(job(unique=key)))) for _ in range(8)]
+            async with asyncio.timeout(LONG):
+                while not store._producers.crowded:  # noqa: ASYNC110  # it tells nobody
+                    await asyncio.sleep(0.01)
+                for _ in range(3):
+                    await one(store)
+            assert not any(each.done() for each in waiting)
+            holder.rollback()
+        said = await asyncio.gather(*waiting)
+        assert sum(reply[0].created for reply in said) == 1
+
+    async def test_nor_in_threads(self, store: PostgresStore, postgres_url: str) -> None:
+        key = Unique(b"k" * 16)
+        with psycopg.connect(postgres_url) as holder:
+            store.enqueue_now(batch(job(unique=key)), holder)
+            threads = [threading.Thread(target=store.enqueue_now, args=(batch(job(unique=key)),)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            async with asyncio.timeout(LONG):
+                while store._sessions._patient._value:  # noqa: ASYNC110  # it tells nobody
+                    await asyncio.sleep(0.01)
+            store.enqueue_now(batch(job()))
+            assert all(thread.is_alive() for thread in threads)
+            holder.rollback()
+        for thread in threads:
+            await asyncio.to_thread(thread.join, LONG)
+        assert (await store.count(Query.everything()))[State.READY] == 2
+
+    async def test_one_that_is_refused_fails_alone(self, store: PostgresStore) -> None:
+        missing = job()
+        calls = [batch(job()), batch(job()), batch(job(after=[missing])), batch(job())]
+        said = await asyncio.gather(*(store.enqueue(call) for call in calls), return_exceptions=True)
+        assert isinstance(translate(said[2]), StoreConflict)  # type: ignore[arg-type]  # it is an error
+        assert [said[n][0].created for n in (0, 1, 3)] == [True] * 3  # type: ignore[index]  # those are replies
+        assert (await store.count(Query.everything()))[State.READY] == 3
+
+    async def test_a_first_try_that_comes_after_its_retry_is_one_among_others(self, store: PostgresStore) -> None:
+        """Something on the way held it back; the retry was here, its job has run, and the others know nothing of it."""
+        late = batch(job())
+        await store.enqueue(Batch(id=late.id, jobs=late.jobs, retry=True))
+        hand = await Hand(store).join()
+        await hand.succeed(*await hand.take(1))
+        said = await asyncio.gather(*(store.enqueue(call) for call in (batch(job()), batch(job()), late, batch(job()))))
+        assert [reply[0].created for reply in said] == [True, True, False, True]
+        assert (await store.count(Query.everything()))[State.READY] == 3
+
+    async def test_a_repeat_waits_for_the_joint_call_that_carries_its_batch(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
+        """The first try still runs on the server, among others: the repeat finds what it made."""
+        calls = [batch(job()), batch(job()), batch(job())]
+        with psycopg.connect(postgres_url) as holder:
+            store.enqueue_now(batch(*calls[1].jobs), holder)  # what goes with it has to wait for this to be undone
+            first = [asyncio.create_task(store.enqueue(call)) for call in calls]
+            await first[0]
+            again = asyncio.create_task(store.enqueue(Batch(id=calls[2].id, jobs=calls[2].jobs, retry=True)))
+            done, _ = await asyncio.wait([again, *first[1:]], timeout=0.5)
+            assert not done
+            holder.rollback()
+            await asyncio.gather(*first)
+            assert [each.created for each in await again] == [False]
+        assert (await store.count(Query.everything()))[State.READY] == 3

@@ -1,0 +1,155 @@
+"""Trouble that passes: a lost reply, a server that takes no writes, a row that somebody holds, an old snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import psycopg
+import pytest
+
+from mainspring import Mainspring, client
+from mainspring.errors import StoreConflict, StoreError, StoreUnavailable
+from mainspring.ids import new_id
+from mainspring.query import Query
+from mainspring.records import Beat, NewJob, Registration, Unique
+from mainspring.services.rescuer import Rescuer
+from mainspring.states import State
+from mainspring.stores.base import Batch
+from mainspring.stores.connect import StoreAddress
+from mainspring.stores.door import Door
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.migrate import VERSION
+from mainspring.testing import chaos
+from mainspring.testing.contract.hands import job, one, running
+from mainspring.worker.outage import Outage
+from mainspring.worker.pulse import Pulse
+from tests.stores.postgres.sides import Sides
+
+KEY = Unique(b"k" * 16)
+SWEEP = 3.0
+
+
+def batch(*jobs: NewJob) -> Batch:
+    return Batch(id=new_id().bytes, jobs=jobs)
+
+
+class TestSilence:
+    async def test_an_enqueue_whose_reply_never_comes_is_repeated(
+        self, fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its first try may take all the time of a call: patience begins after it."""
+        monkeypatch.setattr(client, "ENQUEUE_PATIENCE", 2.0)
+        with chaos.Proxy(fresh_postgres_url) as wire:
+            app = Mainspring(wire.url)
+
+            @app.task(name="silence.work")
+            async def work() -> None: ...
+
+            await work.aenqueue()
+            door = await app.client.store()
+            assert isinstance(door, Door)
+            door.deadline = 2.0
+            wire.set(chaos.HalfOpen())
+            wire.heal()  # helps new connections only
+            again = await work.aenqueue()
+            assert (await again.ainfo()).state is State.READY
+            assert (await app.jobs.acount())[State.READY] == 2
+            await app.aclose()
+
+
+class TestNoWrites:
+    async def test_a_server_that_takes_no_writes_is_unavailable_and_its_connections_are_left(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
+        """As in a failover: the primary is somewhere else, and a new connection may find it."""
+        await store.open()
+        shut = PostgresStore(f"{postgres_url}&options=-cdefault_transaction_read_only%3Don", namespace=namespace)
+        await shut.open()
+        door = Door(shut)
+        with pytest.raises(StoreUnavailable, match="takes no writes"):
+            await door.enqueue(batch(job()))
+        with pytest.raises(StoreUnavailable, match="takes no writes"):
+            door.enqueue_now(batch(job()))
+        assert shut._sessions._pool is not None
+        assert not shut._sessions._pool._idle
+        assert not shut._sessions._idle
+        await shut.close()
+
+    async def test_beats_that_once_began_go_on_whatever_the_store_says(
+        self, store: PostgresStore, postgres_owner_url: str, postgres_url: str, namespace: str
+    ) -> None:
+        """A worker that stops beating loses its jobs, though all may be well a moment later."""
+        role = psycopg.conninfo.conninfo_to_dict(postgres_url)["user"]
+        pulse = Pulse(StoreAddress(url=postgres_url, namespace=namespace), 15.0, Outage(logging.getLogger("test")))
+        beats = [Beat("w", Registration(queues=("q",)))]
+        assert await pulse.send(beats)
+        with psycopg.connect(postgres_owner_url, autocommit=True) as owner:
+            owner.execute(f"revoke usage on schema {store.schema} from {role}".encode())
+            assert await pulse.send(beats) is None
+            owner.execute(f"grant usage on schema {store.schema} to {role}".encode())
+        assert await pulse.send(beats)
+        await pulse.close()
+
+
+class TestHeldRows:
+    async def test_a_worker_whose_row_is_held_does_not_keep_others_from_being_rescued(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        hands = [await running(store) for _ in range(3)]
+        names = [row.id for row in await store.workers()]
+        holder = await sides.open()
+        await holder.beat(names[0])
+        await store.beat([Beat("witness", Registration(lease=1))])
+        moments = iter(range(0, 1000, 3))
+        rescuer = Rescuer(Door(store, deadline=1.0), lambda: "witness", sweep=SWEEP, now=lambda: float(next(moments)))
+        for _ in range(5):  # a lease of 15 s, witnessed
+            await rescuer.tick()
+        with pytest.raises(StoreError):
+            await rescuer.tick()
+        await holder.rollback()
+        lost = {row.id for row in await store.workers() if row.lost}
+        assert lost == {hand.name for hand, _ in hands} - {names[0]}
+
+
+class TestOldSnapshots:
+    @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+    async def test_a_holder_that_ended_since_is_not_answered_with(
+        self, store: PostgresStore, postgres_url: str, level: psycopg.IsolationLevel
+    ) -> None:
+        """In a caller's transaction whose snapshot is old: nothing would be enqueued, and nobody would know."""
+        hand, claim = await running(store, job(unique=KEY))
+        door = Door(store)
+        with psycopg.connect(postgres_url) as connection:
+            connection.isolation_level = level
+            connection.execute("select count(*) from pg_class")
+            await hand.succeed(claim)
+            with pytest.raises(StoreConflict):
+                door.enqueue_now(batch(job(unique=KEY)), connection)
+            connection.rollback()
+            (said,) = door.enqueue_now(batch(job(unique=KEY)), connection)
+        assert said.created
+        assert (await store.count(Query.everything()))[State.READY] == 1
+
+    async def test_a_holder_that_waits_on_answers(self, store: PostgresStore, postgres_url: str) -> None:
+        held = await one(store, job(unique=KEY))
+        with psycopg.connect(postgres_url) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            (said,) = store.enqueue_now(batch(job(unique=KEY)), connection)
+        assert (said.id, said.created) == (held.id, False)
+
+
+class TestMigrations:
+    async def test_a_migration_may_take_longer_than_a_call(
+        self, store: PostgresStore, postgres_owner_url: str, namespace: str, sides: Sides
+    ) -> None:
+        """It waits for its lock, or makes an index of much: no deadline of a call ends that."""
+        holder = await sides.open()
+        await holder.run(f"select pg_advisory_xact_lock(hashtextextended('mainspring migrate {store.schema}', 0))")
+        migration = asyncio.create_task(
+            Door(PostgresStore(postgres_owner_url, namespace=namespace), deadline=0.2).migrate()
+        )
+        done, _ = await asyncio.wait([migration], timeout=1.0)
+        assert not done
+        await holder.rollback()
+        assert await migration == (VERSION, VERSION)
