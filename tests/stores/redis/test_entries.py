@@ -10,14 +10,15 @@ import redis.asyncio
 
 from mainspring.clock import MovableClock, to_datetime
 from mainspring.ids import new_ids
-from mainspring.outcomes import Ack, Outcome
+from mainspring.outcomes import Ack
 from mainspring.query import Query
 from mainspring.records import Bucket, Enqueued, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.keys import CATALOGUE, tag
-from mainspring.testing.contract.hands import LANE, Hand, ending, ids, ignoring, job, lease, one, put_in, running
+from mainspring.stores.redis.heads import LARGE, moment
+from mainspring.stores.redis.keys import tag
+from mainspring.testing.contract.hands import LANE, Hand, ending, ids, ignoring, job, lease, one, put_in, row, running
 
 MANY = 100_000
 
@@ -48,25 +49,23 @@ async def test_a_claim_costs_the_same_with_100_000_queued(own_store: Door, own_c
 
 
 async def test_a_cancelled_entry_is_skipped(store: Door) -> None:
-    first, second = job(), job()
-    await put_in(store, first, second)
-    await store.act(Action.CANCEL, Query(ids=(first.id,)))
+    """Between others it cannot be taken out of its list."""
+    jobs = [job() for _ in range(5)]
+    await put_in(store, *jobs)
+    await store.act(Action.CANCEL, Query(ids=(jobs[2].id,)))
     hand = await Hand(store).join()
-    assert ids(await hand.take(5)) == [second.id]
+    assert ids(await hand.take(5)) == ids([*jobs[:2], *jobs[3:]])
 
 
-async def test_thousands_of_cancelled_entries_are_dropped_a_slice_at_a_time(store: Door) -> None:
-    """A turn looks at a bounded number; the next goes on where it stopped, and none is met twice."""
+async def test_thousands_of_cancelled_entries_are_in_nobodys_way(store: Door) -> None:
+    first = await one(store)
     for _ in range(3):
-        await put_in(store, *(job(id=each.bytes) for each in new_ids(1000)))
-    while (await store.act(Action.CANCEL, Query.where(states=["ready"]), limit=1000)).more:
+        await put_in(store, *(job(id=each.bytes, task="doomed") for each in new_ids(1000)))
+    last = await one(store)
+    while (await store.act(Action.CANCEL, Query.where(tasks=["doomed"]), limit=1000)).more:
         pass
-    fresh = await one(store)
     hand = await Hand(store).join()
-    got: list[bytes] = []
-    for _ in range(5):
-        got += ids(await hand.take(100))
-    assert got == [fresh.id]
+    assert ids(await hand.take(100)) == ids([first, last])
 
 
 async def test_a_job_that_went_round_has_one_good_entry(store: Door) -> None:
@@ -78,21 +77,21 @@ async def test_a_job_that_went_round_has_one_good_entry(store: Door) -> None:
     assert ids(await hand.take(5)) == [made.id]
 
 
-async def test_an_entry_with_an_old_seq_is_worth_nothing(store: Door, namespace: str, redis_url: str) -> None:
+async def test_an_entry_with_an_old_seq_is_worth_nothing(store: Door, namespace: str, redis_owner_url: str) -> None:
     """What a job left in a list when it went another way: neither its place in the line nor a second run."""
     first, second = job(), job()
     await put_in(store, first, second)
-    async with redis.asyncio.Redis.from_url(redis_url, protocol=2) as client:
-        await client.lpush(f"{tag(namespace)}ready:0:{LANE}", second.id + b":0")
+    async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
+        await client.lpush(f"{tag(namespace)}ready:0:{LANE}", second.id + moment(0))
     hand = await Hand(store).join()
     assert ids(await hand.take(1)) == [first.id]
     assert ids(await hand.take(5)) == [second.id]
 
 
-async def test_an_index_that_names_an_empty_list_heals(store: Door, namespace: str, redis_url: str) -> None:
+async def test_an_index_that_names_an_empty_list_heals(store: Door, namespace: str, redis_owner_url: str) -> None:
     """A script that waited for such a list to give something would stop the whole server."""
     made = await one(store)
-    async with redis.asyncio.Redis.from_url(redis_url, protocol=2) as client:
+    async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
         heads = f"{tag(namespace)}heads:{LANE}"
         await client.zadd(heads, {f"100:{LANE}": 0, f"0:{LANE}": 1})
         hand = await Hand(store).join()
@@ -148,6 +147,26 @@ async def test_a_repeated_enqueue_of_a_finished_job_does_not_run_it_again(store:
     assert await hand.take(5, f"{claim.queue}/any") == ()
 
 
+async def test_the_same_word_twice_in_one_turn_counts_once(store: Door) -> None:
+    hand, claim = await running(store)
+    said = await hand.turn(*[Ack.succeeded(lease(claim), b"1")] * 2)
+    assert (said.already, said.stale) == ((lease(claim),), ())
+    assert (await store.count(Query.everything())) == dict.fromkeys(State, 0) | {State.SUCCEEDED: 1}
+
+
+async def test_an_edge_ends_with_its_child(store: Door) -> None:
+    """A job that comes back under the same id does not wait for the parents of the old one."""
+    old, other, new = job(queue="old"), job(queue="other"), job(queue="new")
+    child = job(after=[old, other])
+    await put_in(store, old, other, new, child)
+    await store.act(Action.DELETE, Query(ids=(child.id,)))
+    await put_in(store, job(id=child.id, after=[new]))
+    hand = await Hand(store).join()
+    await hand.succeed(*await hand.take(5, "old/any", "other/any"))
+    found = await row(store, child)
+    assert (found.state, found.deps) == (State.BLOCKED, 1)
+
+
 async def test_full_lanes_hide_nobody_behind_them(store: Door) -> None:
     """Thousands of lanes without room stand before one that has it."""
     gate, open_gate = Bucket("gate", 1), Bucket("open", 1)
@@ -172,47 +191,67 @@ async def test_a_limited_suspect_hides_no_other(store: Door) -> None:
     assert ids(await hand.take(5, suspects=5)) == [other.id]
 
 
-async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, redis_url: str) -> None:
-    """After a bit of everything: known names, right types, one hash tag, no time to live."""
-    gate = Bucket("gate", 2)
-    parent, child = job(buckets=[gate]), job()
-    await put_in(store, parent, job(after=[parent]), job(delay=10**9, expires_in=10**10), child, job(priority=5))
-    hand, dead = await Hand(store).join(), await Hand(store).join()
-    first, second = await hand.take(2)
-    await dead.take(1)
-    await dead.crash()
-    await hand.turn(Ack.succeeded(lease(first), b"1"))
-    await hand.turn(Ack.dead(lease(second), b"{}", Reason.NOT_RETRYABLE))
-    third = await hand.take(1, suspects=1)
-    await store.act(Action.CANCEL, Query(ids=(third[0].id,)))
-    known = {key.name: key for key in CATALOGUE}
-    async with redis.asyncio.Redis.from_url(redis_url, protocol=2) as client:
-        found = [key async for key in client.scan_iter(match=f"{tag(namespace)}*", count=1000)]
-        for key in found:
-            name, _, rest = key.removeprefix(tag(namespace).encode()).decode(errors="replace").partition(":")
-            assert bool(rest) is bool(known[name].per), name
-            assert await client.type(key) == known[name].type.encode(), name
-            assert await client.ttl(key) == -1
-        assert len({key.partition(b":")[0] for key in found}) == 1
-    assert len(found) > 10
-
-
-async def test_nothing_is_left_of_live_work_when_all_has_ended(store: Door, namespace: str, redis_url: str) -> None:
-    """Indexes, lists, buckets, edges and workers' keys go with their last member."""
-    gate = Bucket("gate", 5)
-    parent = job(buckets=[gate], expires_in=10**9)
-    await put_in(store, parent, job(after=[parent], priority=3), job(delay=10**9), job(buckets=[gate]))
-    await store.act(Action.CANCEL, Query.where(states=["scheduled"]))
+async def test_a_job_that_came_to_another_place_and_back_is_claimed_once(store: Door) -> None:
+    """It stands in two sources of one line; a turn that draws from both hands it out once, in its place."""
+    first, second, third = job(), job(), job()
+    await put_in(store, first, second, third)
+    for priority in (5, 0, -5, 0):
+        await store.act(Action.REPRIORITISE, Query(ids=(second.id,)), priority=priority)
     hand = await Hand(store).join()
-    while claims := await hand.take(5):
+    assert ids(await hand.take(9)) == ids([first, second, third])
+    await hand.turn(*(Ack.interrupted(lease(claim)) for claim in (await hand.repeat()).claims))
+    assert sorted(ids(await hand.take(9))) == sorted(ids([first, second, third]))
+    assert await hand.take(9) == ()
+
+
+async def test_places_of_moved_jobs_merge_exactly(store: Door) -> None:
+    """Whatever their lists, the order is that of a plain sort by priority and age."""
+    jobs = [job(priority=n % 3) for n in range(60)]
+    await put_in(store, *jobs)
+    now = {each.id: each.priority for each in jobs}
+    for n, each in enumerate(jobs[::2]):
+        now[each.id] = n % 4 - 1
+        await store.act(Action.REPRIORITISE, Query(ids=(each.id,)), priority=now[each.id])
+    hand = await Hand(store).join()
+    got = [*ids(await hand.take(7)), *ids(await hand.take(11, oldest=0)), *ids(await hand.take(99))]
+    assert got == ids(sorted(jobs, key=lambda each: -now[each.id]))
+
+
+@pytest.mark.parametrize("size", [0, LARGE, LARGE + 1, 1_000_000])
+async def test_a_record_of_any_size_stays_whole(store: Door, namespace: str, redis_owner_url: str, size: int) -> None:
+    """Also beside a result and an error, and through a retry; a large one lies apart and goes with its job."""
+    made = await one(store, job(record=bytes(range(256)) * (size // 256) + b"x" * (size % 256)))
+    hand = await Hand(store).join()
+    claim = await hand.take_one()
+    assert claim.record == made.record
+    await hand.turn(Ack.interrupted(lease(claim)))
+    claim = await hand.take_one()
+    await hand.turn(Ack.succeeded(lease(claim), b"result", error=b"note"))
+    found = await row(store, made)
+    assert (found.record, found.result, found.error) == (made.record, b"result", b"note")
+    await store.act(Action.RETRY, Query(ids=(made.id,)))
+    found = await row(store, made)
+    assert (found.record, found.result, found.error) == (made.record, None, None)
+    await store.act(Action.DELETE, Query(ids=(made.id,)))
+    async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
+        assert await client.exists(f"{tag(namespace)}records", f"{tag(namespace)}jobs") == 0
+
+
+async def test_what_a_job_takes_in_memory(own_store: Door, own_client: redis.asyncio.Redis) -> None:
+    """A queued job and one that succeeded, with a record of 100 bytes: bounded, all indexes included."""
+
+    async def used() -> int:
+        return int((await own_client.info("memory"))["used_memory"])
+
+    hand = await Hand(own_store).join()
+    before, many = await used(), 5000
+    for _ in range(many // 1000):
+        await put_in(own_store, *(job(id=each.bytes, record=b"x" * 100) for each in new_ids(1000)))
+    queued = await used()
+    assert queued - before < 600 * many
+    while claims := await hand.take(1000):
         await hand.succeed(*claims)
-    await store.retire(hand.name, Outcome.INTERRUPTED)
-    async with redis.asyncio.Redis.from_url(redis_url, protocol=2) as client:
-        found = [key async for key in client.scan_iter(match=f"{tag(namespace)}*", count=1000)]
-    left = {key.removeprefix(tag(namespace).encode()).partition(b":")[0].decode() for key in found}
-    assert left == {"meta", "ids", "records", "finished", "ended", "results", "counts"}
-    counts = await store.count(Query.everything())
-    assert (counts[State.SUCCEEDED], counts[State.CANCELLED], sum(counts.values())) == (3, 1, 4)
+    assert await used() - before < 750 * many
 
 
 @pytest.mark.parametrize("kinds", [("any",), ("async", "any")])

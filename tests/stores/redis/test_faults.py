@@ -12,7 +12,7 @@ import redis.asyncio
 from mainspring.errors import StoreFull, StoreUnavailable
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Want
+from mainspring.records import LogLine, Report, Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
@@ -101,12 +101,16 @@ class TestFull:
                 Ack.failed(lease(second), b"{}", retry_in=0),
                 wants=[Want((LANE,), 5)],
             )
-            assert (said.claims, said.stale, said.already) == ((), (), ())
-            with pytest.raises(StoreFull):
-                await hand.take(1)
-            hand.number -= 1  # it was refused as a whole: its number is not used up
+            assert (said.claims, said.stale, said.already, said.full) == ((), (), (), True)
+            asked = await hand.turn(wants=[Want((LANE,), 5)])  # nothing to report, a slot is free: no error either
+            assert (asked.claims, asked.full) == ((), True)
+            report = Report(
+                id=third.id, token=third.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),)
+            )
+            assert await own_store.report(hand.name, [report]) == [True]
             await own_store.act(Action.CANCEL, Query(ids=(third.id,)))
-            assert [order.id for order in (await hand.turn()).orders] == [third.id]
+            told = await hand.turn()
+            assert ([order.id for order in told.orders], told.full) == ([third.id], False)
             assert (await own_store.promote()).promoted == 1
             assert (await own_store.rescue(lost.name, lost.beats, Outcome.LOST)).ready == (theirs.id,)
             assert (await own_store.retire(hand.name, Outcome.INTERRUPTED)).cancelled == (third.id,)

@@ -18,7 +18,7 @@ from mainspring.errors import StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Beat, Bucket, Enqueued, Want
+from mainspring.records import Beat, Bucket, Enqueued, Unique, Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.door import Door
@@ -100,6 +100,20 @@ async def test_enqueue_whose_job_has_finished_meanwhile(own_store: Door, wired: 
     assert await put_in(wired, made, retry=True) == [Enqueued(made.id, False)]
     assert await hand.take(5) == ()
     assert await state(own_store, made) == State.SUCCEEDED
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_enqueue_whose_first_try_comes_after_its_retry(store: Door, second: Door, ended: bool) -> None:
+    """Something on the way held it back: by now the job waits, or is over."""
+    jobs = job(), job(delay=10**9), job(unique=Unique(b"k" * 16))
+    batch = Batch(id=new_id().bytes, jobs=jobs)
+    assert all(each.created for each in await second.enqueue(Batch(id=batch.id, jobs=jobs, retry=True)))
+    hand = await Hand(second).join()
+    if ended:
+        await hand.succeed(*await hand.take(5))
+    for late in (second.enqueue(batch), asyncio.to_thread(second.enqueue_now, batch)):
+        assert await late == [Enqueued(each.id, False) for each in jobs]
+    assert len(await hand.take(5)) == (0 if ended else 2)
 
 
 async def test_blocking_enqueue(own_store: Door, wired: Door, losing: Losing) -> None:

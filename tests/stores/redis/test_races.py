@@ -138,6 +138,13 @@ class TestEnqueue:
         hand = await Hand(store).join()
         assert ids(await hand.take(50)) == ids(jobs)
 
+    async def test_one_id_twice_in_a_batch_makes_one_job(self, store: Door) -> None:
+        """As when a call and its repeat are sent together."""
+        made = job()
+        assert [each.created for each in await put_in(store, made, job(), made)] == [True, True, False]
+        assert (await store.count(Query.everything()))[State.READY] == 2
+        assert len(await (await Hand(store).join()).take(9)) == 2
+
     async def test_order_is_the_stores_whatever_the_producers_clocks_say(self, store: Door, second: Door) -> None:
         """Ids of a producer one hour ahead and of one an hour behind: served as they came."""
         hour_ms = 3_600_000

@@ -1,18 +1,27 @@
-"""The arguments and the reply of ``enqueue.lua``."""
+"""The arguments and the reply of ``enqueue.lua`` and ``enqueue_any.lua``.
+
+A batch of jobs on which nothing hangs is written by the first, which only puts each job in its place; every other
+batch by the second. Both look for an id in every place, live or ended. So ``Batch.retry`` asks for nothing more, and
+a first try that comes after a retry of its batch makes no second job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from mainspring.errors import StoreConflict
+from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
 from mainspring.lanes import base_lane
-from mainspring.records import Edge, Enqueued, NewJob
+from mainspring.records import Edge, Enqueued, Follow, NewJob
+from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
 
-from .unbuilt import check_jobs
+from .heads import CODES, LARGE, More, new_head
 
 MAX_JOBS = 1_000
 MAX_BYTES = 8 * 1024 * 1024
@@ -21,51 +30,209 @@ MAX_BYTES = 8 * 1024 * 1024
 EXACT = 2**53
 """Lua's numbers are doubles: times beyond this (the year 2255) would be rounded."""
 
+HIGHEST = 100
+"""Priorities from minus this to this fit into the place in the line."""
+
+_CONFLICTS = {"return": 0, "error": 1, "replace": 2}
+_READY = bytes([CODES[State.READY]])
 _pack = msgspec.msgpack.Encoder().encode
+_line_number = Struct(">H").pack
+_length = Struct(">I").pack
 
 
-def arguments(batch: Batch) -> list[bytes]:
-    """Four for each job: id, what it is, record, edges. Bytes travel alone: Lua's msgpack has no type for them."""
-    if len(batch.jobs) > MAX_JOBS:
+def arguments(batch: Batch) -> tuple[str, list[bytes]]:
+    """The script for this batch, and its arguments."""
+    jobs = batch.jobs
+    if len(jobs) > MAX_JOBS:
         raise StoreConflict(
-            f"a batch of {len(batch.jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
+            f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
             hint="Send it in several batches.",
         )
-    check_jobs(batch.jobs)
-    words: list[bytes] = []
-    for job in batch.jobs:
-        words += (job.id, _packed(job), job.record, _edges(job.after))
+    for job in jobs:
+        _check(job)
+    name, words = ("enqueue", _plain(jobs)) if is_plain(batch) else ("enqueue_any", _any(jobs))
     size = sum(map(len, words))
     if size > MAX_BYTES:
         raise StoreConflict(
             f"a batch of {size:,} bytes is larger than the {MAX_BYTES:,} that one script inserts",
             hint="Send it in several batches.",
         )
+    return name, words
+
+
+def is_plain(batch: Batch) -> bool:
+    """Whether nothing but their place in the line holds its jobs back."""
+    return bool(batch.jobs) and all(map(_is_plain, batch.jobs))
+
+
+def _check(job: NewJob) -> None:
+    """Refuse what the scripts could not keep exactly."""
+    wrong = ""
+    if max(job.delay, job.expires_in or 0) >= EXACT // 2 or (job.run_at or 0) >= EXACT:
+        wrong = "a time of it lies further ahead than Redis can count exactly"
+    elif abs(job.priority) > HIGHEST:
+        wrong = f"its priority is not between -{HIGHEST} and {HIGHEST}"
+    elif not 0 <= job.crashes < 2**31:
+        wrong = "its number of crashes is too large"
+    elif len(job.id) != 16:
+        wrong = "its id does not have 16 bytes"
+    if wrong:
+        raise StoreConflict(f"job {job.id.hex()}: {wrong}")
+
+
+def _is_plain(job: NewJob) -> bool:
+    """Nothing but its place in the line holds it back, and nothing is kept beside it."""
+    return not (
+        job.delay
+        or job.run_at is not None
+        or job.expires_in is not None
+        or job.after
+        or job.buckets
+        or job.unique
+        or job.marks
+        or job.keep is not None
+        or job.follows
+        or len(job.record) > LARGE
+    )
+
+
+def _plain(jobs: Sequence[NewJob]) -> list[bytes]:
+    """The lines that the jobs stand in, then each job with the number of its line."""
+    lines: dict[tuple[str, str, str, int], bytes] = {}
+    packed: list[tuple[bytes | str, ...]] = []
+    words = [b""]
+    for job in jobs:
+        key = job.queue, job.kind, job.task, job.priority
+        group, lane = _names(job.queue, job.kind, job.task)
+        number = lines.get(key)
+        if number is None:
+            number = lines[key] = _line_number(len(packed))
+            lane_name = lane.decode()
+            packed.append((f"{job.priority}:{lane_name}", lane_name, job.queue, (_READY + group).decode()))
+        words.append(number + job.id + _head(job, group, lane))
+    words[0] = _pack(packed)
     return words
 
 
-def _packed(job: NewJob) -> bytes:
-    if max(job.delay, job.run_at or 0, job.expires_in or 0) >= EXACT // 2:
-        raise StoreConflict(f"job {UUID(bytes=job.id)}: a time of it lies further ahead than Redis can count exactly")
-    return _pack(
-        (
-            job.task,
-            job.queue,
-            base_lane(job.queue, job.kind),
-            job.priority,
-            job.delay,
-            job.run_at,
-            job.expires_in,
-            job.crashes,
-            job.early,
-            job.buckets and [(bucket.name, bucket.size) for bucket in job.buckets],
-        )
+def _any(jobs: Sequence[NewJob]) -> list[bytes]:
+    words: list[bytes] = []
+    for job in jobs:
+        words += (job.id + _text(job), _beside(job))
+    return words
+
+
+@lru_cache(maxsize=4096)
+def _names(queue: str, kind: str, task: str) -> tuple[bytes, bytes]:
+    group, lane = f"{queue}\0{task}".encode(), base_lane(queue, kind).encode()
+    if max(len(group), len(lane)) >= 2**16:
+        raise StoreConflict("the names of a queue and a task have more than 65,535 bytes together")
+    return group, lane
+
+
+def _head(job: NewJob, group: bytes, lane: bytes) -> bytes:
+    return new_head(
+        group=group,
+        lane=lane,
+        priority=job.priority,
+        crash_limit=job.crashes,
+        early=job.early,
+        record=job.record,
     )
+
+
+def _text(job: NewJob) -> bytes:
+    group, lane = _names(job.queue, job.kind, job.task)
+    return new_head(
+        group=group,
+        lane=lane,
+        priority=job.priority,
+        crash_limit=job.crashes,
+        early=job.early,
+        record=job.record,
+        more=More(
+            b=[(bucket.name, bucket.size) for bucket in job.buckets],
+            m=tuple(dict.fromkeys(job.marks)),
+            k=job.keep,
+            u=job.unique.hash.hex() if job.unique else None,
+        ),
+        followed=bool(job.follows),
+    )
+
+
+def _times(job: NewJob) -> bytes:
+    """A missing value is False: nil would end an array in Lua."""
+    conflict, window = (_CONFLICTS[job.unique.conflict], job.unique.window) if job.unique else (0, 0)
+    run_at = False if job.run_at is None else job.run_at
+    return _pack((job.delay, run_at, False if job.expires_in is None else job.expires_in, conflict, window))
+
+
+def _beside(job: NewJob) -> bytes:
+    return _framed(_times(job), _edges(job.after), _follows(job), _apart(job))
+
+
+def _framed(*parts: bytes) -> bytes:
+    """Each with its length in front: Lua's msgpack has no type for bytes."""
+    return b"".join([word for part in parts for word in (_length(len(part)), part)])
+
+
+def _apart(job: NewJob) -> bytes:
+    return job.record if len(job.record) > LARGE else b""
 
 
 def _edges(after: Sequence[Edge]) -> bytes:
     return b"".join(edge.parent + (b"i" if edge.policy == "ignore" else b"f") for edge in after)
 
 
-def enqueued(batch: Batch, reply: Sequence[int]) -> list[Enqueued]:
-    return [Enqueued(job.id, bool(made)) for job, made in zip(batch.jobs, reply, strict=True)]
+def _follows(job: NewJob) -> bytes:
+    """As ``insert_follows`` in ``_moves.lua`` reads them."""
+    words = []
+    for follow in job.follows:
+        _check_follow(job, follow)
+        made = follow.job
+        words.append(bytes([CODES[follow.on]]) + made.id + _framed(_text(made), _times(made), _apart(made)))
+    return b"".join(words)
+
+
+def _check_follow(job: NewJob, follow: Follow) -> None:
+    """Refuse now what could not be inserted later: then it would keep its job from ending."""
+    made = follow.job
+    _check(made)
+    wrong = ""
+    if follow.on not in FINAL:
+        wrong = f"waits for {follow.on}, which is no end"
+    elif made.id[14:] != b"\0\0":
+        wrong = "has an id without room for an epoch"
+    elif made.unique or made.after or made.buckets or made.follows:
+        wrong = "has a unique key, parents, limits or follow-up jobs of its own"
+    if wrong:
+        raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {made.task!r} {wrong}")
+
+
+def enqueued(batch: Batch, reply: Any) -> list[Enqueued]:
+    """What the script says; its refusals as errors."""
+    if reply == 1:
+        return [Enqueued(job.id, True) for job in batch.jobs]
+    if reply and reply[0] in _REFUSALS:
+        raise _REFUSALS[reply[0]](*reply[1:])
+    return [
+        Enqueued(made, False) if isinstance(made, bytes) else Enqueued(job.id, made == 1)
+        for job, made in zip(batch.jobs, reply, strict=True)
+    ]
+
+
+def _draining(queue: bytes) -> Exception:
+    return QueueDraining(queue.decode())
+
+
+def _taken(task: bytes, holder: bytes) -> Exception:
+    return KeyTaken(task.decode(), UUID(bytes=holder))
+
+
+def _nobody(child: bytes, parent: bytes) -> Exception:
+    return StoreConflict(
+        f"job {UUID(bytes=child)} waits for job {UUID(bytes=parent)}, which does not exist",
+        hint="Enqueue the parent first or in the same batch; was it deleted or pruned?",
+    )
+
+
+_REFUSALS: dict[bytes, Callable[..., Exception]] = {b"draining": _draining, b"taken": _taken, b"nobody": _nobody}

@@ -1,64 +1,88 @@
-"""What the driver's errors mean."""
+"""What the errors of the server and of the connection mean."""
 
 from __future__ import annotations
 
-from redis import exceptions as driver
-
 from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+
+from .resp import ServerError
 
 _FULL = "OOM command not allowed"
 _READ_ONLY = "READONLY You"
 _CONFLICT = "CONFLICT "
-_AWAY = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "NOREPLICAS", "MISCONF")
+_AWAY = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "NOREPLICAS", "MISCONF", "DENIED")
+_LOGIN = ("NOAUTH", "WRONGPASS")
+_NO_MORE = "max number of clients"
+_NOT_ALLOWED = "NOPERM"
 
 
 def translate(error: Exception, url: str = "") -> StoreError | None:
-    """The ``StoreError`` that a driver's error means; None for what is not the driver's."""
-    if isinstance(error, StoreError):
-        return error
-    text = str(error)
+    """The ``StoreError`` that an error means; None for what is not the connection's."""
     match error:
-        case driver.OutOfMemoryError():
-            return _full(url)
-        case driver.ReadOnlyError():
-            return _read_only(url)
-        case driver.AuthenticationError() | driver.AuthorizationError():
-            return StoreUnavailable(
-                f"the server refused the login: {text}", url=url, hint="Check the user and the password in the URL."
-            )
-        case driver.ConnectionError() | driver.TimeoutError() | driver.BusyLoadingError():
-            return _unavailable(text, url)
-        case driver.ResponseError():
-            return _refused(text, url)
-        case driver.DataError() | OverflowError() | UnicodeEncodeError():
-            return StoreConflict(f"the data cannot be stored: {text}", url=url)
-        case driver.RedisError() | OSError():
-            return _unavailable(text, url)
+        case StoreError():
+            return error
+        case ServerError():
+            return _refused(str(error), error.code, url)
+        case OverflowError() | UnicodeEncodeError():
+            return StoreConflict(f"the data cannot be stored: {error}", url=url)
+        case OSError():
+            return _unavailable(str(error), url)
     return None
 
 
-def _refused(text: str, url: str) -> StoreError:
-    if text.startswith(_CONFLICT):
-        return StoreConflict(text.removeprefix(_CONFLICT), url=url)
-    if _FULL in text:  # before Redis 7 a script's error has the script's place in front
-        return _full(url)
+def at_open(error: ServerError, url: str) -> StoreError:
+    """Of an error while the store is opened. What waiting does not mend is no ``StoreUnavailable`` there."""
+    text = str(error)
     if _READ_ONLY in text:
-        return _read_only(url)
-    if text.startswith(_AWAY):
+        return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")
+    if _is_login(text, error.code):
+        return StoreError(**_login(text), url=url)
+    if _is_forbidden(text):
+        return StoreError(**_forbidden(text), url=url)
+    return _refused(text, error.code, url)
+
+
+def _refused(text: str, code: str, url: str) -> StoreError:
+    if code == "CONFLICT":
+        return StoreConflict(text.removeprefix(_CONFLICT), url=url)
+    if _FULL in text:  # before Redis 7 a script's error has the script's place in front, here and below
+        return StoreFull(
+            "the server has reached its maxmemory",
+            url=url,
+            hint="Raise maxmemory, or shorten the retention; running jobs can still be reported.",
+        )
+    if _READ_ONLY in text:
+        return StoreUnavailable(
+            "the server has become a read-only replica", url=url, hint="Does the URL lead to the new primary?"
+        )
+    if _is_login(text, code):
+        return StoreUnavailable(**_login(text), url=url)
+    if _is_forbidden(text):
+        return StoreUnavailable(**_forbidden(text), url=url)
+    if code in _AWAY or _NO_MORE in text:
         return _unavailable(text, url)
     return StoreConflict(f"the server refused the call: {text}", url=url)
 
 
-def _full(url: str) -> StoreError:
-    return StoreFull(
-        "the server has reached its maxmemory",
-        url=url,
-        hint="Raise maxmemory, or shorten the retention; running jobs can still be reported.",
-    )
+def _is_login(text: str, code: str) -> bool:
+    return code in _LOGIN or "without any password configured" in text
 
 
-def _read_only(url: str) -> StoreError:
-    return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")
+def _is_forbidden(text: str) -> bool:
+    return text.startswith(_NOT_ALLOWED) or "User doesn't have permissions" in text or "ACL failure" in text
+
+
+def _login(text: str) -> dict[str, str]:
+    return {
+        "message": f"the server refused the login: {text}",
+        "hint": "Check the user and the password in the URL.",
+    }
+
+
+def _forbidden(text: str) -> dict[str, str]:
+    return {
+        "message": f"the server's ACL forbids what Mainspring needs: {text}",
+        "hint": "python -m mainspring.stores.redis.acl prints the line that allows it, and no more.",
+    }
 
 
 def _unavailable(text: str, url: str) -> StoreError:

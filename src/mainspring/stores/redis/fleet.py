@@ -7,9 +7,13 @@ from typing import Any
 
 import msgspec
 
+from mainspring.errors import StoreConflict
 from mainspring.records import Beat, Beaten, WorkerRow
 
 from . import rows
+
+LONGEST = 255
+"""Bytes of a worker's name."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -18,6 +22,8 @@ def beat_arguments(beats: Sequence[Beat]) -> list[bytes | str]:
     words: list[bytes | str] = []
     for beat in beats:
         new = beat.register
+        if len(beat.worker.encode()) > LONGEST:
+            raise StoreConflict(f"the name of worker {beat.worker[:40]}... is longer than {LONGEST} bytes")
         words += (
             beat.worker,
             _pack((new.queues, new.tasks, new.lease)) if new else b"",

@@ -2,7 +2,7 @@
 
 All of them begin with the namespace's hash tag, so a cluster keeps them in one slot and one
 script may touch them all. Redis itself deletes a key with its last member, so nothing here is
-left empty. No key has a time to live.
+left empty. Only those of listeners have a time to live.
 """
 
 from __future__ import annotations
@@ -21,27 +21,45 @@ class Key(NamedTuple):
 
 
 CATALOGUE: tuple[Key, ...] = (
-    Key("meta", "hash", "schema: version; seq: the last place given in any line", "nobody"),
+    Key("meta", "hash", "schema: version; seq: the last place given in any line; confirms: marks", "nobody"),
     Key("ids", "zset", "every job, live or ended, all with score 0: ordered by id", "delete, prune"),
-    Key("jobs", "hash", "live job -> head (packed array, see _common.lua)", "finish: moves to finished"),
-    Key("records", "hash", "job -> the opaque record; stays in place when the job ends", "delete, prune"),
-    Key("finished", "hash", "ended job -> head", "delete, prune, retry"),
-    Key("ended", "zset", "ended jobs by the time of their end", "delete, prune, retry", per="final state"),
-    Key("results", "hash", "job -> result", "delete, prune"),
-    Key("errors", "hash", "job -> the last error", "ack succeeded, delete, prune"),
-    Key("attempts", "hash", "token -> attempt (packed array), token:error -> error", "delete, prune", per="job"),
-    Key("counts", "hash", "state, queue, task (separated by NUL) -> how many jobs", "the move that makes it 0"),
+    Key("jobs", "hash", "job, live or ended -> head, record and result in one string (heads.py)", "delete, prune"),
+    Key("records", "hash", "job -> a large record", "delete, prune"),
+    Key("results", "hash", "ended job -> a large result", "retry, delete, prune"),
+    Key("errors", "hash", "ended job -> its error", "retry, delete, prune"),
+    Key("progress", "hash", "job -> its last progress", "retry, delete, prune"),
+    Key("follows", "hash", "job -> its follow-up jobs", "delete, prune"),
+    Key("unique", "hash", "unique key -> the job that took it last, end of its window", "delete, prune"),
+    Key("attempts", "list", "ended attempts, oldest first, 100 at most", "delete, prune", per="job"),
+    Key("logs", "list", "log lines with their numbers, 1,000 at most", "delete, prune", per="job"),
+    Key("items", "zset", "items of its stream by place", "retry, delete, prune", per="job"),
+    Key("mark", "zset", "jobs with the mark, all with score 0: ordered by id", "delete, prune", per="mark"),
+    Key("counts", "hash", "state, queue, task (reason, error) -> how many jobs", "the move that makes it 0"),
+    Key("done", "zset", "succeeded and cancelled jobs by their end", "retry, delete, prune"),
+    Key("drops", "zset", "the same with a keep of their own, by when they go", "retry, delete, prune"),
+    Key("died", "zset", "dead jobs by their end", "retry, delete, prune"),
+    Key("held", "zset", "ended jobs that only a unique window keeps, by its end", "retry, delete, prune"),
     Key("later", "zset", "scheduled and retrying jobs by due", "any move out of these states"),
     Key("expiring", "zset", "waiting jobs by expires", "claim, finish"),
     Key("overdue", "zset", "ready jobs that a claim met after they expired, by expires", "promote, claim, finish"),
-    Key("ready", "list", "id:seq in order of seq; stale entries are dropped when met", "claim", per="priority:lane"),
+    Key(
+        "ready", "list", "id and seq in order of seq; stale entries are dropped when met", "claim", per="priority:lane"
+    ),
+    Key("moved", "zset", "ready jobs that came to another place, by seq", "claim", per="priority:lane"),
     Key("heads", "zset", "lists of a group that are not empty, by the place of their head", "claim", per="group"),
-    Key("children", "hash", "child -> policy of the edge", "finish of the parent", per="job"),
-    Key("bucket", "hash", "running job -> token", "any move out of running", per="bucket"),
+    Key("children", "hash", "child -> policy of the edge", "finish of the parent, of the child", per="job"),
+    Key("parents", "hash", "blocked job -> those it waits for", "any move out of blocked"),
+    Key("bucket", "hash", "running jobs that name it", "any move out of running", per="bucket"),
     Key("workers", "set", "all workers with a row", "retire, prune"),
     Key("worker", "hash", "number, turn, lost, started, seen, lease, queues, ...", "retire, prune", per="worker"),
-    Key("running", "hash", "running job -> token", "any move out of running", per="worker"),
+    Key("running", "set", "its running jobs", "any move out of running", per="worker"),
     Key("orders", "hash", "running job that must be cancelled -> reason", "any move out of running", per="worker"),
+    Key("wake", "list", "tokens, at most one for each listener", "listener; expires", per="queue"),
+    Key(
+        "listeners", "zset", "who listens, by the time of its last word", "close of the listener; expires", per="queue"
+    ),
+    Key("modes", "hash", "queue that is not open -> mode, since when", "set_mode"),
+    Key("docs", "hash", "name -> version, data", "nobody", per="kind"),
 )
 
 

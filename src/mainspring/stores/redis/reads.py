@@ -1,97 +1,128 @@
-"""Questions about jobs: ``find.lua``, ``cancel.lua`` and the counts."""
+"""Questions about jobs: find, count and tally."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from mainspring.errors import InvalidOption
 from mainspring.query import Query
-from mainspring.records import Acted, Found
+from mainspring.records import Found, Tally
 from mainspring.states import State
+from mainspring.stores.base import TallyBy
 
-from . import rows
+from . import rows, where
 from .connection import Connection
-from .unbuilt import check_query
+from .heads import STATES
 
-_pack = msgspec.msgpack.Encoder().encode
+ONE_LOOK = 5_000
+"""Jobs that one script looks at for exact numbers in one snapshot; it takes a few milliseconds."""
+
+PAGE = 1_000
+"""Jobs that one script hands out."""
+
+_Groups = dict[tuple[str, State], Tally]
 
 
 async def find(connection: Connection, query: Query, limit: int, cursor: str | None) -> Found:
     """Page through the ids, newest first. Each slice is one atomic step, so no job is met twice or in two states."""
-    after = _read_cursor(cursor)
+    walk = where.Walk(query, cursor)
+    if query.empty or limit <= 0:
+        return Found(())
     found: list[list[Any]] = []
     wanted = limit + 1  # one more than asked tells whether there is a next page
-    while len(found) < wanted:
-        argument = after if query.ids is None else _ids(query.ids, after)
-        rows_, went_to = await connection.run("find", _query(query), argument, wanted - len(found))
-        found += rows_
-        if not went_to:
-            break
-        after = went_to
+    while walk.left is not None and len(found) < wanted and not walk.is_late:
+        size = min(wanted - len(found), PAGE)
+        some, went_to = await connection.run("find", where.packed(query), walk.left, size)
+        found += some
+        walk.went(walk.left, went_to)
     jobs = tuple(rows.job_row(row) for row in found[:limit])
-    return Found(jobs, str(UUID(bytes=jobs[-1].id)) if jobs and len(found) > limit else None)
-
-
-async def cancel(connection: Connection, query: Query, limit: int, reason: str) -> Acted:
-    """Cancel in slices until ``limit`` are done or the query is exhausted."""
-    done: list[bytes] = []
-    refused: list[tuple[bytes, State]] = []
-    after = b""
-    while True:
-        argument = after if query.ids is None else _ids(query.ids, after)
-        some, others, went_to = await connection.run("cancel", _query(query), argument, limit - len(done), reason)
-        done += some
-        refused += ((job, State(state.decode())) for job, state in others)
-        if not went_to or len(done) >= limit:
-            return Acted(tuple(done), tuple(refused), bool(went_to))
-        after = went_to
+    return Found(jobs, str(UUID(bytes=jobs[-1].id)) if len(found) > limit else walk.cursor)
 
 
 async def count(connection: Connection, query: Query, counts_key: str) -> dict[State, int]:
-    """One command or one script, so one snapshot."""
-    check_query(query)
+    """From the numbers that every move keeps, in one step, if they can answer; else by looking at the jobs."""
     totals = dict.fromkeys(State, 0)
-    if query.ids is not None:
-        some, _ = await connection.run("find", _query(query), _ids(query.ids, b""), 2**31)
-        for row in some:
-            totals[rows.job_row(row).state] += 1
+    if query.empty:
         return totals
-    fields: dict[bytes, bytes] = await connection.command("HGETALL", counts_key)
-    for field, number in fields.items():
-        state, queue, task = field.decode().split("\0")
-        if _means(query, state, queue, task):
-            totals[State(state)] += int(number)
+    if _is_counted(query):
+        groups = await _counted(connection, query, counts_key)
+        for state, _, _, _, number in groups:
+            totals[state] += number
+        return totals
+    for (_, state), group in (await _walk(connection, query, ""))[0].items():
+        totals[state] += group.count
     return totals
 
 
-def _means(query: Query, state: str, queue: str, task: str) -> bool:
-    return (
-        not query.empty
-        and (not query.states or state in query.states)
-        and (not query.queues or queue in query.queues)
-        and (not query.tasks or task in query.tasks)
-    )
+async def tally(connection: Connection, query: Query, by: TallyBy, counts_key: str) -> list[Tally]:
+    """The jobs are looked at for their moments, the oldest ids first and as long as there is time. Of many, the numbers
+    are those that every move keeps: one snapshot."""
+    if query.empty:
+        return []
+    asked = query
+    if by == "error":
+        if query.states and State.DEAD not in query.states:
+            return []
+        asked = msgspec.structs.replace(query, states=(State.DEAD,))
+    counted = _is_counted(asked)
+    found, now, at_once = await _walk(connection, asked, by, in_time=counted)
+    if counted and not at_once:
+        found = _with_numbers(found, await _counted(connection, asked, counts_key), by, now)
+    return [found[key] for key in sorted(found)]
 
 
-def _query(query: Query) -> bytes:
-    check_query(query)
-    return _pack((query.ids is not None, query.states, query.queues, query.tasks))
+async def _walk(connection: Connection, query: Query, by: str, *, in_time: bool = False) -> tuple[_Groups, int, bool]:
+    """Numbers and moments by value and state, the store's time, and whether it was one step."""
+    found: _Groups = {}
+    now, steps, walk = 0, 0, where.Walk(query, None)
+    while walk.left is not None and not (in_time and walk.is_late):
+        now, groups, went_to = await connection.run("tally", where.packed(query), walk.left, by, ONE_LOOK)
+        walk.went(walk.left, went_to)
+        steps += 1
+        for value, state, number, first, last in groups:
+            each = Tally(value.decode(), STATES[state - 1], number, first, last)
+            key = each.value, each.state
+            found[key] = _sum(found[key], each) if key in found else each
+    return found, now, steps <= 1
 
 
-def _ids(ids: Sequence[bytes], after: bytes) -> bytes:
-    return b"".join(sorted({job for job in ids if not after or job < after}, reverse=True))
+def _sum(one: Tally, other: Tally) -> Tally:
+    return Tally(one.value, one.state, one.count + other.count, min(one.first, other.first), max(one.last, other.last))
 
 
-def _read_cursor(cursor: str | None) -> bytes:
-    if cursor is None:
-        return b""
-    try:
-        return UUID(cursor).bytes
-    except ValueError:
-        raise InvalidOption(
-            "cursor", cursor, "is not a cursor that find() gave", hint="Hand back Found.cursor."
-        ) from None
+def _is_counted(query: Query) -> bool:
+    """Whether the kept numbers tell enough."""
+    return query.ids is None and not query.marks and query.since is query.until is query.ended_before is None
+
+
+async def _counted(connection: Connection, query: Query, counts_key: str) -> list[tuple[State, str, str, str, int]]:
+    """State, queue, task, error and number of what the query means."""
+    fields: dict[bytes, bytes] = await connection.command("HGETALL", counts_key)
+    groups = []
+    for field, number in fields.items():
+        state = STATES[field[0] - 1]
+        queue, task, reason, label = (*field[1:].decode().split("\0"), "", "")[:4]
+        if (
+            (not query.states or state in query.states)
+            and (not query.queues or queue in query.queues)
+            and (not query.tasks or task in query.tasks)
+            and (not query.reasons or reason in query.reasons)
+            and (not query.errors or (state is State.DEAD and (label or reason) in query.errors))
+        ):
+            groups.append((state, queue, task, label or reason, int(number)))
+    return groups
+
+
+def _with_numbers(found: _Groups, groups: list[tuple[State, str, str, str, int]], by: TallyBy, now: int) -> _Groups:
+    """The counted numbers with the moments found. What came while we looked has no other moment than now."""
+    exact: _Groups = {}
+    for state, queue, task, error, number in groups:
+        value = {"queue": queue, "task": task, "error": error}[by]
+        key = value, state
+        seen = found.get(key)
+        first, last = (seen.first, seen.last) if seen else (now, now)
+        each = Tally(value, state, number, first, last)
+        exact[key] = _sum(exact[key], each) if key in exact else each
+    return exact

@@ -1,10 +1,8 @@
-"""From packed heads to records.
-
-A head is an array that Lua packed (places: see ``lua/_common.lua``); ``false`` stands for nothing.
-"""
+"""From what the scripts answer to records."""
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -13,82 +11,35 @@ from mainspring.outcomes import Outcome
 from mainspring.records import AttemptRow, Claim, JobRow
 from mainspring.states import Reason, State
 
+from . import heads
 
-class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the store itself knows of a job, in the order of the packed array."""
-
-    state: State
-    task: str
-    queue: str
-    lane: str
-    priority: int
-    seq: int
-    attempt: int
-    epoch: int
-    crashes: int
-    crash_limit: int
-    early: bool
-    token: int
-    worker: str | bool
-    turn: int
-    enqueued: int
-    due: int | bool
-    expires: int | bool
-    started: int | bool
-    ended: int | bool
-    deps: int
-    order: str | bool
-    reason: str | bool
-
-
-_head = msgspec.msgpack.Decoder(Head)
-_attempt = msgspec.msgpack.Decoder(tuple[int, int, int, str, int, int, Outcome, bool])
+_attempt = msgspec.msgpack.Decoder(tuple[int, int, int, str, int, int, Outcome, bool, bool | None])
 _names = msgspec.msgpack.Decoder(tuple[str, ...])
-
-
-def _number(place: int | bool) -> int | None:
-    return None if place is False else int(place)
-
-
-def _text(place: str | bool) -> str | None:
-    return place if isinstance(place, str) else None
+_length = Struct(">I").unpack_from
 
 
 def names(packed: bytes) -> tuple[str, ...]:
     return _names.decode(packed)
 
 
-def claim(row: list[Any]) -> Claim:
-    """From ``[id, head, record]``."""
-    job, packed, record = row
-    head = _head.decode(packed)
+def claim(job: bytes, raw: bytes) -> Claim:
+    """A claimed job; a record that lies apart stands at its end."""
+    head = heads.read(raw)
     return Claim(
-        id=job,
-        token=head.token,
-        task=head.task,
-        queue=head.queue,
-        lane=head.lane,
-        priority=head.priority,
-        attempt=head.attempt,
-        epoch=head.epoch,
-        crashes=head.crashes,
-        early=head.early,
-        enqueued=head.enqueued,
-        expires=_number(head.expires),
-        record=record,
-        turn=head.turn,
-    )
+        job, head.token, head.task, head.queue, head.lane, head.priority, head.attempt, head.epoch, head.crashes,
+        head.rest & heads.IS_EARLY > 0, head.enqueued, head.expires, head.record or head.result, head.turn,
+    )  # fmt: skip
 
 
 def job_row(row: list[Any]) -> JobRow:
-    """From ``[id, head, record, result, error]``."""
-    job, packed, record, result, error = row
-    head = _head.decode(packed)
-    reason = _text(head.reason)
+    """From ``[id, job, record that lies apart, error, progress, result that lies apart]``."""
+    job, raw, record, error, progress, result = row
+    head = heads.read(raw)
+    more = head.more
     return JobRow(
         id=job,
         state=head.state,
-        reason=Reason(reason) if reason else None,
+        reason=Reason(more.r) if more.r else None,
         task=head.task,
         queue=head.queue,
         lane=head.lane,
@@ -97,40 +48,37 @@ def job_row(row: list[Any]) -> JobRow:
         epoch=head.epoch,
         crashes=head.crashes,
         crash_limit=head.crash_limit,
-        early=head.early,
+        early=head.rest & heads.IS_EARLY > 0,
         token=head.token,
-        worker=_text(head.worker),
+        worker=head.worker,
         seq=head.seq,
         enqueued=head.enqueued,
-        due=_number(head.due),
-        expires=_number(head.expires),
-        started=_number(head.started),
-        finished=_number(head.ended),
+        due=head.due,
+        expires=head.expires,
+        started=head.started,
+        finished=head.ended,
         deps=head.deps,
-        ordered=head.state is State.RUNNING and head.order is not False,
-        result=result,
+        ordered=head.state is State.RUNNING and more.o is not None,
+        progress=progress,
+        result=head.result if result is None and head.rest & heads.HAS_RESULT else result,
         error=error,
-        record=record,
+        note=more.n,
+        record=head.record if record is None else record,
     )
 
 
-def attempt_rows(fields: dict[bytes, bytes]) -> list[AttemptRow]:
-    """From the hash of a job's attempts, oldest first."""
-    rows = []
-    for field, packed in fields.items():
-        if field.endswith(b":error"):
-            continue
-        token, epoch, attempt, worker, started, ended, outcome, _ = _attempt.decode(packed)
-        rows.append(
-            AttemptRow(
-                token=token,
-                epoch=epoch,
-                attempt=attempt,
-                worker=worker,
-                started=started,
-                ended=ended,
-                outcome=outcome,
-                error=fields.get(field + b":error"),
-            )
-        )
-    return sorted(rows, key=lambda row: row.token)
+def attempt_row(entry: bytes) -> AttemptRow:
+    """From an entry in the list of a job's attempts."""
+    (size,) = _length(entry)
+    body = size + 4
+    token, epoch, attempt, worker, started, ended, outcome, _, failed = _attempt.decode(entry[4:body])
+    return AttemptRow(
+        token=token,
+        epoch=epoch,
+        attempt=attempt,
+        worker=worker,
+        started=started,
+        ended=ended,
+        outcome=outcome,
+        error=entry[body:] if failed else None,
+    )

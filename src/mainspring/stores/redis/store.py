@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.clock import Clock
-from mainspring.errors import InvalidOption, StoreError, WrongConnection
+from mainspring.errors import InvalidOption, WrongConnection
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
 from mainspring.records import (
@@ -15,36 +15,55 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    Doc,
     Enqueued,
     Found,
+    LogLine,
+    MigrationPlan,
+    Mode,
     Promoted,
+    QueueRow,
+    Report,
     Rescued,
+    Retention,
+    Tally,
     Turned,
     WorkerRow,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
+from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import enqueue, fleet, keys, reads, rows, schema, turns
+from . import acl, act, enqueue, fleet, keys, listen, reads, rows, schema, turns
+from . import reports as side
+from .confirm import Confirm
 from .connection import Connection
 from .errors import translate
-from .unbuilt import Unbuilt, not_built
+from .joint import Enqueuer
 
-DURABILITIES = ("full", "strict")
+DURABILITIES = ("full", "normal")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-class RedisStore(Unbuilt):
+class RedisStore:
     """A store in one namespace of a Redis or Valkey server.
 
-    ``durability``: with ``full`` writes are as durable as the server is set up to keep them, and
-    :meth:`durability` tells; with ``strict`` a server that may lose a confirmed write is refused.
+    ``durability`` is what the server should keep by its own settings: ``full`` an append-only file,
+    ``normal`` that or snapshots. One that keeps less is warned of, or refused if ``strict``.
+    ``replicas`` and ``wait_fsync``: a caller's write counts once so many replicas, or the disk, have it.
     """
 
     engine = "redis"
 
     def __init__(
-        self, url: str, *, namespace: str = "default", durability: str = "full", clock: Clock | None = None
+        self,
+        url: str,
+        *,
+        namespace: str = "default",
+        durability: str = "full",
+        clock: Clock | None = None,
+        strict: bool = False,
+        replicas: int = 0,
+        wait_fsync: bool = False,
     ) -> None:
         if not _NAMESPACE.fullmatch(namespace):
             raise InvalidOption("namespace", namespace, "may have letters, digits and _ . : - only")
@@ -55,9 +74,13 @@ class RedisStore(Unbuilt):
                 f"Redis knows {' and '.join(DURABILITIES)}",
                 hint="How often writes reach the disk is set in the server, by appendfsync.",
             )
+        self._namespace = namespace
         self._tag = keys.tag(namespace)
-        self._wanted = durability
-        self._connection = Connection(url, keys.meta_key(namespace), clock)
+        self._wanted = schema.Wanted(durability, strict=strict, replicas=replicas, wait_fsync=wait_fsync)
+        meta = keys.meta_key(namespace)
+        self._connection = Connection(url, meta, clock, Confirm(meta, replicas, wait_fsync))
+        self._enqueuer = Enqueuer(self._connection)
+        self._is_checked = False
         self.url = self._connection.url
 
     def translate(self, error: Exception) -> Exception | None:
@@ -67,16 +90,17 @@ class RedisStore(Unbuilt):
 
     async def open(self) -> None:
         self._connection.reopen()
-        await schema.check_server(self._connection)
-        if self._wanted == "strict" and (kept := await schema.persistence(self._connection)) != "aof-always":
-            raise StoreError(
-                f"durability is strict and the server's persistence is {kept}",
-                url=self.url,
-                hint="Set appendonly yes and appendfsync always in the server, or use durability='full'.",
-            )
-        await schema.check_schema(self._connection, self._tag + "meta")
+        try:
+            await schema.check(self._connection, self._tag + "meta", self._wanted)
+        except BaseException:
+            if not self._is_checked:  # it was not open before: whoever hears this need not close it
+                await self._connection.close()
+                self._connection.reopen()
+            raise
+        self._is_checked = True
 
     async def close(self) -> None:
+        self._is_checked = False
         await self._connection.close()
 
     async def migrate(self) -> tuple[int, int]:
@@ -85,14 +109,21 @@ class RedisStore(Unbuilt):
             raise schema.newer(self._connection, after)
         return before, after
 
+    async def plan(self) -> MigrationPlan:
+        stored = await self._connection.command("HGET", self._tag + "meta", "schema")
+        return MigrationPlan(
+            before=int(stored or 0),
+            after=schema.SCHEMA,
+            access=acl.line(self._namespace, wait_fsync=self._wanted.wait_fsync),
+        )
+
     async def durability(self) -> str:
-        return f"redis:{await schema.persistence(self._connection)}"
+        return await schema.durability(self._connection, self._wanted)
 
     # ---- jobs ---------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
-        """``batch.retry`` asks for nothing more: one look at the ids of all places is as cheap as one at the live."""
-        return enqueue.enqueued(batch, await self._connection.run("enqueue", *enqueue.arguments(batch)))
+        return await self._enqueuer.enqueue(batch)
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         if connection is not None:
@@ -100,29 +131,53 @@ class RedisStore(Unbuilt):
                 "the Redis store cannot take part in a transaction of the caller",
                 hint="Leave connection= out, or keep the jobs in the database that holds the transaction.",
             )
-        return enqueue.enqueued(batch, self._connection.run_now("enqueue", *enqueue.arguments(batch)))
+        if not self._is_checked:  # whoever only enqueues does not open it
+            schema.check_now(self._connection, self._tag + "meta", self._wanted)
+            self._is_checked = True
+        name, words = enqueue.arguments(batch)
+        return enqueue.enqueued(batch, self._connection.run_now(name, *words))
 
     async def turn(self, turn: Turn) -> Turned:
         acks, unstorable = turns.storable(turn.acks)
-        return turns.turned(await self._connection.run("turn", *turns.turn_arguments(turn, acks)), unstorable)
+        return turns.turned(turn, await self._connection.run("turn", *turns.turn_arguments(turn, acks)), unstorable)
 
     async def promote(self, limit: int = 1000) -> Promoted:
-        now, promoted, expired, queues, soonest = await self._connection.run("promote", limit)
-        return Promoted(now, promoted, expired, tuple(queue.decode() for queue in queues), soonest)
+        now, promoted, queues, soonest, ended = await self._connection.run("promote", limit)
+        names = tuple(sorted(queue.decode() for queue in queues))
+        return Promoted(now, promoted, len(ended), names, soonest, tuple(ended))
 
     async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
         return turns.rescued(
             await self._connection.run("rescue", *turns.rescue_arguments(worker, number, cause, delays))
         )
 
+    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+        said = await self._connection.run("report", *side.report_arguments(worker, reports))
+        return [stored == 1 for stored in said]
+
     async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
-        return Found(()) if query.empty else await reads.find(self._connection, query, limit, cursor)
+        return await reads.find(self._connection, query, limit, cursor)
 
     async def count(self, query: Query) -> dict[State, int]:
         return await reads.count(self._connection, query, self._tag + "counts")
 
+    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+        return await reads.tally(self._connection, query, by, self._tag + "counts")
+
     async def attempts(self, job: bytes) -> list[AttemptRow]:
-        return rows.attempt_rows(await self._connection.command("HGETALL", self._tag.encode() + b"attempts:" + job))
+        entries = await self._connection.command("LRANGE", self._beside("attempts", job), 0, -1)
+        return [rows.attempt_row(entry) for entry in entries]
+
+    async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
+        return side.log_lines(await self._connection.command("LRANGE", self._beside("logs", job), 0, -1), after)
+
+    async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
+        key, above = self._beside("items", job), f"({after}"
+        words = ("ZRANGEBYSCORE", key, above, "+inf", "LIMIT", 0, max(limit, 0))
+        return side.items(await self._connection.command(*words))
+
+    def _beside(self, kind: str, job: bytes) -> bytes:
+        return f"{self._tag}{kind}:".encode() + job
 
     async def act(
         self,
@@ -131,15 +186,15 @@ class RedisStore(Unbuilt):
         *,
         limit: int = 1000,
         reason: str = "",
-        priority: int = 0,  # noqa: ARG002 (belongs to an action that is not built yet)
+        priority: int = 0,
+        cursor: str | None = None,
     ) -> Acted:
-        if query.empty:
-            raise InvalidOption(
-                "query", query, "is empty", subject=str(action), hint="Say which jobs, or Query.everything()."
-            )
-        if action is not Action.CANCEL:
-            not_built(f"act({action})")
-        return await reads.cancel(self._connection, query, limit, reason)
+        return await act.act(
+            self._connection, action, query, limit=limit, reason=reason, priority=priority, cursor=cursor
+        )
+
+    async def prune(self, retention: Retention, limit: int = 1000) -> int:
+        return await act.prune(self._connection, retention, limit)
 
     # ---- fleet --------------------------------------------------------------------------------
 
@@ -154,3 +209,24 @@ class RedisStore(Unbuilt):
 
     async def workers(self) -> list[WorkerRow]:
         return fleet.worker_rows(await self._connection.run("workers"))
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        await listen.notify(self._connection, queues)
+
+    async def listen(self, worker: str, queues: Sequence[str]) -> listen.RedisListener:
+        return await listen.listen(self._connection, self._tag, worker, queues)
+
+    # ---- queues and documents -----------------------------------------------------------------
+
+    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+        await self._connection.run("set_mode", mode.value, *queues)
+
+    async def modes(self) -> list[QueueRow]:
+        return side.queue_rows(await self._connection.command("HGETALL", self._tag + "modes"))
+
+    async def put(self, doc: Doc) -> Doc:
+        version, data = await self._connection.run("put", doc.kind, doc.name, doc.version, doc.data)
+        return Doc(doc.kind, doc.name, int(version), data)
+
+    async def docs(self, kind: str) -> list[Doc]:
+        return side.documents(kind, await self._connection.command("HGETALL", f"{self._tag}docs:{kind}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -13,13 +14,17 @@ from mainspring.records import Order, Rescued, Turned
 from mainspring.states import Action, State, allows
 from mainspring.stores.base import Turn
 
-from . import rows
 from .enqueue import EXACT
+from .heads import CODES, moment
+from .rows import claim
+
+Leases = tuple[tuple[bytes, int], ...]
 
 _pack = msgspec.msgpack.Encoder().encode
+_length = Struct(">I").pack
 
 
-def storable(acks: Sequence[Ack]) -> tuple[list[Ack], tuple[tuple[bytes, int], ...]]:
+def storable(acks: Sequence[Ack]) -> tuple[list[Ack], Leases]:
     """The acks that the store can keep, and the leases of those it cannot."""
     good = [ack for ack in acks if _is_storable(ack)]
     if len(good) == len(acks):
@@ -29,7 +34,7 @@ def storable(acks: Sequence[Ack]) -> tuple[list[Ack], tuple[tuple[bytes, int], .
 
 def _is_storable(ack: Ack) -> bool:
     in_range = abs(ack.due or 0) < EXACT and 0 <= ack.delay < EXACT // 2 and abs(ack.token) < EXACT
-    return in_range and _legal(ack.action, ack.to)
+    return in_range and len(ack.id) == 16 and _legal(ack.action, ack.to)
 
 
 @cache
@@ -38,37 +43,40 @@ def _legal(action: Action, to: State) -> bool:
 
 
 def turn_arguments(turn: Turn, acks: Sequence[Ack]) -> list[bytes | str]:
-    holds = turn.holds
-    packed = _pack(
-        (
-            turn.number,
-            turn.seen,
-            turn.suspects,
-            [_ack(ack) for ack in acks],
-            [(want.lanes, want.n, want.oldest) for want in turn.wants],
-            False if holds is None else [token for _, token in holds],
-        )
-    )
-    return [turn.worker, packed, b"".join(job for job, _ in holds or ()), *_ack_bytes(acks)]
+    plain, words = _said(acks)
+    wants = [(want.lanes, want.n, want.oldest) for want in turn.wants]
+    packed = _pack((turn.number, turn.seen, turn.suspects, wants, plain, turn.holds is not None))
+    holds = b"".join(job + moment(token) for job, token in turn.holds or ())
+    return [turn.worker, packed, holds, *words]
 
 
-def turned(reply: list[Any], unstorable: tuple[tuple[bytes, int], ...]) -> Turned:
-    now, lost, claims, already, stale, orders, gone = reply
+def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
+    now, lost, claims, already, stale, orders, gone, more, full = reply
     if lost:
         return Turned(now=now, lost=True)
     return Turned(
         now=now,
-        claims=tuple(rows.claim(each) for each in claims),
+        claims=tuple(map(claim, claims[::2], claims[1::2])),
         already=_leases(already),
         stale=_leases(stale),
         unstorable=unstorable,
         orders=tuple(Order(job, token, reason.decode()) for job, token, reason in orders),
-        gone=_leases(gone),
+        gone=_gone(turn, gone),
+        more=more == 1,
+        full=full == 1,
     )
 
 
+def _gone(turn: Turn, gone: list[bytes]) -> Leases:
+    if not gone:
+        return ()
+    missing = set(gone)
+    return tuple((job, token) for job, token in turn.holds or () if job + moment(token) in missing)
+
+
 def retire_arguments(worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> list[bytes | str]:
-    return [worker, cause.value, _pack(delays), _pack([_ack(ack) for ack in acks]), *_ack_bytes(acks)]
+    plain, words = _said(acks)
+    return [worker, cause.value, _pack(delays), str(plain), *words]
 
 
 def rescue_arguments(worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> list[bytes | str | int]:
@@ -80,19 +88,30 @@ def rescued(reply: list[Any]) -> Rescued:
     return Rescued(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled))
 
 
-def _ack(ack: Ack) -> tuple[object, ...]:
-    """As ``_acks.lua`` reads it; a missing value is False, nil would end the array."""
+def _said(acks: Sequence[Ack]) -> tuple[int, list[bytes]]:
+    """How many plain successes there are, and the acks as ``_acks.lua`` reads them: those first."""
+    plain: list[bytes] = []
+    others: list[bytes] = []
+    for ack in acks:
+        if ack.to is State.SUCCEEDED and ack.error is None:
+            lease = ack.id + moment(ack.token)
+            plain.append(lease if ack.result is None else lease + b"+" + ack.result)
+        else:
+            others += _other(ack)
+    return len(plain), plain + others
+
+
+def _other(ack: Ack) -> tuple[bytes, bytes]:
+    """A missing value is False: nil would end an array in Lua."""
     due = False if ack.due is None else ack.due
     has = ack.result is not None, ack.error is not None
-    return ack.token, ack.outcome, ack.to, ack.reason or False, ack.delay, due, ack.refund, ack.park, *has
+    said = ack.outcome, CODES[ack.to], ack.reason or False, ack.delay, due, ack.refund, ack.park, ack.label or False
+    result, error = ack.result or b"", ack.error or b""
+    return (
+        _pack((*said, *has)),
+        b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
+    )
 
 
-def _ack_bytes(acks: Sequence[Ack]) -> list[bytes]:
-    words: list[bytes] = []
-    for ack in acks:
-        words += (ack.id, ack.result or b"", ack.error or b"")
-    return words
-
-
-def _leases(pairs: list[list[Any]]) -> tuple[tuple[bytes, int], ...]:
+def _leases(pairs: list[list[Any]]) -> Leases:
     return tuple((job, token) for job, token in pairs)

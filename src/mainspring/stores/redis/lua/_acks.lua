@@ -1,53 +1,111 @@
--- acks: what a worker says of its attempts. Needs common, moves.
--- One ack: [token, outcome, to, reason, delay, due, refund, park, has result, has error]; its bytes are three
--- arguments: id, result, error.
-local A_TOKEN, A_OUTCOME, A_TO, A_REASON, A_DELAY, A_DUE, A_REFUND, A_PARK, A_RESULT, A_ERROR =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+-- acks: what a worker says of its attempts. Needs common, heads, wake, moves.
+-- A plain success is one argument: id, token, and the result after a `+` if there is one. Any other ack is two: a
+-- packed [outcome, to, reason, delay, due, refund, park, label], and id, token, result, error, each of the last two
+-- with its length in front; false stands for nothing.
 
--- An ack that finds no lease was applied before if the owner's own row says the same; else it comes too late.
-local function said_before(id, ack, worker)
-  local raw = call('HGET', named('attempts', id), whole(ack[A_TOKEN]))
-  if raw then
-    local row = cmsgpack.unpack(raw)
-    return row[8] and row[4] == worker and row[7] == ack[A_OUTCOME]
+-- Whether this very owner has said this very thing of this attempt before. Every ended attempt has a row but a plain
+-- success, after which the head names its owner until the next claim.
+local function said_before(id, token, worker, outcome)
+  for _, entry in ipairs(call('LRANGE', named('attempts', id), 0, -1)) do
+    local row = cmsgpack.unpack((struct.unpack('>I4c0', entry)))
+    if row[1] == token then return row[8] and row[4] == worker and row[7] == outcome end
   end
-  local head = ack[A_OUTCOME] == 'succeeded' and ended(id)
-  return head and head[STATE] == 'succeeded' and head[TOKEN] == ack[A_TOKEN] and head[WORKER] == worker
+  local head = outcome == 'succeeded' and anywhere(id)
+  return head and head[TOKEN] == token and head[WORKER] == worker and head[STATE] ~= RUNNING
 end
 
 local function settle(id, head, ack, result, error)
-  error = ack[A_ERROR] and error
-  local to, reason = ack[A_TO], ack[A_REASON] or false
-  pass_when_full()
-  if head[ORDER] then to, reason = 'cancelled', 'by_user' end
-  if to ~= 'succeeded' then keep_attempt(id, head, ack[A_OUTCOME], true, error) end
-  if ack[A_REFUND] then head[ATTEMPT] = head[ATTEMPT] - 1 end
-  if error then gather('HSET', ERRORS, id, error) end
-  if to == 'succeeded' then
-    if ack[A_RESULT] then gather('HSET', RESULTS, id, result) end
-    if not error then gather('HDEL', ERRORS, id) end
+  local outcome, to, reason, delay, due, refund, park, label = unpack(ack, 1, 8)
+  local order = head[MORE].o
+  local ends = order or to > RUNNING
+  if order or to ~= SUCCEEDED then keep_attempt(id, head, outcome, true, error) end
+  if refund then head[ATTEMPT] = head[ATTEMPT] - 1 end
+  if ends then
+    if error then call('HSET', ERRORS, id, error) end
+    head[ERROR] = error and true
+    if order then return finish(id, head, CANCELLED, 'by_user', order ~= '' and order) end
+    if to == DEAD then head[MORE].e = label or nil end
+    head[FAR] = result and #result > LARGE
+    if head[FAR] then call('HSET', RESULTS, id, result) end
+    head[RESULT] = head[FAR] and '' or result
+    return finish(id, head, to, reason)
   end
-  if not WAITING[to] then return finish(id, head, to, reason) end
   leave(id, head)
-  head[DUE] = ack[A_DUE] or (NOW + ack[A_DELAY])
-  if to == 'ready' and ack[A_PARK] then head[LANE] = lane_for(head, true) end
+  head[DUE] = due or (NOW + delay)
+  if to == READY and park then set_lane(head, true) end
   enter(id, head, to)
 end
 
--- Applies acks of `worker`; `first` is the argument where their bytes begin. Returns already and stale.
-local function settle_all(worker, acks, first)
-  local already, stale = {}, {}
-  for n, ack in ipairs(acks) do
-    local id, result, error = ARGV[first], ARGV[first + 1], ARGV[first + 2]
-    first = first + 3
-    local head = live(id)
-    if head and head[STATE] == 'running' and head[TOKEN] == ack[A_TOKEN] and head[WORKER] == worker then
-      settle(id, head, ack, result, error)
-    elseif said_before(id, ack, worker) then
-      already[#already + 1] = {id, ack[A_TOKEN]}
-    else
-      stale[#stale + 1] = {id, ack[A_TOKEN]}
+local function settle_one(id, token, worker, ack, result, error, already, stale)
+  local head = live(id)
+  if head and head[STATE] == RUNNING and head[TOKEN] == token and head[WORKER] == worker then
+    settle(id, head, ack, result, error)
+  else
+    local list = said_before(id, token, worker, ack[1]) and already or stale
+    list[#list + 1] = {id, token}
+  end
+end
+
+local SUCCESS = {'succeeded', SUCCEEDED, false, 0, false, false, false, false}
+
+-- Successes of jobs on which nothing hangs: their heads are changed in place. Returns the arguments that are not such.
+local function settle_plain(worker, first, last)
+  local ids, others = {}, {}
+  for n = first, last do ids[n - first + 1] = sub(ARGV[n], 1, 16) end
+  if #ids == 0 then return others end
+  local owner = string.char(#worker) .. worker
+  local group_at = 100 + #worker
+  local done, far, gone, ended, twice, groups, now = {}, {}, {}, {}, {}, {}, whole(NOW)
+  for from = 1, #ids, 1000 do
+    local raws = call('HMGET', JOBS, unpack(ids, from, math.min(from + 999, #ids)))
+    for n, raw in ipairs(raws) do
+      local id, said = ids[from + n - 1], ARGV[first + from + n - 2]
+      local state, ends, _, rest
+      if raw then state, ends, _, rest = byte(raw, 1, 4) end
+      if
+        state == RUNNING and ends == 0 and not twice[id]
+        and sub(raw, 91, 98 + #owner) == sub(said, 17, 24) .. owner
+      then
+        twice[id] = true
+        local high, low = byte(raw, group_at, group_at + 1)
+        local group = sub(raw, group_at + 2, group_at + 1 + high * 256 + low)
+        groups[group] = (groups[group] or 0) + 1
+        local result = sub(said, 26)
+        if #said > 24 then rest = rest + 4 end
+        if #result > LARGE then
+          far[#far + 1], far[#far + 2] = id, result
+          rest, result = rest + 16, ''
+        end
+        done[#done + 1], done[#done + 2] = id, '\6' .. sub(raw, 2, 3) .. string.char(rest)
+          .. sub(raw, 5, 34) .. NOW_PACKED .. sub(raw, 43) .. result
+        gone[#gone + 1] = id
+        ended[#ended + 1], ended[#ended + 2] = now, id
+      else
+        others[#others + 1] = said
+      end
     end
+  end
+  move_counts(groups, '\5', '\6')
+  spread('SREM', named('running', worker), gone)
+  spread('HSET', JOBS, done)
+  spread('HSET', RESULTS, far)
+  spread('ZADD', DONE, ended)
+  return others
+end
+
+-- Applies acks of `worker`: `plain` successes from argument `first` on, then the others. Returns already and stale.
+local function settle_all(worker, plain, first)
+  local already, stale = {}, {}
+  local others = settle_plain(worker, first, first + plain - 1)
+  if #others > 0 or #ARGV >= first + plain then pass_when_full() end
+  for _, said in ipairs(others) do
+    local id, token = sub(said, 1, 16), (struct.unpack('>d', said, 17))
+    settle_one(id, token, worker, SUCCESS, #said > 24 and sub(said, 26), nil, already, stale)
+  end
+  for n = first + plain, #ARGV, 2 do
+    local ack = cmsgpack.unpack(ARGV[n])
+    local id, token, result, error = struct.unpack('>c16dI4c0I4c0', ARGV[n + 1])
+    settle_one(id, token, worker, ack, ack[9] and result, ack[10] and error, already, stale)
   end
   return already, stale
 end

@@ -1,19 +1,25 @@
--- moves: every way in and out of a state, with its indexes. Needs common.
-local WAITING = {blocked = true, scheduled = true, retrying = true, ready = true}
-local arrivals, arriving, counts = {}, {}, {}
+-- moves: every way in and out of a state, with its indexes. Needs common, heads, wake, lines.
+local LATER, EXPIRING, OVERDUE = TAG .. 'later', TAG .. 'expiring', TAG .. 'overdue'
+local DONE, DIED, DROPS, HELD = TAG .. 'done', TAG .. 'died', TAG .. 'drops', TAG .. 'held'
+local ERRORS, PARENTS, FOLLOWS = TAG .. 'errors', TAG .. 'parents', TAG .. 'follows'
+local counts = {}
 
+-- Numbers by state, queue, task; of the cancelled also by reason, of the dead by reason and type of error.
 local function count(head, n)
-  local field = head[STATE] .. '\0' .. head[QUEUE] .. '\0' .. head[TASK]
+  local state, more = head[STATE], head[MORE]
+  local field = string.char(state) .. head[GROUP]
+  if state == CANCELLED then field = field .. '\0' .. more.r end
+  if state == DEAD then field = field .. '\0' .. more.r .. '\0' .. (more.e or '') end
   counts[field] = (counts[field] or 0) + n
 end
 
--- Lists hold `id:seq`, one list for each lane and priority. The heads index of a group (a base lane with the lanes
--- beside it; its suspects apart) has each list that is not empty, by the place of its first entry in the line.
-local SPAN = 2 ^ 44
-local function place(priority, seq) return (100 - priority) * SPAN + seq end
-local function base_of(lane) return string.match(lane, '^[^/]*/%a+') end
-local function group_of(lane) return string.match(lane, '^[^/]*/%a+!?') end
-local function line_of(lane, priority) return priority .. ':' .. lane end
+-- The same for many that went from one state to another, by queue and task.
+local function move_counts(groups, from, to)
+  for group, n in pairs(groups) do
+    counts[from .. group] = (counts[from .. group] or 0) - n
+    counts[to .. group] = (counts[to .. group] or 0) + n
+  end
+end
 
 -- A job whose next crash would be its last is kept apart from others like it.
 local function is_suspect(head)
@@ -26,60 +32,45 @@ local function guilt_of(head)
   return is_suspect(head) and 2 or 1
 end
 
--- The lane for a job as it is: base, `!` for a suspect, `?task` when parked, `#buckets` when limited.
-local function lane_for(head, parked)
-  local base = base_of(head[LANE])
+-- Puts a job into the lane for it as it is: base, `!` for a suspect, `?task` when parked, `#buckets` when limited.
+local function set_lane(head, parked)
   local beside = is_suspect(head) and '!' or ''
-  if parked then beside = beside .. '?' .. head[TASK] end
-  if #head[BUCKETS] > 0 then
+  if parked then beside = beside .. '?' .. task_of(head) end
+  if head[MORE].b then
     local names = {}
-    for n, bucket in ipairs(head[BUCKETS]) do names[n] = bucket[1] end
+    for n, bucket in ipairs(head[MORE].b) do names[n] = bucket[1] end
     table.sort(names)
     beside = beside .. '#' .. table.concat(names, ',')
   end
-  return base .. beside
+  head[LANE], head[PARKED] = base_of(head[LANE]) .. beside, parked
 end
 
-local function is_parked(lane)
-  local mark = string.match(lane, '^[^/]*/%a+!?(.?)')
-  return mark == '?'
-end
-
--- Gives those who became ready their places in the line, in the order in which they became it.
-local function line_up()
-  local here, lists = arrivals, {}
-  arrivals, arriving = {}, {}
-  if #here == 0 then return end
-  local seq = call('HINCRBY', META, 'seq', #here) - #here
-  for n, id in ipairs(here) do
-    local head = heads[id]
-    head[SEQ] = seq + n
-    local line = line_of(head[LANE], head[PRIORITY])
-    local list = lists[line] or {group = group_of(head[LANE]), first = place(head[PRIORITY], seq + n)}
-    list[#list + 1] = id .. ':' .. whole(seq + n)
-    lists[line] = list
-  end
-  for line, list in pairs(lists) do
-    local was_empty = call('EXISTS', named('ready', line)) == 0
-    spread('RPUSH', named('ready', line), list)
-    if was_empty then call('ZADD', named('heads', list.group), list.first, line) end
-  end
+-- A blocked job waits no more: its parents need not know of it.
+local function forget_parents(id, head)
+  local parents = call('HGET', PARENTS, id)
+  call('HDEL', PARENTS, id)
+  if not parents or head[DEPS] == 0 then return end
+  for first = 1, #parents, 16 do call('HDEL', named('children', sub(parents, first, first + 15)), id) end
 end
 
 local function leave(id, head)
   local state = head[STATE]
   if arriving[id] then line_up() end -- ready for less than one script: it has its place all the same
   count(head, -1)
-  if state == 'running' then
-    gather('HDEL', named('running', head[WORKER]), id)
-    for _, bucket in ipairs(head[BUCKETS]) do call('HDEL', named('bucket', bucket[1]), id) end
-    if head[ORDER] then call('HDEL', named('orders', head[WORKER]), id) end
-  elseif state == 'scheduled' or state == 'retrying' then
+  if state == RUNNING then
+    call('SREM', named('running', head[WORKER]), id)
+    for _, bucket in ipairs(head[MORE].b or {}) do call('HDEL', named('bucket', bucket[1]), id) end
+    if head[MORE].o then call('HDEL', named('orders', head[WORKER]), id) end
+  elseif state == BLOCKED then
+    forget_parents(id, head)
+  elseif state == SCHEDULED or state == RETRYING then
     call('ZREM', LATER, id)
-  end -- ready: the entry in its list is stale from now on and is dropped when a claim meets it
-  if WAITING[state] and head[EXPIRES] then
+  elseif state == READY then
+    leave_line(id, head)
+  end
+  if state < RUNNING and head[EXPIRES] ~= NONE then
     call('ZREM', EXPIRING, id)
-    if state == 'ready' then call('ZREM', OVERDUE, id) end
+    if state == READY then call('ZREM', OVERDUE, id) end
   end
 end
 
@@ -87,84 +78,126 @@ local function enter(id, head, state)
   head[STATE] = state
   heads[id], changed[id] = head, true
   count(head, 1)
-  if state == 'scheduled' or state == 'retrying' then
+  if state == SCHEDULED or state == RETRYING then
     call('ZADD', LATER, head[DUE], id)
-  elseif state == 'ready' then
-    head[DUE] = false
+  elseif state == READY then
+    head[DUE] = NONE
     arrivals[#arrivals + 1], arriving[id] = id, true
   end
-  if WAITING[state] then
-    head[WORKER] = false
-    if head[EXPIRES] then call('ZADD', EXPIRING, head[EXPIRES], id) end
-  end
+  if state < RUNNING and head[EXPIRES] ~= NONE then call('ZADD', EXPIRING, head[EXPIRES], id) end
 end
 
 local function enter_line(id, head)
-  local later = head[DUE] and head[DUE] > NOW
-  enter(id, head, later and 'scheduled' or 'ready')
+  enter(id, head, head[DUE] ~= NONE and head[DUE] > NOW and SCHEDULED or READY)
 end
 
--- The one way into a final state. Resolves the edges of all who end by it, without recursion.
-local function finish(id, head, state, reason)
-  local ending = {{id, head, state, reason}}
-  local at = 1
-  while ending[at] do
-    id, head, state, reason = unpack(ending[at])
-    at = at + 1
-    if live(id) then
-      leave(id, head)
-      gather('HDEL', JOBS, id)
-      heads[id], changed[id], finished[id] = false, nil, head
-      head[STATE], head[REASON], head[ENDED], head[DEPS] = state, reason, NOW, 0
-      count(head, 1)
-      gather('ZADD', named('ended', state), NOW, id)
-      local edges = {}
-      if head[CHILDREN] then
-        edges = call('HGETALL', named('children', id))
-        call('DEL', named('children', id))
-        head[CHILDREN] = false
-      end
-      gather('HSET', FINISHED, id, cmsgpack.pack(head))
-      for n = 1, #edges, 2 do
-        local child = live(edges[n])
-        if child and child[STATE] == 'blocked' then
-          if edges[n + 1] == 'fail' and state ~= 'succeeded' then
-            ending[#ending + 1] = {edges[n], child, 'cancelled', 'parent'}
-          else
-            child[DEPS] = child[DEPS] - 1
-            changed[edges[n]] = true
-            if child[DEPS] == 0 then
-              leave(edges[n], child)
-              enter_line(edges[n], child)
-            end
-          end
-        end
+-- A new job from its text (heads.py) and its times [delay, run_at, expires_in]; false is no time.
+local function new_head(text, times)
+  local head, due, expires = load_head(text), times[2] or NOW + times[1], times[3]
+  head[ENQUEUED] = NOW
+  if due > NOW then head[DUE] = due end
+  if expires then head[EXPIRES] = NOW + expires end
+  set_lane(head, false)
+  return head
+end
+
+-- What stands beside a new job.
+local function put_beside(id, head, record)
+  if head[APART] then call('HSET', RECORDS, id, record) end
+  for _, mark in ipairs(head[MORE].m or {}) do call('ZADD', named('mark', mark), 0, id) end
+end
+
+-- The follow-up jobs of a job that ends in `state`: one for each epoch, once.
+local function insert_follows(id, head, state)
+  local text, at = call('HGET', FOLLOWS, id), 1
+  local epoch = head[EPOCH] % 65536
+  local number = string.char(math.floor(epoch / 256), epoch % 256)
+  while text and at <= #text do
+    local on, own, raw, times, record
+    on, own, raw, times, record, at = struct.unpack('>Bc16I4c0I4c0I4c0', text, at)
+    own = sub(own, 1, 14) .. number
+    if on == state and not anywhere(own) then
+      local follower = new_head(raw, cmsgpack.unpack(times))
+      call('ZADD', IDS, 0, own)
+      put_beside(own, follower, record)
+      enter_line(own, follower)
+    end
+  end
+end
+
+-- Adds to `ending` the children that end with their parent, and frees the others.
+local function resolve(id, head, succeeded, ending)
+  if not head[CHILDREN] then return end
+  local edges = call('HGETALL', named('children', id))
+  call('DEL', named('children', id))
+  head[CHILDREN] = false
+  for n = 1, #edges, 2 do
+    local child = live(edges[n])
+    if child and child[STATE] == BLOCKED then
+      child[DEPS], changed[edges[n]] = child[DEPS] - 1, true
+      if edges[n + 1] == 'fail' and not succeeded then
+        ending[#ending + 1] = {edges[n], child, CANCELLED, 'parent'}
+      elseif child[DEPS] == 0 then
+        leave(edges[n], child)
+        enter_line(edges[n], child)
       end
     end
   end
 end
 
+-- Where retention finds an ended job.
+local function enter_history(id, head)
+  if head[STATE] == DEAD then
+    call('ZADD', DIED, head[ENDED], id)
+  elseif head[MORE].k then
+    call('ZADD', DROPS, whole(head[ENDED] + head[MORE].k), id)
+  else
+    call('ZADD', DONE, head[ENDED], id)
+  end
+end
+
+-- Each of `ending` [id, head, state, reason, note] goes to history, and who hangs on it with it, without recursion.
+local function finish_all(ending)
+  local at = 1
+  while ending[at] do
+    local id, head, state, reason, note = unpack(ending[at], 1, 5)
+    at = at + 1
+    if head[STATE] <= RUNNING then
+      local more = head[MORE]
+      leave(id, head)
+      more.r, more.n, more.o = reason or nil, note or nil, nil
+      head[STATE], head[ENDED], head[DEPS], head[DUE] = state, NOW, 0, NONE
+      heads[id], changed[id] = head, true
+      count(head, 1)
+      enter_history(id, head)
+      if head[FOLLOWED] then insert_follows(id, head, state) end
+      resolve(id, head, state == SUCCEEDED, ending)
+    end
+  end
+end
+
+-- The one way into a final state.
+local function finish(id, head, state, reason, note) finish_all({{id, head, state, reason, note}}) end
+
 -- `acked` is true for the owner's own word, false for what a rescue or a retirement says of it.
+local KEPT_ATTEMPTS = 100
 local function keep_attempt(id, head, outcome, acked, error)
-  local key, token = named('attempts', id), whole(head[TOKEN])
-  local row = {head[TOKEN], head[EPOCH], head[ATTEMPT], head[WORKER], head[STARTED], NOW, outcome, acked}
-  call('HSET', key, token, cmsgpack.pack(row))
-  if error then call('HSET', key, token .. ':error', error) end
+  local key = named('attempts', id)
+  local row = {head[TOKEN], head[EPOCH], head[ATTEMPT], head[WORKER], head[STARTED], NOW, outcome, acked, error and true or false}
+  local packed = cmsgpack.pack(row)
+  if call('RPUSH', key, struct.pack('>I4c0', #packed, packed) .. (error or '')) > KEPT_ATTEMPTS then call('LPOP', key) end
 end
 
 -- The end of every script that moved something.
 local function flush()
   line_up()
-  send_gathered()
-  local pairs_to_write = {}
+  local writes = {}
   for id in pairs(changed) do
-    pairs_to_write[#pairs_to_write + 1] = id
-    pairs_to_write[#pairs_to_write + 1] = cmsgpack.pack(heads[id])
+    writes[#writes + 1], writes[#writes + 2] = id, dump_head(heads[id])
   end
   changed = {}
-  if #pairs_to_write > 0 then spread('HSET', JOBS, pairs_to_write) end
-  for field, n in pairs(counts) do
-    if n ~= 0 and call('HINCRBY', COUNTS, field, n) == 0 then call('HDEL', COUNTS, field) end
-  end
+  spread('HSET', JOBS, writes)
+  close_gaps()
+  add_counts(counts)
   counts = {}
 end

@@ -12,6 +12,7 @@ for first = 2, #ARGV, 3 do
   if row[1] and row[2] ~= '1' then
     number = call('HINCRBY', key, 'number', 1)
     call('HSET', key, 'seen', NOW)
+    if registration ~= '' then call('HSET', key, 'info', ARGV[first + 2]) end
   elseif not row[1] and registration ~= '' then
     local queues, tasks, lease = unpack(cmsgpack.unpack(registration))
     number = 1
@@ -19,7 +20,7 @@ for first = 2, #ARGV, 3 do
       'HSET', key, 'number', 1, 'turn', 0, 'lost', 0, 'started', NOW, 'seen', NOW, 'lease', lease,
       'queues', cmsgpack.pack(queues), 'tasks', cmsgpack.pack(tasks), 'info', ARGV[first + 2]
     )
-    call('SADD', WORKERS, worker)
+    call('SADD', TAG .. 'workers', worker)
   end
   numbers[#numbers + 1] = number
 end

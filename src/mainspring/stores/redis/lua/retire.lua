@@ -1,13 +1,13 @@
--- uses: common, moves, acks, takeback
+-- uses: common, heads, wake, lines, moves, acks, takeback
 -- retire: the last acks of a worker, then what it still holds goes back; its row goes
--- args: now, worker, cause, delays, acks, then the bytes of each ack (see _acks.lua)
+-- args: now, worker, cause, delays, how many plain successes, then the acks (see _acks.lua)
 -- returns taken, ready, retrying, dead, cancelled
-local worker, cause, delays, acks = ARGV[2], ARGV[3], cmsgpack.unpack(ARGV[4]), cmsgpack.unpack(ARGV[5])
+local worker, cause, delays, plain = ARGV[2], ARGV[3], cmsgpack.unpack(ARGV[4]), tonumber(ARGV[5])
 local lost = call('HGET', named('worker', worker), 'lost')
 if lost ~= '0' then return {0, {}, {}, {}, {}} end
-call('SREM', WORKERS, worker)
+call('SREM', TAG .. 'workers', worker)
 call('DEL', named('worker', worker))
-settle_all(worker, acks, 6)
+settle_all(worker, plain, 6)
 local moved = take_back(worker, cause, delays)
 flush()
 return moved

@@ -2,12 +2,12 @@
 -- workers: the fleet
 -- returns for each: id, number, turn, lost, started, seen, running, lease, queues, tasks, info
 local rows = {}
-for _, worker in ipairs(call('SMEMBERS', WORKERS)) do
+for _, worker in ipairs(call('SMEMBERS', TAG .. 'workers')) do
   local row = call(
     'HMGET', named('worker', worker), 'number', 'turn', 'lost', 'started', 'seen', 'lease', 'queues', 'tasks', 'info'
   )
   rows[#rows + 1] = {
-    worker, row[1], row[2], row[3], row[4], row[5], call('HLEN', named('running', worker)), row[6], row[7], row[8], row[9],
+    worker, row[1], row[2], row[3], row[4], row[5], call('SCARD', named('running', worker)), row[6], row[7], row[8], row[9],
   }
 end
 return rows

@@ -1,0 +1,94 @@
+-- lines: where ready jobs stand. Needs common, heads, wake.
+-- Lists hold id and seq, one list for each lane and priority. The heads index of a group (a base lane with the lanes
+-- beside it; its suspects apart) has each list that is not empty, by the place of its first entry in the line.
+local function base_of(lane) return string.match(lane, '^[^/]*/%a+') end
+local function group_of(lane) return string.match(lane, '^[^/]*/%a+!?') end
+local function line_of(lane, priority) return priority .. ':' .. lane end
+
+local arrivals, arriving, gaps = {}, {}, {}
+
+-- The index has the place of the first entry of a list, and behind `~` of the set beside it.
+local function index_list(line, group)
+  local first = call('LINDEX', named('ready', line), 0)
+  if not first then return call('ZREM', group, line) end
+  local priority = tonumber(string.match(line, '^-?%d+'))
+  call('ZADD', group, place(priority, (struct.unpack('>d', first, 17))), line)
+end
+
+local function index_moved(line, group)
+  local first = call('ZRANGE', named('moved', line), 0, 0, 'WITHSCORES')[2]
+  if not first then return call('ZREM', group, '~' .. line) end
+  local priority = tonumber(string.match(line, '^-?%d+'))
+  call('ZADD', group, place(priority, tonumber(first)), '~' .. line)
+end
+
+-- Gives those who became ready their places in the line, in the order in which they became it, and wakes.
+local function line_up()
+  local here, lists, queues = arrivals, {}, {}
+  arrivals, arriving = {}, {}
+  if #here == 0 then return end
+  local seq = call('HINCRBY', META, 'seq', #here) - #here
+  for n, id in ipairs(here) do
+    local head = heads[id]
+    head[SEQ] = seq + n
+    local line = line_of(head[LANE], head[PRIORITY])
+    local list = lists[line] or {group = group_of(head[LANE]), first = place(head[PRIORITY], seq + n)}
+    list[#list + 1] = id .. struct.pack('>d', seq + n)
+    lists[line] = list
+    queues[queue_of(head)] = true
+  end
+  for line, list in pairs(lists) do
+    local was_empty = call('EXISTS', named('ready', line)) == 0
+    spread('RPUSH', named('ready', line), list)
+    if was_empty then call('ZADD', named('heads', list.group), list.first, line) end
+  end
+  for queue in pairs(queues) do wake_up(queue) end
+end
+
+-- A ready job leaves by another door than a claim. Its entry goes if it stands at an end of its list, as those of many
+-- that leave together do; another is stale from now on: a gap.
+local function leave_line(id, head)
+  local line, group = line_of(head[LANE], head[PRIORITY]), named('heads', group_of(head[LANE]))
+  local ready, moved, entry = named('ready', line), named('moved', line), id .. struct.pack('>d', head[SEQ])
+  local was_moved = call('ZREM', moved, id) == 1
+  if was_moved then index_moved(line, group) end
+  if call('LINDEX', ready, -1) == entry then
+    call('RPOP', ready)
+    if call('EXISTS', ready) == 0 then call('ZREM', group, line) end
+  elseif call('LINDEX', ready, 0) == entry then
+    call('LPOP', ready)
+    index_list(line, group)
+  elseif not was_moved then
+    local gap = gaps[line] or {n = 0, group = group}
+    gap.n, gaps[line] = gap.n + 1, gap
+  end
+end
+
+-- For each gap two entries leave the front of the list: what still stands for a job goes into the set beside it. So a
+-- list is never longer than there are ready jobs, and whoever claims meets few stale entries, though nobody has
+-- claimed for long. Heads are written already.
+local function close_gap(line, gap)
+  local key, wanted = named('ready', line), struct.pack('>h', tonumber(string.match(line, '^-?%d+')))
+  local left, popped = 2 * gap.n, nil
+  while left > 0 do
+    local entries, ids, members = call('LPOP', key, math.min(left, 500)) or {}, {}, {}
+    if #entries == 0 then break end
+    left, popped = left - #entries, true
+    for n, entry in ipairs(entries) do ids[n] = sub(entry, 1, 16) end
+    for n, raw in ipairs(call('HMGET', JOBS, unpack(ids))) do
+      local seq = sub(entries[n], 17)
+      if raw and byte(raw) == READY and sub(raw, 5, 12) == seq and sub(raw, 13, 14) == wanted then
+        members[#members + 1], members[#members + 2] = whole((struct.unpack('>d', seq))), ids[n]
+      end
+    end
+    if #members > 0 then call('ZADD', named('moved', line), unpack(members)) end
+  end
+  if not popped then return end
+  index_list(line, gap.group)
+  index_moved(line, gap.group)
+end
+
+local function close_gaps()
+  for line, gap in pairs(gaps) do close_gap(line, gap) end
+  gaps = {}
+end

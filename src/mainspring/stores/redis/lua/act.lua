@@ -1,0 +1,102 @@
+-- uses: common, heads, wake, lines, moves, places, uniq, forget, select
+-- act: cancel, retry, run_now, reprioritise, delete by hand, as the transition table says
+-- args: now, action, query, ids or the id to go on after, limit, reason, priority, how many to look at
+-- returns ids done, refused [id, state], held [id, holder], and the id to go on after or false
+-- Only a query by ids is told of refusals: others mean the jobs that the action changes and has not changed yet.
+local action, query, limit, reason = ARGV[2], cmsgpack.unpack(ARGV[3]), tonumber(ARGV[5]), ARGV[6]
+local priority, most = tonumber(ARGV[7]), tonumber(ARGV[8])
+local by_ids, done, refused, held, chosen = query[1], {}, {}, {}, {}
+
+-- Another job that holds the key of this one, and one that must end first because it has expired.
+local function rival(id, head)
+  if not head[MORE].u then return nil end
+  local holder, late = holder_of(head[MORE].u)
+  return holder ~= id and holder or nil, late ~= id and late or nil
+end
+
+-- Which jobs an action changes, and what keeps a repeated call by a filter from finding the same ones again.
+local able = {
+  cancel = function(head) return head[STATE] <= RUNNING end,
+  retry = function(head) return head[STATE] > RUNNING end,
+  run_now = function(head) return head[STATE] == SCHEDULED or head[STATE] == RETRYING end,
+  reprioritise = is_waiting,
+  delete = function(head) return head[STATE] ~= RUNNING end,
+}
+local untouched = {
+  cancel = function(_, head) return not head[MORE].o end,
+  retry = function(id, head) return not rival(id, head) end,
+  reprioritise = function(_, head) return head[PRIORITY] ~= priority end,
+}
+
+local doing = {}
+
+function doing.cancel(id, head)
+  if head[STATE] ~= RUNNING then return finish(id, head, CANCELLED, 'by_user', reason ~= '' and reason) end
+  if not head[MORE].o then
+    head[MORE].o, changed[id] = reason, true
+    call('HSET', named('orders', head[WORKER]), id, reason)
+  end
+end
+
+function doing.run_now(id, head)
+  leave(id, head)
+  enter(id, head, READY)
+end
+
+function doing.reprioritise(id, head)
+  if head[STATE] == READY then leave_line(id, head) end
+  head[PRIORITY], changed[id] = priority, true
+  if head[STATE] == READY then put_in_place(id, head) end
+end
+
+-- A new epoch, in the lane of a job without blame; the token goes on and the last owner stays readable.
+function doing.retry(id, head)
+  local holder, late = rival(id, head)
+  if holder then return holder end
+  if late then finish(late, live(late), CANCELLED, 'expired') end
+  if head[MORE].u and key_entry(head[MORE].u) ~= id then take_key(head[MORE].u, id, 0) end
+  leave_history(id, head)
+  if head[ERROR] then call('HDEL', ERRORS, id) end
+  if head[FAR] then call('HDEL', RESULTS, id) end
+  call('HDEL', PROGRESS, id)
+  call('UNLINK', named('items', id))
+  local more = head[MORE]
+  more.r, more.e, more.n = nil, nil, nil
+  head[EPOCH], head[ATTEMPT], head[CRASHES], head[STARTED] = head[EPOCH] + 1, 0, 0, NONE
+  head[ENDED], head[RESULT], head[ERROR], head[FAR] = NONE, false, false, false
+  if head[EXPIRES] ~= NONE and head[EXPIRES] <= NOW then head[EXPIRES] = NONE end
+  set_lane(head, false)
+  enter(id, head, READY)
+end
+
+-- Dependents are not forgotten: to them it is a parent that did not succeed.
+function doing.delete(id, head)
+  local ending = {}
+  if is_waiting(head) then leave(id, head) else leave_history(id, head) end
+  resolve(id, head, false, ending)
+  forget(id, head)
+  finish_all(ending)
+end
+
+local after = each(query, ARGV[4], most, function(id, raw)
+  local head = load_head(raw)
+  heads[id] = head
+  if not able[action](head) then
+    if by_ids then refused[#refused + 1] = {id, head[STATE]} end
+  elseif by_ids or not untouched[action] or untouched[action](id, head) then
+    chosen[#chosen + 1] = id
+  end
+  return #chosen + #refused == limit
+end)
+pass_when_full()
+for _, id in ipairs(chosen) do
+  local head = anywhere(id)
+  if head and able[action](head) then
+    local holder = doing[action](id, head)
+    if holder then held[#held + 1] = {id, holder} else done[#done + 1] = id end
+  elseif head and by_ids then -- a parent that was changed a line ago took it along
+    refused[#refused + 1] = {id, head[STATE]}
+  end
+end
+flush()
+return {done, refused, held, after}

@@ -1,0 +1,108 @@
+-- uses: common, heads, wake, lines, moves, uniq
+-- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all of it or nothing
+-- args: now, then for each job: id and job (see heads.py), and beside it, each with its length in front: times [delay,
+--       run_at, expires_in, conflict, window], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record
+--       that lies apart
+-- returns for each job 1: made now, 0: found, or the id of the job that holds its key. Instead, for what stands in the
+-- way of the whole batch: draining and the queue; taken, the task and the holder; nobody, the child and the parent.
+local RETURN, FAIL = 0, 1
+local jobs = (#ARGV - 1) / 2
+local ids, said, plans, late, losers, taken, batch = {}, {}, {}, {}, {}, {}, {}
+
+-- What a new job's key says: the holder that answers for it, or nil; and whether the batch is refused.
+local function ask_for_key(plan)
+  local key, conflict = plan.head[MORE].u, plan.times[4]
+  if not key then return nil end
+  local holder, expired = taken[key], nil
+  if not holder then holder, expired = holder_of(key) end
+  if expired then late[#late + 1] = expired end
+  if holder and conflict == FAIL then return holder, true end
+  if holder and conflict == RETURN then return holder end
+  if holder then losers[#losers + 1] = holder end
+  taken[key] = plan.id
+end
+
+-- checks
+for n = 1, jobs do ids[n] = sub(ARGV[2 * n], 1, 16) end
+local known = jobs > 0 and call('ZMSCORE', IDS, unpack(ids)) or {}
+local asked = {}
+for n = 1, jobs do asked[queue_of(load_head(sub(ARGV[2 * n], 17)))] = true end
+local draining = queues_in('draining', asked)
+for n, id in ipairs(ids) do
+  said[n] = 0
+  if not known[n] and not batch[id] then
+    local times, edges, follows, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 1])
+    times = cmsgpack.unpack(times)
+    local plan = {id = id, times = times, edges = edges, follows = follows, record = record}
+    plan.head = new_head(sub(ARGV[2 * n], 17), times)
+    local holder, refused = ask_for_key(plan)
+    if refused then return {'taken', task_of(plan.head), holder} end
+    if holder then
+      said[n] = holder
+    else
+      local queue = queue_of(plan.head)
+      if draining and draining[queue] then return {'draining', queue} end
+      said[n], batch[id], plans[#plans + 1] = 1, true, plan
+    end
+  end
+end
+for _, plan in ipairs(plans) do
+  for first = 1, #plan.edges, 17 do
+    local parent = sub(plan.edges, first, first + 15)
+    local there = parent ~= plan.id and (batch[parent] or anywhere(parent))
+    if not there then return {'nobody', plan.id, parent} end
+  end
+end
+
+-- writes; the first one needs memory, so that a full store refuses here
+local entries = {}
+for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.id end
+spread('ZADD', IDS, entries)
+for _, id in ipairs(late) do
+  local head = live(id)
+  if head and is_waiting(head) then finish(id, head, CANCELLED, 'expired') end
+end
+for _, plan in ipairs(plans) do
+  local id, head, window = plan.id, plan.head, plan.times[5]
+  put_beside(id, head, plan.record)
+  if plan.follows ~= '' then call('HSET', FOLLOWS, id, plan.follows) end
+  if head[MORE].u then take_key(head[MORE].u, id, window > 0 and NOW + window or 0) end
+  enter(id, head, BLOCKED)
+end
+
+-- Its parents: those that live are waited for; one that has ended badly may end it at once.
+local function settle_new(plan)
+  local id, head, parents, ends = plan.id, plan.head, {}, false
+  for first = 1, #plan.edges, 17 do
+    local parent, policy = sub(plan.edges, first, first + 15), sub(plan.edges, first + 16, first + 16)
+    local found = anywhere(parent)
+    if found[STATE] > RUNNING then
+      ends = ends or (policy == 'f' and found[STATE] ~= SUCCEEDED)
+    elseif parents[parent] ~= 'fail' then
+      if not parents[parent] then parents[#parents + 1] = parent end
+      parents[parent] = policy == 'f' and 'fail' or 'ignore'
+    end
+  end
+  if ends then return finish(id, head, CANCELLED, 'parent') end
+  for _, parent in ipairs(parents) do
+    call('HSET', named('children', parent), id, parents[parent])
+    heads[parent][CHILDREN], changed[parent] = true, true
+  end
+  head[DEPS] = #parents
+  if #parents > 0 then
+    call('HSET', PARENTS, id, table.concat(parents))
+  else
+    leave(id, head)
+    enter_line(id, head)
+  end
+end
+
+for _, plan in ipairs(plans) do
+  if plan.head[STATE] == BLOCKED then settle_new(plan) end
+end
+for _, id in ipairs(losers) do
+  local head = live(id)
+  if head and is_waiting(head) then finish(id, head, CANCELLED, 'superseded') end
+end
+flush()
+return said

@@ -1,0 +1,14 @@
+-- uses: common
+-- prune of the fleet: rows of workers that were marked lost and have not been seen for long
+-- args: now, keep_workers
+-- returns how many went
+local gone, before = 0, NOW - tonumber(ARGV[2])
+for _, worker in ipairs(call('SMEMBERS', TAG .. 'workers')) do
+  local row = call('HMGET', named('worker', worker), 'lost', 'seen')
+  if row[1] == '1' and tonumber(row[2]) < before then
+    call('SREM', TAG .. 'workers', worker)
+    call('DEL', named('worker', worker))
+    gone = gone + 1
+  end
+end
+return gone

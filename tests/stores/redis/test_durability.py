@@ -1,0 +1,273 @@
+"""Durability: what the server keeps is told, warned of or refused; what was confirmed is there after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+import pytest_asyncio
+import redis.asyncio
+
+from mainspring import Mainspring, client
+from mainspring.errors import StoreError, StoreNotDurable, StoreUnavailable
+from mainspring.ids import new_id
+from mainspring.query import Query
+from mainspring.stores.base import Batch
+from mainspring.stores.door import Door
+from mainspring.stores.redis import RedisStore, confirm, scripts, survey
+from mainspring.testing import servers
+from mainspring.testing.contract.hands import Hand, ids, job, put_in
+
+NONE: Mapping[str, str] = {}
+RDB = {"save": "3600 1"}
+EVERYSEC = {"appendonly": "yes", "appendfsync": "everysec"}
+ALWAYS = {"appendonly": "yes", "appendfsync": "always"}
+
+
+@contextmanager
+def server_with(settings: Mapping[str, str]) -> Iterator[servers.Valkey]:
+    server = servers.valkey(own=True, settings=settings)
+    assert isinstance(server, servers.Valkey)
+    with server:
+        yield server
+
+
+class TestClasses:
+    @pytest.mark.parametrize(
+        ("settings", "kept", "short_of"),
+        [
+            (NONE, "none", ("full", "normal")),
+            (RDB, "rdb", ("full",)),
+            (EVERYSEC, "aof-everysec", ()),
+            (ALWAYS, "aof-always", ()),
+        ],
+    )
+    async def test_what_is_weaker_than_asked_is_warned_of_and_refused_if_strict(
+        self,
+        settings: Mapping[str, str],
+        kept: str,
+        short_of: tuple[str, ...],
+        namespace: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        with server_with(settings) as server:
+            for durability in ("full", "normal"):
+                caplog.clear()
+                store = Door(RedisStore(server.url, namespace=namespace, durability=durability))
+                await store.open()
+                assert bool(caplog.records) is (durability in short_of)
+                assert await store.durability() == f"redis:{kept}"
+                await store.close()
+                strict = Door(RedisStore(server.url, namespace=namespace, durability=durability, strict=True))
+                if durability in short_of:
+                    with pytest.raises(StoreNotDurable, match="appendonly yes"):
+                        await strict.open()
+                else:
+                    await strict.open()
+                await strict.close()
+
+    def test_a_server_that_does_not_tell_is_no_more_than_unknown(self) -> None:
+        """An ACL that keeps CONFIG away: strict has to be sure."""
+        unknown = survey.Facts(version="7.0.0")
+        assert unknown.kept == "unknown"
+        assert survey.weaknesses(unknown, "normal", 0, False)
+        assert not survey.weaknesses(survey.Facts(version="7.0.0", aof=True), "full", 0, False)
+
+
+@pytest.mark.parametrize("settings", [EVERYSEC, ALWAYS])
+async def test_what_was_confirmed_survives_a_kill(settings: Mapping[str, str], namespace: str) -> None:
+    """Producers go on while the server is killed and comes back, again and again: no confirmed id is missing."""
+    with server_with(settings) as server:
+        store = Door(RedisStore(server.url, namespace=namespace))
+        await store.open()
+        confirmed: list[bytes] = []
+
+        async def produce(stop: asyncio.Event) -> None:
+            while not stop.is_set():
+                try:
+                    made = await put_in(store, job())
+                except StoreUnavailable:
+                    await asyncio.sleep(0.01)
+                else:
+                    confirmed.append(made[0].id)
+
+        for _ in range(3):
+            stop, before = asyncio.Event(), len(confirmed)
+            producers = [asyncio.create_task(produce(stop)) for _ in range(5)]
+            async with asyncio.timeout(30):
+                while len(confirmed) < before + 200:
+                    await store.workers()
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            stop.set()
+            await asyncio.gather(*producers)
+        there = set[bytes]()
+        for first in range(0, len(confirmed), 500):
+            found = await store.find(Query(ids=tuple(confirmed[first : first + 500])), limit=500)
+            there.update(ids(found.jobs))
+        assert there == set(confirmed)
+        await store.close()
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[servers.Valkey]:
+    with server_with(ALWAYS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def replica(primary: servers.Valkey) -> Iterator[servers.Valkey]:
+    login, _, place = primary.url.removeprefix("redis://:").partition("@")
+    host, _, port = place.removesuffix("/0").partition(":")
+    with server_with({"replicaof": f"{host} {port}", "masterauth": login}) as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def watch(primary: servers.Valkey) -> AsyncIterator[redis.asyncio.Redis]:
+    async with redis.asyncio.Redis.from_url(primary.url, protocol=2) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def replicated(
+    primary: servers.Valkey, replica: servers.Valkey, watch: redis.asyncio.Redis, namespace: str
+) -> AsyncIterator[Door]:
+    async with asyncio.timeout(30):
+        while not await watch.wait(1, 100):
+            pass
+    store = Door(RedisStore(primary.url, namespace=namespace, replicas=1, strict=True))
+    await store.open()
+    yield store
+    await store.close()
+
+
+class TestReplicas:
+    async def test_the_class_says_it(self, replicated: Door) -> None:
+        assert await replicated.durability() == "redis:aof-always+replicas=1"
+
+    async def test_what_was_confirmed_is_on_the_replica(
+        self, replicated: Door, replica: servers.Valkey, namespace: str
+    ) -> None:
+        made = [job() for _ in range(20)]
+        await asyncio.gather(*(put_in(replicated, each) for each in made))
+        replicated.enqueue_now(Batch(id=new_id().bytes, jobs=(made[0], job())))
+        async with redis.asyncio.Redis.from_url(replica.url, protocol=2) as client:
+            assert await client.zcard(f"{{ms:{namespace}}}:ids") == 21
+
+    async def test_a_replica_that_stands_still_confirms_nothing(
+        self,
+        primary: servers.Valkey,
+        replica: servers.Valkey,
+        replicated: Door,
+        namespace: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """No false success: the outcome is unknown, reads and beats go on, and the repeat finds the job."""
+        monkeypatch.setattr(confirm, "WITHIN", 200)
+        store = Door(RedisStore(primary.url, namespace=namespace, replicas=1))
+        made = job()
+        replica.freeze()
+        try:
+            with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
+                await put_in(store, made)
+            with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
+                store.enqueue_now(Batch(id=new_id().bytes, jobs=(made,), retry=True))
+            waiting = asyncio.create_task(put_in(replicated, job()))
+            await Hand(replicated).join()
+            assert ids((await replicated.find(Query(ids=(made.id,)))).jobs) == [made.id]
+            assert not waiting.done()
+        finally:
+            replica.thaw()
+        assert not (await put_in(store, made, retry=True))[0].created
+        await waiting
+        await store.close()
+
+    async def test_a_script_that_the_server_does_not_know_waits_for_nobody(
+        self, own_server: servers.Valkey, own_client: redis.asyncio.Redis, namespace: str
+    ) -> None:
+        """No replica is there, as after a failover, and the caller has less time than the server waits for one."""
+        hurried = Door(RedisStore(own_server.url, namespace=namespace, replicas=1), deadline=1.5)
+        plain = Door(RedisStore(own_server.url, namespace=namespace))
+        for each in (plain, hurried):
+            await each.open()
+        await own_client.script_flush()
+        with pytest.raises(StoreUnavailable):
+            await put_in(hurried, job())
+        assert sum((await plain.count(Query.everything())).values()) == 1
+        for each in (hurried, plain):
+            await each.close()
+
+    async def test_too_few_replicas_are_warned_of_and_refused_if_strict(
+        self, primary: servers.Valkey, replicated: Door, namespace: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store = Door(RedisStore(primary.url, namespace=namespace, replicas=5))
+        await store.open()
+        assert "5 replicas" in caplog.text
+        await store.close()
+        store = Door(RedisStore(primary.url, namespace=namespace, replicas=5, strict=True))
+        with pytest.raises(StoreError, match="5 replicas"):
+            await store.open()
+        await store.close()
+
+
+class TestFsync:
+    async def test_a_write_counts_once_it_is_on_the_disk(self, namespace: str) -> None:
+        with server_with(EVERYSEC) as server:
+            store = Door(RedisStore(server.url, namespace=namespace, wait_fsync=True, strict=True))
+            await store.open()
+            assert await store.durability() == "redis:aof-everysec+fsync"
+            made = [job() for _ in range(10)]
+            await asyncio.gather(*(put_in(store, each) for each in made))
+            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+            async with redis.asyncio.Redis.from_url(server.url, protocol=2) as client:
+                assert (await client.info("commandstats"))["cmdstat_waitaof"]["calls"] >= 2
+            await store.close()
+
+    async def test_a_server_without_a_file_is_refused(self, own_server: servers.Valkey, namespace: str) -> None:
+        store = Door(RedisStore(own_server.url, namespace=namespace, wait_fsync=True))
+        with pytest.raises(StoreError, match=r"wait_fsync[^\n]*\n.*appendonly yes"):
+            await store.open()
+        await store.close()
+
+    async def test_a_server_that_has_not_the_command_is_refused(self, namespace: str) -> None:
+        with server_with(EVERYSEC | {"rename-command": 'WAITAOF ""'}) as server:
+            store = Door(RedisStore(server.url, namespace=namespace, wait_fsync=True))
+            with pytest.raises(StoreError, match="WAITAOF"):
+                await store.open()
+            await store.close()
+
+
+def test_what_needs_no_confirmation_are_scripts() -> None:
+    """A name that is none would confirm nothing and nobody would see it."""
+    assert all(scripts.script(name).text for name in confirm.NOTHING_TO_LOSE)
+
+
+def test_what_a_caller_relies_on_is_confirmed() -> None:
+    wanted = confirm.Confirm("meta", 1)
+    assert all(
+        wanted.is_wanted(name) for name in ("enqueue", "enqueue_any", "turn", "act", "retire", "put", "set_mode")
+    )
+    assert not confirm.Confirm("meta").is_wanted("enqueue")
+
+
+@pytest.mark.option("app.replicas")
+async def test_the_replicas_that_an_app_asks_for_must_have_its_jobs(
+    own_server: servers.Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has none: nothing is confirmed."""
+    monkeypatch.setattr(client, "ENQUEUE_PATIENCE", 0.0)
+    app = Mainspring(own_server.url, replicas=1)
+    with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
+        await app.call("shop.mail").aenqueue()
+    await app.aclose()
+
+
+@pytest.mark.option("app.wait_fsync")
+async def test_an_app_that_waits_for_the_disk_wants_a_server_that_writes_to_it(own_server: servers.Valkey) -> None:
+    app = Mainspring(own_server.url, wait_fsync=True)
+    with pytest.raises(StoreError, match="appendonly"):
+        await app.call("shop.mail").aenqueue()
+    await app.aclose()

@@ -1,0 +1,99 @@
+"""A server at its maxmemory: enqueue is refused, running jobs are reported, and what is pruned makes room again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+import redis.asyncio
+
+from mainspring.errors import StoreFull
+from mainspring.ids import new_id
+from mainspring.outcomes import Ack
+from mainspring.query import Query
+from mainspring.records import Claim, Retention
+from mainspring.states import State
+from mainspring.stores.base import Batch
+from mainspring.stores.door import Door
+from mainspring.stores.redis import RedisStore
+from mainspring.testing import servers
+from mainspring.testing.contract.hands import Hand, job, lease, put_in, state
+
+RECORD = bytes(20_000)
+FORGET = Retention(keep=0, keep_at_least=0)
+
+
+@pytest.fixture
+def small_server() -> Iterator[servers.Valkey]:
+    server = servers.valkey(own=True, settings={"maxmemory": "6mb"})
+    assert isinstance(server, servers.Valkey)
+    with server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def small_store(small_server: servers.Valkey, namespace: str) -> AsyncIterator[Door]:
+    store = Door(RedisStore(small_server.url, namespace=namespace))
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def fill(store: Door) -> int:
+    """Enqueue until the store refuses; how many were taken."""
+    taken = 0
+    while True:
+        try:
+            await put_in(store, job(record=RECORD))
+        except StoreFull:
+            return taken
+        taken += 1
+
+
+async def report(hand: Hand, claims: tuple[Claim, ...]) -> None:
+    said = await hand.turn(*(Ack.succeeded(lease(each), b"result") for each in claims))
+    assert (said.stale, said.already) == ((), ())
+
+
+async def test_a_full_store_takes_acks_and_goes_on_when_there_is_room(
+    small_store: Door, small_server: servers.Valkey
+) -> None:
+    hand = await Hand(small_store).join()
+    await put_in(small_store, *(job(record=RECORD) for _ in range(20)))
+    running = await hand.take(20)
+    waiting = await fill(small_store)
+    assert waiting > 20
+    with pytest.raises(StoreFull, match="maxmemory"):
+        small_store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(record=RECORD),)))
+
+    assert await hand.beat()
+    await report(hand, running)
+    assert [await state(small_store, each) for each in running] == [State.SUCCEEDED] * 20
+
+    done = 0
+    while done < waiting:
+        await small_store.prune(FORGET)
+        claims = await hand.take(10)
+        assert claims
+        await report(hand, claims)
+        done += len(claims)
+    await small_store.prune(FORGET)
+    assert not any((await small_store.count(Query.everything())).values())
+    assert await fill(small_store) > 20
+
+
+async def test_who_listens_is_told_even_so(small_store: Door, small_server: servers.Valkey) -> None:
+    """The list of tokens is small; that a token finds no room must not undo what brought it."""
+    hand = await Hand(small_store).join()
+    parent = job()
+    await put_in(small_store, parent, job(after=[parent]))
+    (running,) = await hand.take(1)
+    listener = await small_store.listen("w", ["q"])
+    async with redis.asyncio.Redis.from_url(small_server.url, protocol=2) as client:
+        await client.config_set("maxmemory", "1mb")
+        await report(hand, (running,))
+        assert await listener.wait(30)
+        again = await small_store.listen("w2", ["q"])
+        again.close()
+    listener.close()

@@ -1,0 +1,128 @@
+"""The catalogue of keys: nothing is stored that it does not name, and nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import redis.asyncio
+
+from mainspring.ids import derived_id, new_id
+from mainspring.outcomes import Ack, Outcome
+from mainspring.query import Query
+from mainspring.records import Bucket, Doc, Follow, LogLine, Mode, Report, Retention, Unique
+from mainspring.states import Action, Reason, State
+from mainspring.stores.door import Door
+from mainspring.stores.redis.keys import CATALOGUE, tag
+from mainspring.testing.contract.hands import ERROR, Hand, job, lease, put_in
+
+KNOWN = {key.name: key for key in CATALOGUE}
+HOUR = 3_600_000_000
+
+
+@pytest_asyncio.fixture
+async def client(redis_owner_url: str) -> AsyncIterator[redis.asyncio.Redis]:
+    """Looks into the server itself."""
+    async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as made:
+        yield made
+
+
+async def keys_of(client: redis.asyncio.Redis, namespace: str) -> list[bytes]:
+    return [key async for key in client.scan_iter(match=f"{tag(namespace)}*", count=1000)]
+
+
+def name_of(key: bytes, namespace: str) -> tuple[str, str]:
+    name, _, rest = key.removeprefix(tag(namespace).encode()).decode(errors="replace").partition(":")
+    return name, rest
+
+
+async def a_bit_of_everything(store: Door) -> Hand:
+    """Every kind of key at least once. Returns a worker that still holds jobs."""
+    gate, own = Bucket("gate", 2), new_id().bytes
+    follow = Follow(State.SUCCEEDED, job(id=derived_id(own, b"then"), queue="then", record=b"x" * 5000))
+    parent = job(id=own, buckets=[gate], marks=["red"], follows=[follow], unique=Unique(b"k" * 16, window=HOUR))
+    listener = await store.listen("w", ["q"])
+    await put_in(store, parent, job(after=[parent]), job(delay=HOUR, expires_in=2 * HOUR), job(record=b"x" * 5000))
+    await put_in(store, job(keep=HOUR), job(expires_in=0), job(), job(after=[parent]))
+    await store.put(Doc("kind", "name", 1, b"data"))
+    await store.set_mode(["closed"], Mode.PAUSED)
+    hand, dead = await Hand(store).join(), await Hand(store).join()
+    first, second, third = await hand.take(3)
+    report = Report(id=first.id, token=first.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),))
+    assert await store.report(hand.name, [report]) == [True]
+    await dead.take(1)
+    await dead.crash()
+    await hand.turn(Ack.succeeded(lease(first), bytes(5000)), Ack.dead(lease(second), ERROR, Reason.NOT_RETRYABLE))
+    assert await store.prune(Retention(keep=0, keep_at_least=0)) == 0
+    await hand.turn(Ack.succeeded(lease(third), b"1"))
+    await hand.take(1, suspects=1)
+    held = await hand.take(1, "then/any")
+    await store.act(Action.CANCEL, Query(ids=(held[0].id,)))
+    await store.act(Action.REPRIORITISE, Query.where(states=["ready"]), priority=7)
+    await put_in(store, late := job(), job(after=[late]), gone := job())
+    await store.act(Action.CANCEL, Query(ids=(gone.id,)))
+    await put_in(store, job(queue="gated", buckets=[gate]))
+    await hand.take(1, "gated/any")
+    listener.close()
+    return hand
+
+
+async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client: redis.asyncio.Redis) -> None:
+    """Known names, right types, one hash tag; only what belongs to listeners has a time to live."""
+    await a_bit_of_everything(store)
+    found = await keys_of(client, namespace)
+    for key in found:
+        name, rest = name_of(key, namespace)
+        assert bool(rest) is bool(KNOWN[name].per), name
+        assert await client.type(key) == KNOWN[name].type.encode(), name
+        assert (await client.ttl(key) == -1) is ("expires" not in KNOWN[name].deleted_by), name
+    assert len({key.partition(b":")[0] for key in found}) == 1
+    seen = {name_of(key, namespace)[0] for key in found}
+    assert KNOWN.keys() - seen <= {"wake", "listeners"}, "not shown here, so not tested"
+
+
+async def test_nothing_is_left_when_all_jobs_are_deleted(
+    store: Door, namespace: str, client: redis.asyncio.Redis
+) -> None:
+    """Only what is not of jobs: the schema, documents, modes, the row of the worker that was lost."""
+    hand = await a_bit_of_everything(store)
+    await store.retire(hand.name, Outcome.INTERRUPTED)
+    assert not (await store.act(Action.DELETE, Query.everything())).refused
+    for worker in await store.workers():
+        await store.retire(worker.id, Outcome.INTERRUPTED)
+    left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
+    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "workers", "worker"}
+    assert [each.lost for each in await store.workers()] == [True]
+    assert sum((await store.count(Query.everything())).values()) == 0
+
+
+@pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
+async def test_many_that_leave_together_leave_no_entries(
+    store: Door, namespace: str, client: redis.asyncio.Redis, action: Action
+) -> None:
+    """Nobody need claim from their lanes."""
+    for _ in range(3):
+        await put_in(store, *(job(priority=n % 2) for n in range(300)))
+    await store.act(Action.REPRIORITISE, Query.where(states=["ready"]), limit=100, priority=2)
+    await store.act(action, Query.everything(), limit=1000)
+    left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
+    assert not left & {"ready", "moved", "heads"}
+
+
+async def test_nothing_is_left_of_live_work_when_all_has_ended(
+    store: Door, namespace: str, client: redis.asyncio.Redis
+) -> None:
+    """Indexes, lists, buckets, edges and workers' keys go with their last member."""
+    gate = Bucket("gate", 5)
+    parent = job(buckets=[gate], expires_in=HOUR)
+    await put_in(store, parent, job(after=[parent], priority=3), job(delay=HOUR), job(buckets=[gate]))
+    await store.act(Action.CANCEL, Query.where(states=["scheduled"]))
+    hand = await Hand(store).join()
+    while claims := await hand.take(5):
+        await hand.succeed(*claims)
+    await store.retire(hand.name, Outcome.INTERRUPTED)
+    left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
+    assert left == {"meta", "ids", "jobs", "done", "counts"}
+    counts = await store.count(Query.everything())
+    assert (counts[State.SUCCEEDED], counts[State.CANCELLED], sum(counts.values())) == (3, 1, 4)
