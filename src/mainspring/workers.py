@@ -40,6 +40,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Time since its last beat, by the store's clock."""
     lease: timedelta
     """Silent for longer than this, its jobs are given to others."""
+    claiming: bool
+    """Its turns with the store come through; its beats alone say nothing of that."""
     lost: bool
     """It was silent for longer than its lease; its jobs were taken, or are there for whoever comes first."""
 
@@ -86,5 +88,6 @@ def _info(row: WorkerRow, jobs: tuple[UUID, ...], now: int) -> WorkerInfo:
         seen=to_datetime(row.seen),
         age=timedelta(microseconds=max(0, now - row.seen)),
         lease=timedelta(microseconds=row.lease),
+        claiming=bool(said.get("claiming", True)),
         lost=row.lost or now - row.seen > row.lease,
     )

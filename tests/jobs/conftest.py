@@ -1,4 +1,4 @@
-"""Workers inside the test's process, on a real SQLite file."""
+"""Workers inside the test's process, on a real store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.jobs.world import World
 
 
 @pytest.fixture
-async def world(sqlite_url: str) -> AsyncIterator[World]:
-    made = World(sqlite_url)
+async def world(store_url: str) -> AsyncIterator[World]:
+    made = World(store_url)
     await made.store.open()
     yield made
     await made.close()

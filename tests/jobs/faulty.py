@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.records import Turned
 from mainspring.stores.base import Store, Turn
 
@@ -22,6 +22,8 @@ class FaultyStore:
         self._inner = inner
         self.down = False
         self.refuse = ""
+        self.error: type[StoreError] = StoreUnavailable
+        """What a call that does not reach the store raises."""
         self.lose: set[str] = set()
         self.lose_every = 0
         self.twist: Callable[[Turn], Turn] | None = None
@@ -54,7 +56,7 @@ class FaultyStore:
     def _before(self, name: str) -> None:
         if self.down or name == self.refuse:
             self.failed += 1
-            raise StoreUnavailable(f"{name}: the test cut the line")
+            raise self.error(f"{name}: the test cut the line")
 
     def _after(self, name: str) -> None:
         if name in self.lose:

@@ -12,15 +12,16 @@ from msgspec.structs import replace
 
 from mainspring import Mainspring
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Bucket, Registration, Want
+from mainspring.records import Beat, Bucket, Registration, Turned, Want
 from mainspring.states import State
 from mainspring.stores.base import Store, Turn
 from mainspring.stores.door import Door
 from mainspring.worker import turner
 from mainspring.worker.board import Board
+from mainspring.worker.turner import Turner
 from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
-from tests.jobs.world import SECOND, World, eventually, result
+from tests.jobs.world import LIMIT, SECOND, World, eventually, result
 
 
 def faulty(world: World) -> tuple[FaultyStore, Store]:
@@ -381,6 +382,52 @@ async def test_an_idle_worker_is_woken_by_an_enqueue(world: World) -> None:
     running = await world.worker(poll=60 * SECOND).started()
     for _ in range(3):
         assert result(await world.final(await world.enqueue(task))) == 1
+    assert await running.drained() == 0
+
+
+@pytest.mark.row("W7")
+async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn found nothing, the job came right after it, and the worker heard of the job first."""
+
+    async def one() -> int:
+        return 1
+
+    class Overtaken(FaultyStore):
+        armed = False
+
+        async def turn(self, turn: Turn) -> Turned:
+            reply = await super().turn(turn)
+            if self.armed and turn.wants:
+                self.armed = False
+                made.set_result(await world.enqueue(task))
+                await woken.wait()
+            return reply
+
+    task = world.task(one)
+    store: Any = Overtaken(world.store)
+    running = await world.worker(store=store, poll=3600 * SECOND).started()
+    idle = running.worker._turner
+    assert idle is not None
+
+    async def thirsty() -> bool | None:
+        return idle.thirsty or None
+
+    await eventually(thirsty, "the first turn found nothing")
+    made: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    woken = asyncio.Event()
+    store.armed = True
+    idle.wake()
+
+    def noted() -> None:
+        Turner.wake(idle)
+        woken.set()
+
+    monkeypatch.setattr(idle, "wake", noted)
+    async with asyncio.timeout(LIMIT):
+        job = await made
+    assert result(await world.final(job)) == 1
     assert await running.drained() == 0
 
 

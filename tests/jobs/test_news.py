@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from mainspring.errors import StoreError, StoreFull, StoreUnavailable
 from mainspring.states import State
 from mainspring.worker.context import AsyncContext, Context
 from tests.jobs.test_claiming import faulty
@@ -227,9 +228,11 @@ async def test_a_full_stream_says_so_and_keeps_what_it_has(world: World, size: i
 
 
 @pytest.mark.row("B19")
-async def test_items_outlast_a_store_that_was_away(world: World) -> None:
-    """None is missing, and the ack that comes after them waits."""
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
+async def test_items_outlast_a_store_that_was_away(world: World, error: type[StoreError]) -> None:
+    """Or full. None is missing, and the ack that comes after them waits."""
     store, passed = faulty(world)
+    store.error = error
     failed = asyncio.Event()
 
     async def sends(ctx: AsyncContext) -> int:

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from mainspring.errors import StoreConflict
+from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from mainspring.outcomes import Ack, Outcome
 from mainspring.records import Rescued
 from mainspring.states import Reason, State
@@ -64,11 +64,15 @@ async def test_an_outage_interrupts_no_body_and_loses_no_ack(world: World, caplo
     rows = [await world.final(job) for job in jobs]
     assert [result(row) for row in rows] == list(range(8))
     assert set(runs.values()) == {1}
+
+    async def told() -> list[str] | None:
+        said = [r.getMessage() for r in caplog.records if r.getMessage().startswith("the store ")]
+        return said if said and "works again" in said[-1] else None
+
+    first, last = await eventually(told, "the end of the outage is told")
+    assert "the store failed, trying again: " in first
+    assert "the store works again after" in last
     assert await running.drained() == 0
-    said = [r.getMessage() for r in caplog.records if "a turn with the store" in r.getMessage()]
-    assert len(said) == 2
-    assert "failed, trying again" in said[0]
-    assert "works again" in said[1]
 
 
 @pytest.mark.row("B21")
@@ -253,3 +257,34 @@ async def test_turns_that_the_store_refuses_for_good_cost_the_identity_not_the_w
     assert result(await world.final(await world.enqueue(task))) == 1
     assert await running.drained() == 0
     assert len(store.turns) < 100
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
+async def test_a_worker_that_is_refused_shows_that_it_tries(world: World, error: type[StoreError]) -> None:
+    """Whoever watches it must not take it for wedged, and its jobs run on."""
+    store, passed = faulty(world)
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    job = await world.enqueue(world.task(work))
+    running = await world.worker(store=passed).started()
+    await world.until(job, State.RUNNING)
+    store.error, store.refuse = error, "turn"
+    board = running.worker._board
+
+    async def refused() -> bool | None:
+        return store.failed >= 1 or None
+
+    await eventually(refused, "a turn is refused")
+    before = board.tried
+
+    async def tried() -> bool | None:
+        return board.tried > before or None
+
+    await eventually(tried, "the board shows another try")
+    store.refuse = ""
+    gate.set()
+    assert (await world.final(job)).state is State.SUCCEEDED
+    assert await running.drained() == 0

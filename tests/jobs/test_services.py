@@ -42,8 +42,8 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-async def store(sqlite_url: str, clock: MovableClock) -> AsyncIterator[Store]:
-    opened = connect(sqlite_url, durability="normal", clock=clock)
+async def store(store_url: str, clock: MovableClock) -> AsyncIterator[Store]:
+    opened = connect(store_url, durability="normal", clock=clock)
     await opened.open()
     yield opened
     await opened.close()

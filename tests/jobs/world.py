@@ -1,4 +1,4 @@
-"""A small world for tests: one SQLite file, some tasks, workers in this process."""
+"""A small world for tests: one store, some tasks, workers in this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from mainspring.records import AttemptRow, Body, JobRow, LogLine, NewJob
 from mainspring.spec import TaskSpec
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch, Store
-from mainspring.stores.connect import connect
+from mainspring.stores.connect import StoreAddress, connect
 from mainspring.worker.board import Board
-from mainspring.worker.parts import Parts, StoreAddress, WorkerSettings
+from mainspring.worker.parts import Parts, WorkerSettings
 from mainspring.worker.worker import Worker
 
 LIMIT = 30.0
 """Seconds after which something that must happen counts as not happening."""
 SECOND = 1_000_000
+BATCH = 1000
+"""Jobs that every store takes at once."""
 
 T = TypeVar("T")
 
@@ -63,7 +65,8 @@ class World:
         return NewJob(task=task, early=bool(spec and spec.early), **fields)
 
     async def put(self, *jobs: NewJob) -> list[bytes]:
-        await self.store.enqueue(Batch(id=os.urandom(16), jobs=jobs))
+        for start in range(0, len(jobs), BATCH):
+            await self.store.enqueue(Batch(id=os.urandom(16), jobs=jobs[start : start + BATCH]))
         return [job.id for job in jobs]
 
     async def enqueue(self, task: str, /, *args: Any, **options: Any) -> bytes:

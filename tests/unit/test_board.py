@@ -22,8 +22,8 @@ def board() -> Iterator[Board]:
 
 def test_both_sides_see_the_same_words(board: Board) -> None:
     other = Board.attach(os.dup(board.fd))
-    other.ticked, other.turned, other.phase = 1.5, 2.5, Phase.DRAINING
-    assert (board.ticked, board.turned, board.phase) == (1.5, 2.5, Phase.DRAINING)
+    other.ticked, other.tried, other.phase = 1.5, 2.5, Phase.DRAINING
+    assert (board.ticked, board.tried, board.phase) == (1.5, 2.5, Phase.DRAINING)
     other.close()
 
 

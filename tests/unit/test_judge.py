@@ -24,7 +24,7 @@ def look(*jobs: BoardJob, **changed: Any) -> Look:
     """A worker in good health, 500 s old: lease 15, grace 5, drain 25."""
     healthy = Look(
         now=NOW, stopped=False, looking_since=500.0, moving_since=500.0, ticking_since=500.0, beating_since=500.0,
-        phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, turned=NOW - 0.8, lease_end=NOW + 12,
+        phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, tried=NOW - 0.8, lease_end=NOW + 12,
         jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
     )  # fmt: skip
     return healthy._replace(**changed)
@@ -73,21 +73,21 @@ class TestJudge:
         assert sentence.cause is Cause.WEDGED_LOOP
 
     def test_a_job_may_block_the_loop_as_long_as_its_limit_allows(self) -> None:
-        blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, turned=NOW - 60, ticking_since=NOW)
+        blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, tried=NOW - 60, ticking_since=NOW)
         assert judge(blocked) is None
 
     def test_after_a_blocked_loop_the_worker_gets_time_to_turn(self) -> None:
-        assert judge(look(ticked=NOW, turned=NOW - 60, ticking_since=NOW - 0.5)) is None
+        assert judge(look(ticked=NOW, tried=NOW - 60, ticking_since=NOW - 0.5)) is None
 
     def test_a_worker_that_never_turns_while_loop_and_store_are_well_is_wedged(self) -> None:
-        sentence = judge(look(job(), turned=NOW - 46))
+        sentence = judge(look(job(), tried=NOW - 46))
         assert sentence is not None
         assert sentence.cause is Cause.WEDGED_TURNS
         assert sentence.guilty == ()
 
     @pytest.mark.parametrize("since", [math.inf, NOW - 40])
     def test_no_turn_while_the_store_is_away_is_no_fault(self, since: float) -> None:
-        assert judge(look(job(), turned=NOW - 400, beating_since=since)) is None
+        assert judge(look(job(), tried=NOW - 400, beating_since=since)) is None
 
     def test_a_stopped_worker_is_not_judged_by_the_clock(self) -> None:
         stopped = look(job(deadline=NOW - 100), ticked=NOW - 100, stopped=True, moving_since=NOW)

@@ -31,7 +31,7 @@ class Service:
         self._hurried = asyncio.Event()
         name = type(self).__name__.lower()
         self.log = logging.getLogger(f"mainspring.{name}")
-        self._trouble = Trouble(f"the {name}", self.log, longest=max(1.0, self.every))
+        self.trouble = Trouble(f"the {name}", self.log, longest=max(1.0, self.every))
 
     async def tick(self) -> float | None:
         """Do it once. May return the seconds until the next time."""
@@ -60,8 +60,8 @@ class Service:
         try:
             wait = await self.tick()
         except Exception as error:  # noqa: BLE001 - a service outlives whatever its store does
-            return self._trouble.failed(error)
-        self._trouble.over()
+            return self.trouble.failed(error)
+        self.trouble.over()
         self.ticks += 1
         self._ticked.set()
         pause = self.every if wait is None else wait

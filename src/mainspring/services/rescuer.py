@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from mainspring.errors import StoreError
 from mainspring.outcomes import Outcome
 from mainspring.records import Beat, Rescued, WorkerRow
 from mainspring.services.base import Service
@@ -72,8 +73,14 @@ class Rescuer(Service):
         self._last = now
         rows = [row for row in await self.store.workers() if row.id != own and not row.lost]
         self._seen = {row.id: self._look(row, passed) for row in rows}
+        trouble: StoreError | None = None
         for row in rows:
-            await self._judge(row, self._seen[row.id])
+            try:
+                await self._judge(row, self._seen[row.id])
+            except StoreError as error:  # somebody holds its row, say: the others are taken all the same
+                trouble = error
+        if trouble is not None:
+            raise trouble
         return self._sweep
 
     def _look(self, row: WorkerRow, passed: float) -> _Seen:

@@ -4,6 +4,10 @@ When the outcome is unknown (the store was away, gave no answer in time, or fail
 do not know) the very same turn is sent again: the store tells a repeat by its number. Only a
 ``StoreConflict`` says that nothing was applied; if it stays, the turn is sent with half of its acks,
 down to the one that cannot be stored, which is then said in plainer words.
+
+An answer over a network is not waited for as long as a door would: a connection that died without a
+word would keep the worker from a store that is there. Where nobody else has trouble, the store may just
+be slow: then the turn gets the door's whole time.
 """
 
 from __future__ import annotations
@@ -14,16 +18,21 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from mainspring.clock import boottime
 from mainspring.codec import describe_error, dumps
-from mainspring.errors import ResultNotSerializable, StoreConflict
+from mainspring.errors import ResultNotSerializable, StoreConflict, StoreFull, StoreUnavailable
 from mainspring.outcomes import Ack
 from mainspring.records import Turned
 from mainspring.states import Reason
 from mainspring.stores.base import Store, Turn
+from mainspring.worker.outage import Outage
 from mainspring.worker.trouble import Trouble
 
 log = logging.getLogger("mainspring.worker")
 
+QUICK = 3.0
+"""Seconds to wait for an answer over a network."""
+_QUICK_TRIES = 3
 _CONFLICTS = 3
 _SAID = describe_error(ResultNotSerializable("the result cannot be stored"))
 _UNSTORABLE = dumps(_SAID)
@@ -40,11 +49,15 @@ class Answer(NamedTuple):
 class Asker:
     """One turn at a time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, outage: Outage) -> None:
         self.recovered = False
         """Whether the last answer came after failures."""
+        self.tried_at = 0.0
+        """When a try last came to its end, whatever that was."""
         self._store = store
-        self._trouble = Trouble("a turn with the store", log)
+        self._outage = outage
+        self._trouble = Trouble("a turn", log, outage)
+        self._room = Trouble("claiming", log)
 
     async def ask(self, turn: Turn) -> Answer:
         """The answer, however long it takes. A store that refuses even an empty turn has lost the worker."""
@@ -52,7 +65,7 @@ class Asker:
         left: list[Ack] = []
         while True:
             try:
-                reply = await self._store.turn(turn)
+                reply = await self._answer(turn)
             except StoreConflict as error:
                 pause = self._trouble.failed(error)
                 conflicts += 1
@@ -66,8 +79,31 @@ class Asker:
                 pause = self._trouble.failed(error)
             else:
                 self.recovered = self._trouble.over()
+                self._note_room(turn, reply)
                 return Answer(reply, turn, left)
             await asyncio.sleep(pause)
+
+    def _note_room(self, turn: Turn, reply: Turned) -> None:
+        """Say once that there is no work because there is no room, and once that there is again."""
+        if reply.full:
+            self._room.failed(StoreFull("the store is full and hands out no jobs", url=self._store.url))
+        elif turn.wants:
+            self._room.over()
+
+    async def _answer(self, turn: Turn) -> Turned:
+        try:
+            async with asyncio.timeout(self._limit()):
+                return await self._store.turn(turn)
+        except TimeoutError as late:
+            raise StoreUnavailable(f"turn: {self._store.url} gave no answer in {QUICK:g} s") from late
+        finally:
+            self.tried_at = boottime()
+
+    def _limit(self) -> float | None:
+        if self._store.engine == "sqlite":
+            return None
+        slow = self._trouble.failures >= _QUICK_TRIES and not self._outage.beside(self._trouble.what)
+        return None if slow else QUICK
 
 
 def unstorable(ack: Ack) -> Ack | None:

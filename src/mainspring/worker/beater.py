@@ -17,9 +17,11 @@ from concurrent.futures import Future
 from mainspring.clock import boottime
 from mainspring.errors import MainspringError, NotOpen
 from mainspring.records import Beat, Beaten, Registration
+from mainspring.stores.connect import StoreAddress
 from mainspring.worker import fence
 from mainspring.worker.board import Board
-from mainspring.worker.parts import StoreAddress, WorkerSettings
+from mainspring.worker.outage import Outage
+from mainspring.worker.parts import WorkerSettings
 from mainspring.worker.pulse import Pulse
 
 log = logging.getLogger("mainspring.beats")
@@ -28,7 +30,7 @@ _LOOK = 1.0  # most seconds between two looks at the lease end: a sleep does not
 
 
 class Beater:
-    """Registers the worker, keeps its lease, and tells when that is lost or runs low.
+    """Registers the worker, keeps its lease and what it says of itself, and tells when the lease is lost or low.
 
     ``on_lost`` and ``on_lease_low`` are called in the beater's thread and must not block; the first
     once per worker id, the second once per outage. After ``on_lost`` the worker takes a new id (which
@@ -46,6 +48,7 @@ class Beater:
         *,
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
+        outage: Outage,
         announce: Callable[[str], None] | None = None,
     ) -> None:
         self.registered = threading.Event()
@@ -57,10 +60,11 @@ class Beater:
         self._on_lease_low = on_lease_low
         self._announce = announce
         self._announced = ""
-        self._pulse = Pulse(address, settings.lease / 1e6)
+        self._pulse = Pulse(address, settings.lease / 1e6, outage)
         self._lock = threading.Lock()
         self._first: Future[None] = Future()
         self._known = ""  # the id that has a row
+        self._said = b""  # what it was told to say of the worker
         self._given_up = ""  # the id that the store called lost
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -135,9 +139,12 @@ class Beater:
         if self._announce is not None and worker != self._announced:
             self._announce(worker)
             self._announced = worker
-        sent = await self._pulse.send([Beat(worker, None if worker == self._known else self._registration())])
+        said = self._registration()
+        news = worker != self._known or said.info != self._said
+        sent = await self._pulse.send([Beat(worker, said if news else None)])
         if sent is None:
             return self._pulse.retry_in()
+        self._said = said.info
         self._heard(sent.at, sent.replies[0])
         return max(0.0, sent.at + self._pulse.period - boottime())
 

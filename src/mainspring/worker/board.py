@@ -36,10 +36,10 @@ CAPACITY = 16_384
 """Slots of a board whose worker is not known yet; untouched pages cost nothing."""
 
 _MAGIC = 0x6D61696E_73707231
-_HEADER = struct.Struct("=qqdddq")  # magic, slots in use, lease end, ticked, turned, phase
+_HEADER = struct.Struct("=qqdddq")  # magic, slots in use, lease end, ticked, tried, phase
 _LINE = struct.Struct("=q16sdqqdq")  # token, job, deadline, retry_in, flags, started, token
 _BASE = 64
-_USED, _LEASE_END, _TICKED, _TURNED, _PHASE = 1, 2, 3, 4, 5
+_USED, _LEASE_END, _TICKED, _TRIED, _PHASE = 1, 2, 3, 4, 5
 _FLAGS_AT = 5  # in words from the line's start
 
 
@@ -154,13 +154,13 @@ class Board:
         self._floats[_TICKED] = moment
 
     @property
-    def turned(self) -> float:
-        """When the worker last had an answer to a turn."""
-        return self._floats[_TURNED]
+    def tried(self) -> float:
+        """When the worker last tried to make a turn, with or without success."""
+        return self._floats[_TRIED]
 
-    @turned.setter
-    def turned(self, moment: float) -> None:
-        self._floats[_TURNED] = moment
+    @tried.setter
+    def tried(self, moment: float) -> None:
+        self._floats[_TRIED] = moment
 
     @property
     def phase(self) -> int:

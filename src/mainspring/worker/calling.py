@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from mainspring.events import Event
@@ -19,10 +18,6 @@ from mainspring.events import Event
 log = logging.getLogger("mainspring.hooks")
 
 Call = tuple[Callable[[Event], Any], Event]
-
-
-def is_async(fn: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
 
 
 class ThreadCaller:
@@ -47,8 +42,8 @@ class ThreadCaller:
 
     def close(self) -> None:
         """Call no more. One that never returns is left to the end of the process."""
-        with contextlib.suppress(Exception):
-            while not self._line.empty():
+        with contextlib.suppress(Empty):
+            while True:
                 self._line.get_nowait()
         self._line.put(None)
 

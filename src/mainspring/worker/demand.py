@@ -44,6 +44,7 @@ class Demand:
         self._dry: set[tuple[str, str]] = set()
         self._held = dict.fromkeys(self._caps, 0)
         self._asked: list[_Ask] = []
+        self._woken = False  # since the last wants
         self._young = 0  # claims since the last by age
 
     # ---- counting ----------------------------------------------------------------------------
@@ -57,8 +58,9 @@ class Demand:
             self._held[queue] -= 1
 
     def wake(self) -> None:
-        """There may be work in any lane."""
+        """There may be work in any lane: also of those that a turn under way asks for, which may have come too soon."""
         self._dry.clear()
+        self._woken = True
 
     # ---- asking ------------------------------------------------------------------------------
 
@@ -86,6 +88,7 @@ class Demand:
         """The wants of the next turn; :meth:`heard` must follow."""
         self._order = self._order[1:] + self._order[:1]  # of a scheduler there is none
         self._asked = self._plan()
+        self._woken = False
         return tuple(ask.want for ask in self._asked)
 
     def heard(self, claims: Sequence[Claim]) -> None:
@@ -95,7 +98,7 @@ class Demand:
             return
         aged = min(len(claims), sum(ask.want.oldest for ask in asked))
         self._young = min(_AGED * AHEAD_MAX, self._young + len(claims)) - _AGED * aged
-        if len(claims) >= sum(ask.want.n for ask in asked):
+        if self._woken or len(claims) >= sum(ask.want.n for ask in asked):
             return
         got: dict[tuple[str, str], int] = {}
         for claim in claims:

@@ -1,4 +1,4 @@
-"""How a worker gets its row in the store, and what it asks of whoever keeps its lease."""
+"""How a worker gets its row in the store and lets it go, and what it asks of whoever keeps its lease."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainspring.clock import boottime
 from mainspring.ids import worker_id
+from mainspring.outcomes import Outcome
 from mainspring.records import Beat, Registration
 from mainspring.worker.trouble import Trouble
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
     from mainspring.worker.board import Board
+    from mainspring.worker.outage import Outage
     from mainspring.worker.turner import Turner
 
 log = logging.getLogger("mainspring.worker")
@@ -37,16 +39,22 @@ class MakeBeats(Protocol):
         *,
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
+        outage: Outage,
     ) -> Beats: ...
 
 
 async def enrol(
-    turner: Turner, store: Store, registration: Callable[[], Registration], board: Board, beater: Beats | None
+    turner: Turner,
+    store: Store,
+    registration: Callable[[], Registration],
+    board: Board,
+    beater: Beats | None,
+    outage: Outage,
 ) -> None:
     """Register the turner's current id, however long it takes."""
     if beater is not None:
         beater.wake()  # it learns the new name from now on; which of us registers it first does not matter
-    trouble = Trouble("registering the worker", log)
+    trouble = Trouble("registering the worker", log, outage)
     while True:
         sent, said = boottime(), registration()
         try:
@@ -59,3 +67,12 @@ async def enrol(
             break
         turner.id = worker_id()  # that name is taken
     board.extend(sent + said.lease / 1e6)
+
+
+async def say_goodbye(store: Store, worker: str, limit: float) -> None:
+    """Take the worker's row away, within ``limit`` seconds or not at all."""
+    try:
+        async with asyncio.timeout(limit):
+            await store.retire(worker, Outcome.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - its lease will end by itself
+        log.warning("worker %s could not say goodbye: %s", worker, error)

@@ -13,24 +13,28 @@ from mainspring.worker.trouble import Trouble
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
+    from mainspring.worker.outage import Outage
     from mainspring.worker.parts import Parts
     from mainspring.worker.turner import Turner
 
 log = logging.getLogger("mainspring.worker")
 
+_DEAF = 2.0  # most seconds until one who cannot listen tries again
 _BREATH = 0.002  # between two wake-ups while no slot waits for work
 _LIVE = (State.READY, State.RUNNING, State.SCHEDULED, State.RETRYING)
 
 
-async def hear_of_work(store: Store, turner: Turner, parts: Parts) -> None:
+async def hear_of_work(store: Store, turner: Turner, parts: Parts, outage: Outage) -> None:
     """Wake the turner when there may be work; the poll is the net. Never ends by itself."""
     poll = parts.settings.poll / 1e6
-    trouble = Trouble("listening for jobs", log, longest=poll)
+    trouble = Trouble("listening for jobs", log, outage)
     while True:
-        worker = turner.id
+        worker, listens = turner.id, False
         try:
             listener = await store.listen(worker, parts.settings.queues)
+            listens = True
             try:
+                turner.wake()  # for what came before anybody listened
                 while worker == turner.id:
                     await listener.wait(poll)
                     trouble.over()
@@ -40,11 +44,14 @@ async def hear_of_work(store: Store, turner: Turner, parts: Parts) -> None:
             finally:
                 listener.close()
         except Exception as error:  # noqa: BLE001 - then there is the poll alone
-            await asyncio.sleep(max(trouble.failed(error), poll / 2))
-            turner.wake()
+            await asyncio.sleep(max(trouble.failed(error), min(poll / 2, _DEAF)))
+            if listens:
+                turner.review()  # the line was cut, and a turn that goes through now would not tell
+            else:
+                turner.wake()
 
 
-async def hear_of_the_end(store: Store, turner: Turner, parts: Parts, over: Callable[[], None]) -> None:
+async def hear_of_the_end(store: Store, turner: Turner, parts: Parts, outage: Outage, over: Callable[[], None]) -> None:
     """Call ``over`` when no job is left that could still run here.
 
     Counted are ready, running, scheduled and retrying jobs of the worker's queues and of the tasks
@@ -52,7 +59,7 @@ async def hear_of_the_end(store: Store, turner: Turner, parts: Parts, over: Call
     keep it for ever.
     """
     live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=tuple(parts.tasks) or None)
-    trouble = Trouble("counting the jobs that are left", log)
+    trouble = Trouble("counting the jobs that are left", log, outage)
     while True:
         await asyncio.sleep(0.02)
         if not (turner.empty and turner.thirsty):

@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from mainspring.clock import boottime
 from mainspring.outcomes import Ack, Outcome
 from mainspring.records import Beat, Rescued
+from mainspring.stores.connect import StoreAddress
 from mainspring.worker.link import Hello
-from mainspring.worker.parts import StoreAddress
+from mainspring.worker.outage import Outage
 from mainspring.worker.pulse import PASSING, Pulse
+from mainspring.worker.trouble import Trouble
 from mainspring.worker.ward import Ward
 
 log = logging.getLogger("mainspring.supervisor")
@@ -26,6 +28,7 @@ class Heart:
 
     def __init__(self, wards: Callable[[], Sequence[Ward]]) -> None:
         self._wards = wards
+        self._outage = Outage(log)
         self._pulses: dict[tuple[StoreAddress, int], Pulse] = {}
         self._since: dict[tuple[StoreAddress, int], float] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -34,7 +37,7 @@ class Heart:
         """Beat for workers such as this one from now on."""
         key = (hello.store, hello.lease)
         if key not in self._pulses:
-            self._pulses[key] = Pulse(hello.store, hello.lease / 1e6, who=" for the workers")
+            self._pulses[key] = Pulse(hello.store, hello.lease / 1e6, self._outage, who=" for the workers")
             self._since[key] = math.inf
             self._tasks.append(asyncio.create_task(self._go(key)))
 
@@ -46,15 +49,15 @@ class Heart:
         """Give back a dead worker's jobs; tries until the store answers."""
         self.serve(hello)
         pulse = self._pulses[hello.store, hello.lease]
-        tries = 0
+        trouble = Trouble(f"giving back the jobs of worker {hello.worker}", log, self._outage)
         while True:
             try:
-                return await (await pulse.store()).retire(hello.worker, cause, acks)
+                given = await (await pulse.store()).retire(hello.worker, cause, acks)
             except PASSING as error:
-                tries += 1
-                if tries == 1:
-                    log.warning("cannot give back the jobs of worker %s yet: %s", hello.worker, error)
-            await asyncio.sleep(pulse.retry_in())
+                await asyncio.sleep(trouble.failed(error))
+            else:
+                trouble.over()
+                return given
 
     async def close(self) -> None:
         for task in self._tasks:

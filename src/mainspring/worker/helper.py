@@ -28,7 +28,9 @@ from mainspring.worker.blame import begun
 from mainspring.worker.board import Board
 from mainspring.worker.deathlock import DeathLock
 from mainspring.worker.link import PLACE, Bye, Hello, Message, Place, WatcherEnd, pair
+from mainspring.worker.outage import Outage
 from mainspring.worker.pulse import PASSING, Pulse
+from mainspring.worker.trouble import Trouble
 
 log = logging.getLogger("mainspring.helper")
 
@@ -86,6 +88,7 @@ class _Watch:
         self._lock = DeathLock(place.lock, place.lock_path)
         self._hello: Hello | None = None
         self._pulse: Pulse | None = None
+        self._outage = Outage(log)
         self._next = 0.0
         self._over = False
         self._silent_since: float | None = None
@@ -129,7 +132,7 @@ class _Watch:
 
     def _pulse_of(self, hello: Hello) -> Pulse:
         if self._pulse is None:
-            self._pulse = Pulse(hello.store, hello.lease / 1e6, who=" of the helper")
+            self._pulse = Pulse(hello.store, hello.lease / 1e6, self._outage, who=" of the helper")
         return self._pulse
 
     async def _beat(self, hello: Hello) -> None:
@@ -148,11 +151,12 @@ class _Watch:
         """The host is dead: its parent id is gone from us, which the kernel does after its last thread ended."""
         pulse, until = self._pulse_of(hello), boottime() + _TRIES
         acks = begun(self._board.jobs(), hello.worker, hello.code)
+        trouble = Trouble("giving back the jobs of a dead host", log, self._outage)
         while boottime() < until:
             try:
                 await (await pulse.store()).retire(hello.worker, Outcome.CRASHED, acks)
-            except PASSING:
-                await asyncio.sleep(pulse.retry_in())
+            except PASSING as error:
+                await asyncio.sleep(trouble.failed(error))
             else:
                 self._lock.close(unlink=True)
                 return

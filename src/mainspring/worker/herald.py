@@ -20,6 +20,7 @@ import msgspec
 
 from mainspring.clock import boottime, to_datetime
 from mainspring.codec import ErrorRecord
+from mainspring.colours import is_async
 from mainspring.errors import StoreError
 from mainspring.events import Event, EventName
 from mainspring.outcomes import Ack
@@ -29,7 +30,7 @@ from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
 from mainspring.worker import moves
 from mainspring.worker.attempt import Attempt
-from mainspring.worker.calling import LoopCaller, ThreadCaller, is_async
+from mainspring.worker.calling import LoopCaller, ThreadCaller
 from mainspring.worker.moves import Moved
 from mainspring.worker.parts import Parts
 

@@ -15,7 +15,9 @@ from mainspring.worker.board import STUCK, BoardJob, Phase
 TICK_LIMIT = 30.0
 """Seconds without a tick after which an empty worker's loop counts as wedged."""
 TURN_LEASES = 3
-"""Leases without a successful turn, while loop and store are well, after which a worker counts as wedged."""
+"""Leases without a try of a turn, while loop and store are well, after which a worker counts as wedged."""
+SLOWEST_TURNS = 15.0
+"""Seconds between two turns that are in order whatever the lease is: those of an idle worker are 5 s apart."""
 _SETTLE = 0.5  # after a stop of the whole family the worker may fence itself first
 
 
@@ -52,12 +54,18 @@ class Look(NamedTuple):
     phase: int
     phase_since: float
     ticked: float
-    turned: float
+    tried: float
+    """When it last tried to make a turn: a store that is away or refuses is no fault of the worker."""
     lease_end: float
     jobs: list[BoardJob]
     lease: float
     grace: float
     drain: float
+
+
+def claims(now: float, turned: float, lease: float) -> bool:
+    """Whether a worker's turns come through: its beats alone say nothing of that."""
+    return now - turned <= max(lease, SLOWEST_TURNS)
 
 
 def judge(look: Look) -> Sentence | None:
@@ -99,5 +107,6 @@ def _wedged(look: Look) -> Cause | None:
         return None
     if not look.jobs and 0 < max(look.ticked, look.moving_since) < look.now - TICK_LIMIT:
         return Cause.WEDGED_LOOP
-    well_since = max(look.turned, look.ticking_since, look.moving_since, look.beating_since)
-    return Cause.WEDGED_TURNS if well_since < look.now - TURN_LEASES * look.lease else None
+    well_since = max(look.tried, look.ticking_since, look.moving_since, look.beating_since)
+    limit = max(TURN_LEASES * look.lease, SLOWEST_TURNS)
+    return Cause.WEDGED_TURNS if well_since < look.now - limit else None

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from mainspring.stores.connect import StoreAddress
 from mainspring.worker import process
 from mainspring.worker.moves import Moved
-from mainspring.worker.parts import Parts, StoreAddress
+from mainspring.worker.parts import Parts
 
 PLACE = "MAINSPRING_PLACE"
 """Environment variable with the :class:`Place` of a new worker."""

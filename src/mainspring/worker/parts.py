@@ -11,6 +11,7 @@ from mainspring.hooks import Hooks
 from mainspring.middleware import Middleware
 from mainspring.records import Retention
 from mainspring.spec import TaskSpec
+from mainspring.stores.connect import StoreAddress
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,14 +47,6 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A path, ``stdout`` or ``stderr``; None for the last."""
     redact: tuple[str, ...] = ()
     """More names of fields whose values are hidden."""
-
-
-class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Enough to open the same store again, in another process or on another loop."""
-
-    url: str
-    namespace: str = "default"
-    durability: str = "full"
 
 
 class Parts(NamedTuple):

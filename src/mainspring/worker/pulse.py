@@ -1,28 +1,29 @@
 """Beats over a store connection of one's own: the same for a worker, a supervisor and a helper.
 
 A beat has a deadline shorter than the time between two beats, so one that hangs never costs more
-than itself. Trouble is said once when it begins and once when it is over.
+than itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from mainspring.clock import boottime
-from mainspring.errors import StoreConflict, StoreFull, StoreUnavailable
+from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from mainspring.records import Beat, Beaten
-from mainspring.stores.connect import connect
+from mainspring.stores.connect import StoreAddress, connect_to
 from mainspring.stores.door import Door
-from mainspring.worker.parts import StoreAddress
+from mainspring.worker.outage import Outage
+from mainspring.worker.trouble import Trouble
 
 log = logging.getLogger("mainspring.beats")
 
 PASSING = (StoreUnavailable, StoreConflict, StoreFull)
 """Errors of a store that may be gone by the next try."""
+_LONGEST = 5.0  # most seconds to wait for an answer, however long the lease is
 
 
 class Sent(NamedTuple):
@@ -32,60 +33,58 @@ class Sent(NamedTuple):
 
 
 class Pulse:
-    """Opens its own connection on first use, and again after trouble. Belongs to one event loop."""
+    """Opens its own connection on first use. Belongs to one event loop; ``outage`` tells its trouble."""
 
-    def __init__(self, address: StoreAddress, lease: float, *, who: str = "") -> None:
+    def __init__(self, address: StoreAddress, lease: float, outage: Outage, *, who: str = "") -> None:
         self.lease = lease
         self.period = lease / 3
         self._address = address
-        self._who = who
         self._store: Door | None = None
-        self._failures = 0
+        self._trouble = Trouble(f"a beat{who}", log, outage, shortest=0.1, longest=min(self.period, 1.0))
+        self._pause = 0.0
+        self._begun = False
 
     async def store(self) -> Door:
         """The open store. Raises what opening raises."""
         if self._store is None:
-            store = connect(
-                self._address.url,
-                namespace=self._address.namespace,
-                durability=self._address.durability,
-                deadline=self.period * 0.8,
-            )
-            await store.open()
+            store = connect_to(self._address, deadline=min(self.period * 0.8, _LONGEST))
+            try:
+                await store.open()
+            except BaseException:
+                await _close(store)
+                raise
             self._store = store
         return self._store
 
     async def send(self, beats: Sequence[Beat]) -> Sent | None:
-        """Beat; None when the store could not be asked. What will not pass (a newer schema) is raised."""
+        """Beat; None when the store could not be asked. What will not pass (a newer schema) is raised at the first
+        beat; later it is trouble like any other, for a worker that stops beating loses its jobs."""
         try:
             store = await self.store()
             at = boottime()
             replies = await store.beat(beats)
-        except PASSING as error:
-            self._trouble(error)
+        except StoreError as error:
+            if not (self._begun or isinstance(error, PASSING)):
+                raise
+            self._pause = self._trouble.failed(error)
             return None
-        self._recovered()
+        self._begun = True
+        self._trouble.over()
         return Sent(at, replies)
 
     def retry_in(self) -> float:
         """Seconds until a failed beat is tried again: soon, spread out, and never slower than the beats."""
-        return float(min(self.period, 0.1 * 2 ** min(self._failures, 4)) * random.uniform(0.5, 1.0))
+        return self._pause
 
     async def close(self) -> None:
         store, self._store = self._store, None
         if store is not None:
-            try:
-                async with asyncio.timeout(2):
-                    await store.close()
-            except (*PASSING, TimeoutError) as error:
-                log.debug("closing the store of the beats: %s", error)
+            await _close(store)
 
-    def _trouble(self, error: Exception) -> None:
-        self._failures += 1
-        if self._failures == 1:
-            log.warning("beat%s failed, trying again: %s", self._who, error)
 
-    def _recovered(self) -> None:
-        if self._failures:
-            log.warning("beat%s works again after %d failures", self._who, self._failures)
-        self._failures = 0
+async def _close(store: Door) -> None:
+    try:
+        async with asyncio.timeout(2):
+            await store.close()
+    except (*PASSING, TimeoutError) as error:
+        log.debug("closing the store of the beats: %s", error)

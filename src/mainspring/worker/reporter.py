@@ -2,8 +2,8 @@
 
 An attempt that ends with news unsent has its ack held back until they are sent (or could not be),
 for the store takes news only of running attempts. News hold up nothing: progress and lines that the
-store could not take are dropped. Items are kept while the store is out of reach, for it could not
-take the ack either; at most ``PATIENCE`` seconds after the end of their attempt.
+store could not take are dropped. Items are kept while the store is out of reach or full, for it could
+not take the ack either; at most ``PATIENCE`` seconds after the end of their attempt.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from mainspring.clock import boottime
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreFull, StoreUnavailable
 from mainspring.outcomes import Ack
 from mainspring.records import Report
 from mainspring.stores.base import Store
 from mainspring.worker.attempt import Attempt, Ending
+from mainspring.worker.outage import Outage
 from mainspring.worker.trouble import Trouble
 
 log = logging.getLogger("mainspring.worker")
@@ -38,7 +39,7 @@ Ended = tuple[Attempt, Ack, float]
 class Reporter:
     """Sends the news of this worker's attempts."""
 
-    def __init__(self, store: Store, worker: Callable[[], str], acked: Callable[[Ack], None]) -> None:
+    def __init__(self, store: Store, worker: Callable[[], str], acked: Callable[[Ack], None], outage: Outage) -> None:
         self._store = store
         self._worker = worker
         self._acked = acked
@@ -48,7 +49,7 @@ class Reporter:
         self._woken = asyncio.Event()
         self._items = asyncio.Event()
         self._ends = asyncio.Event()
-        self._trouble = Trouble("sending progress and logs", log)
+        self._trouble = Trouble("sending progress and logs", log, outage, tries=False)
 
     def told(self, attempt: Attempt, *, soon: bool = False) -> None:
         """The attempt has news; ``soon``: the first items since the last call. Any thread."""
@@ -115,7 +116,7 @@ class Reporter:
             try:
                 await self._store.report(self._worker(), [report for _, report in call])
                 self._trouble.over()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreFull) as error:
                 for attempt, report in call:
                     if report.items and attempt.stream is not None:
                         attempt.stream.put_back(report.items)

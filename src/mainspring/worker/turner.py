@@ -28,6 +28,7 @@ from mainspring.worker.demand import Demand
 
 if TYPE_CHECKING:
     from mainspring.worker.herald import Herald
+    from mainspring.worker.outage import Outage
 
 log = logging.getLogger("mainspring.worker")
 
@@ -35,6 +36,8 @@ FLUSH_AT = 256
 FLUSH_AFTER = 0.005
 HEAR_AFTER = 1.0
 IDLE_AFTER = 5.0
+REVIEW_AFTER = 60.0
+"""Seconds after which a worker asks for all that it holds: a store that was set back may have forgotten acks."""
 _MOST_ACKS = 1024
 _LATER = (State.RETRYING, State.SCHEDULED)
 _SOON = 1_000_000
@@ -65,7 +68,7 @@ class Holder(Protocol):
 class Turner:
     """Owns the worker's identity in the store: its id, the number of its turns, what it holds."""
 
-    def __init__(self, store: Store, demand: Demand, holder: Holder) -> None:
+    def __init__(self, store: Store, demand: Demand, holder: Holder, outage: Outage) -> None:
         self.id = worker_id()
         self.held: dict[bytes, Attempt] = {}
         self.claiming = True
@@ -84,9 +87,10 @@ class Turner:
         """Hears of the acks that were stored, if anybody wants to know."""
         self._suspects = 0
         self._held_at = 0.0
+        self._reviewed_at = boottime()
         self._force = False
         self._waiter: asyncio.Future[None] | None = None
-        self._asker = Asker(store)
+        self._asker = Asker(store, outage)
 
     # ---- for the worker ----------------------------------------------------------------------
 
@@ -113,6 +117,17 @@ class Turner:
         """Make a turn now, whatever there is to say: the worker may have been given up for lost."""
         self._force = True
         self.poke()
+
+    def review(self) -> None:
+        """The store may have been away, and set back: ask for all that it holds."""
+        self._reviewed_at = 0.0
+        self.wake()
+        self.hear()
+
+    @property
+    def tried_at(self) -> float:
+        """When the store was last asked, with or without success; 0 before the first turn."""
+        return self._asker.tried_at
 
     @property
     def thirsty(self) -> bool:
@@ -170,7 +185,7 @@ class Turner:
         reply, turn, left = await self._asker.ask(self._next())
         self._acks[:0] = left
         if left or self._asker.recovered:
-            self._held_at = 0.0  # compare all leases after trouble
+            self.review()  # at once; wake-ups may have been lost as well
         now = boottime()
         self.turned_at = now
         if reply.lost:
@@ -183,9 +198,12 @@ class Turner:
         self._release(turn.acks)
         if reply.unstorable or reply.stale:
             self._refused(turn, reply)
-        self._demand.heard(reply.claims)
-        if reply.claims:
-            self._take(reply.claims, now)
+        claims = reply.claims if turn.seen == turn.number - 1 else self._unknown(reply.claims)
+        if reply.more:
+            self._demand.wake()
+        self._demand.heard(claims)
+        if claims:
+            self._take(claims, now)
         for order in reply.orders:
             if (attempt := self._mine(order.id, order.token)) is not None:
                 self._holder.ordered(attempt, order)
@@ -207,14 +225,16 @@ class Turner:
         self._first_ack = boottime() if self._acks else NEVER
         self._force = False
         now = boottime()
-        holds = None
+        seen, holds = self._number, None
+        if now - self._reviewed_at >= REVIEW_AFTER:
+            self._reviewed_at, self._held_at, seen = now, 0.0, 0
         if self.held and now - self._held_at >= HEAR_AFTER:
             self._held_at = now
             holds = tuple(attempt.lease for attempt in self.held.values())
         return Turn(
             worker=self.id,
             number=self._number + 1,
-            seen=self._number,
+            seen=seen,
             acks=tuple(acks[:_MOST_ACKS]),
             wants=self._demand.wants() if self.claiming else (),
             suspects=0 if self._suspects else 1,
@@ -222,6 +242,11 @@ class Turner:
         )
 
     # ---- the reply ---------------------------------------------------------------------------
+
+    def _unknown(self, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+        """Those that are neither held nor about to be acked: most were only said again."""
+        known = {attempt.lease for attempt in self.held.values()} | {ack.lease for ack in self._acks}
+        return tuple([claim for claim in claims if (claim.id, claim.token) not in known])
 
     def _take(self, claims: Sequence[Claim], now: float) -> None:
         fresh: list[Attempt] = []

@@ -121,7 +121,7 @@ class Ward:
         self.busy = bool(jobs)
         return Look(
             now, self._stopped, self._looking_since, self._moving_since, self._ticking_since, beating_since,
-            self._phase, self._phase_since, board.ticked, board.turned, board.lease_end, jobs,
+            self._phase, self._phase_since, board.ticked, board.tried, board.lease_end, jobs,
             hello.lease / 1e6, hello.grace / 1e6, hello.drain / 1e6,
         )  # fmt: skip
 

@@ -9,24 +9,24 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from mainspring.clock import boottime
-from mainspring.outcomes import Outcome
 from mainspring.records import Registration
 from mainspring.services.base import Service
 from mainspring.services.promoter import Promoter
 from mainspring.services.pruner import Pruner
 from mainspring.services.rescuer import Rescuer
 from mainspring.stores.base import Store
-from mainspring.worker import roles
+from mainspring.worker import judge, roles
 from mainspring.worker.attempt import Attempt, Ending
 from mainspring.worker.board import ORDERED, STUCK, Board, Phase
 from mainspring.worker.demand import Demand
-from mainspring.worker.enrolling import Beats, MakeBeats, enrol
+from mainspring.worker.enrolling import Beats, MakeBeats, enrol, say_goodbye
 from mainspring.worker.floor import Floor
 from mainspring.worker.hearing import hear_of_the_end, hear_of_work
 from mainspring.worker.herald import Herald
 from mainspring.worker.introduction import described, introduce
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.moves import Moved
+from mainspring.worker.outage import Outage
 from mainspring.worker.parts import Parts
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.stopping import Stopping
@@ -59,11 +59,13 @@ class Worker:
         info: Mapping[str, object] | None = None,
         supervised: bool = False,
     ) -> None:
+        self._outage = Outage(log)
         self.beater: Beats | None = None
         if beater is not None:
             self.beater = beater(
-                self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low
-            )
+                self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low,
+                outage=self._outage,
+            )  # fmt: skip
         self.supervised = supervised
         self._loud = logging.INFO if supervised else logging.DEBUG  # a program that holds a worker knows of it
         self._info = dict(info or {})
@@ -73,6 +75,7 @@ class Worker:
         self._lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turner: Turner | None = None
+        self._began = 0.0
         self._floor: Floor | None = None
         self._herald: Herald | None = None
         self._stopping: Stopping | None = None
@@ -131,7 +134,15 @@ class Worker:
 
     def registration(self) -> Registration:
         """What the worker says of itself."""
-        return introduce(self._parts, self._info)
+        return introduce(self._parts, {**self._info, "claiming": self.claims})
+
+    @property
+    def claims(self) -> bool:
+        """Whether its turns come through, or it has not begun to make any."""
+        if self._turner is None or not self._began:
+            return True
+        turned = max(self._began, self._turner.turned_at)
+        return judge.claims(boottime(), turned, self._parts.settings.lease / 1e6)
 
     # ---- up ----------------------------------------------------------------------------------
 
@@ -144,9 +155,9 @@ class Worker:
             on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon,
         )  # fmt: skip
         demand = Demand(settings.queues, settings.concurrency, floor.pools)
-        self._turner = floor.turner = Turner(self._store, demand, floor)
+        self._turner = floor.turner = Turner(self._store, demand, floor, self._outage)
         self._turner.herald = herald
-        floor.reporter = Reporter(self._store, lambda: self.id, self._turner.report)
+        floor.reporter = Reporter(self._store, lambda: self.id, self._turner.report, self._outage)
         self._floor = floor
         self._promoter = Promoter(self._store, self._turner.wake, expired=herald.expired if herald else None)
         taken = herald.rescued if herald else None
@@ -154,6 +165,8 @@ class Worker:
         self._services: list[Service] = [self._promoter, rescuer]
         if roles.SCHEDULER in settings.roles:
             self._services.append(Pruner(self._store, parts.retention))
+        for service in self._services:
+            service.trouble.outage = self._outage
         self._stopping = Stopping(floor, self._turner, settings, supervised=self.supervised)
         for asked in self._asked:
             self._begin_end(asked)
@@ -185,7 +198,7 @@ class Worker:
     async def _enrol(self) -> None:
         """Register the current id, however long it takes."""
         assert self._turner is not None
-        await enrol(self._turner, self._store, self.registration, self._board, self.beater)
+        await enrol(self._turner, self._store, self.registration, self._board, self.beater, self._outage)
 
     async def _serve(self) -> int:
         assert self._turner is not None
@@ -195,13 +208,14 @@ class Worker:
         self._crew = [turner]
         self._join(self._floor.reporter.run())
         if roles.WORKER in self._parts.settings.roles:
-            self._join(hear_of_work(self._store, self._turner, self._parts))
+            self._join(hear_of_work(self._store, self._turner, self._parts, self._outage))
         for service in self._services:
             self._join(service.run())
         if self._parts.settings.until_empty:
-            self._join(hear_of_the_end(self._store, self._turner, self._parts, self.drain))
+            self._join(hear_of_the_end(self._store, self._turner, self._parts, self._outage, self.drain))
         if self._board.phase == Phase.STARTING:
             self._board.phase = Phase.RUNNING
+        self._board.tried = self._began = boottime()
         self._started.set()
         log.log(self._loud, "worker %s started: %s", self.id, described(self._parts))
         ending = asyncio.create_task(self._stopping.run())
@@ -220,8 +234,8 @@ class Worker:
     async def _tick(self) -> None:
         while True:
             self._board.ticked = boottime()
-            if self._turner is not None and self._turner.turned_at:
-                self._board.turned = self._turner.turned_at
+            if self._turner is not None and self._turner.tried_at:
+                self._board.tried = self._turner.tried_at
             if self._floor is not None:
                 self._floor.give_back_unused()
             await asyncio.sleep(TICK)
@@ -278,17 +292,10 @@ class Worker:
         if self.beater is not None:
             self.beater.stop()
         if self._stopping is not None and self._stopping.flushed and not self._left_to_supervisor():
-            await self._retire()
+            await say_goodbye(self._store, self.id, min(1.0, self._parts.settings.grace / 1e6))
         if self._board.phase != Phase.REPLACE:
             self._board.phase = Phase.DONE
 
     def _left_to_supervisor(self) -> bool:
         """A body still runs: its job is given back by whoever sees this process end."""
         return self.supervised and self._floor is not None and bool(self._floor.bodies())
-
-    async def _retire(self) -> None:
-        try:
-            async with asyncio.timeout(min(1.0, self._parts.settings.grace / 1e6)):
-                await self._store.retire(self.id, Outcome.INTERRUPTED)
-        except Exception as error:  # noqa: BLE001 - its lease will end by itself
-            log.warning("worker %s could not say goodbye: %s", self.id, error)

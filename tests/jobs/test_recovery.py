@@ -1,0 +1,147 @@
+"""What a worker does once its store answers again, and what others can see while only its turns fail."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring import Mainspring
+from mainspring.cli.workers import worker_table
+from mainspring.states import State
+from mainspring.stores.base import Store, Turn
+from mainspring.worker import judge, turner
+from mainspring.worker.beater import Beater
+from mainspring.worker.board import Board
+from mainspring.worker.worker import Worker
+from mainspring.workers import WorkerInfo
+from tests.jobs.faulty import FaultyStore
+from tests.jobs.test_claiming import faulty
+from tests.jobs.test_poll import WakesNobody
+from tests.jobs.world import SECOND, Running, World, eventually, result
+
+
+async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would ask in an hour, here."""
+    monkeypatch.setattr(turner, "HEAR_AFTER", 3600.0)
+    store, passed = faulty(world)
+    gate = asyncio.Event()
+
+    async def waits() -> None:
+        await gate.wait()
+
+    job = await world.enqueue(world.task(waits))
+    running = await world.worker(store=passed, poll=3600 * SECOND).started()
+    row = await world.until(job, State.RUNNING)
+    inner = running.worker._turner
+    assert inner is not None
+    store.lose.add("turn")
+    inner.hear()
+
+    async def asked() -> Turn | None:
+        return next((turn for turn in store.turns if turn.holds and turn.number > 2), None)
+
+    held = await eventually(asked, "a turn that names the leases")
+    assert held.holds == ((job, row.token),)
+    gate.set()
+    await world.final(job)
+    assert await running.drained() == 0
+
+
+async def test_wake_ups_that_an_outage_swallowed_are_made_up_for(world: World) -> None:
+    """The listener hears nothing, the poll is an hour away."""
+    store: Any = FaultyStore(cast("Store", WakesNobody(world.store)))
+
+    async def one() -> int:
+        return 1
+
+    task = world.task(one)
+    running = await world.worker(store=store, poll=3600 * SECOND).started()
+    inner = running.worker._turner
+    assert inner is not None
+
+    async def thirsty() -> bool | None:
+        return inner.thirsty or None
+
+    await eventually(thirsty, "nothing is left to ask for")
+    job = await world.enqueue(task)
+    store.lose.add("turn")
+    inner.hear()
+    assert result(await world.final(job)) == 1
+    assert await running.drained() == 0
+
+
+async def test_a_worker_that_beats_and_does_not_claim_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fault-17: the way of its turns is cut, the way of its beats is not."""
+    monkeypatch.setattr(judge, "SLOWEST_TURNS", 0.0)
+    store: Any = FaultyStore(world.store)
+    app, board = Mainspring(world.url), Board.create(256)
+    parts = app.parts(lease="3s", poll="100ms")
+    beater = functools.partial(Beater, parts.store, settings=parts.settings, board=board)
+    running = Running(Worker(parts, store, board=board, beater=beater))
+    world.running.append(running)
+    await running.started()
+
+    def says(claiming: bool) -> Callable[[], Awaitable[WorkerInfo | None]]:
+        async def look() -> WorkerInfo | None:
+            (info,) = await app.workers.alist()
+            return info if info.claiming is claiming else None
+
+        return look
+
+    assert "claims nothing" not in str(worker_table([await eventually(says(True), "it claims")]).rows)
+    store.refuse = "turn"
+    cut_off = await eventually(says(False), "it says that it claims nothing")
+    assert not cut_off.lost
+    assert "claims nothing" in str(worker_table([cut_off]).rows)
+    store.refuse = ""
+    await eventually(says(True), "it says that it claims again")
+    assert await running.drained() == 0
+    await app.aclose()
+    board.close()
+
+
+@pytest.mark.parametrize("trouble", [True, False])
+async def test_what_a_store_forgot_that_was_set_back_runs_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, trouble: bool
+) -> None:
+    """The worker's ack was confirmed, and then the store stood as it was before: a failover, or a restored backup."""
+    monkeypatch.setattr(turner, "REVIEW_AFTER", 3600.0 if trouble else 0.2)
+    store: Any = FaultyStore(world.store)
+    forgotten: list[bytes] = []
+    runs = 0
+
+    def forget(turn: Turn) -> Turn:
+        if forgotten or not turn.acks:
+            return turn
+        forgotten.extend(ack.id for ack in turn.acks)
+        return replace(turn, acks=())
+
+    async def one() -> int:
+        nonlocal runs
+        runs += 1
+        return runs
+
+    store.twist = forget
+    task = world.task(one)
+    running = await world.worker(store=store).started()
+    job = await world.enqueue(task)
+
+    inner = running.worker._turner
+    assert inner is not None
+
+    async def set_back() -> bool | None:
+        return (forgotten and inner.empty) or None
+
+    await eventually(set_back, "the worker believes that its ack was stored")
+    if trouble:
+        store.lose.add("turn")
+    found = await world.final(job)
+    assert (result(found), runs, found.attempt) == (2, 2, 1)
+    assert await running.drained() == 0
