@@ -1,4 +1,4 @@
-"""Fixtures of the process tests: real processes and signals, on SQLite so far."""
+"""Fixtures of the process tests: real processes and signals."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if item not in slow]
-
-
-@pytest.fixture(params=["sqlite"])
-def store_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring import AsyncContext, Cancel, Context, Mainspring, Snooze
+from mainspring.call import Call
 from mainspring.info import JobInfo
 from mainspring.job import Job
 from mainspring.outcomes import Outcome
@@ -128,22 +129,24 @@ class Mixed:
 
     def load(self, marker: str, seconds: float = 0.1) -> list[Job[Any]]:
         """One job of each kind, two that come later; ``marker`` is a path of this load alone."""
-        return self.app.enqueue_many(
-            [
-                self.endless.s(),
-                self.expired.s().options(delay="1h", expires="1ms"),
-                self.good.s(seconds),
-                self.thread.s(seconds),
-                self.good.s().options(delay="200ms"),
-                self.thread.s().options(delay="400ms"),
-                self.again.s(),
-                self.snoozer.s(marker),
-                self.quitter.s(),
-                self.hopeless.s(),
-                self.tells.s(),
-                self.early.s(seconds),
-            ]
-        )
+        return self.app.enqueue_many(self.calls(marker, seconds))
+
+    def calls(self, marker: str, seconds: float = 0.1) -> list[Call[Any]]:
+        """What ``load`` enqueues."""
+        return [
+            self.endless.s(),
+            self.expired.s().options(delay="1h", expires="1ms"),
+            self.good.s(seconds),
+            self.thread.s(seconds),
+            self.good.s().options(delay="200ms"),
+            self.thread.s().options(delay="400ms"),
+            self.again.s(),
+            self.snoozer.s(marker),
+            self.quitter.s(),
+            self.hopeless.s(),
+            self.tells.s(),
+            self.early.s(seconds),
+        ]
 
 
 def check(info: JobInfo, lines: Iterable[Line], *, kills: int) -> str:

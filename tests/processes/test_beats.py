@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -20,11 +19,14 @@ from mainspring.errors import SchemaOutdated
 from mainspring.ids import worker_id
 from mainspring.outcomes import Outcome
 from mainspring.records import Beat, Registration, WorkerRow
+from mainspring.stores.connect import StoreAddress
 from mainspring.sync import run
 from mainspring.worker import fence
 from mainspring.worker.beater import Beater
 from mainspring.worker.board import Board
-from mainspring.worker.parts import StoreAddress, WorkerSettings
+from mainspring.worker.outage import Outage
+from mainspring.worker.parts import WorkerSettings
+from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, kill, until
 
 LEASE = 1.5
@@ -47,6 +49,7 @@ class Kept:
             self.board,
             on_lost=self.lost.set,
             on_lease_low=lambda: self.low.append(boottime()),
+            outage=Outage(logging.getLogger("mainspring.worker")),
             announce=self.announced.append,
         )
 
@@ -101,29 +104,27 @@ class TestBeater:
         rows = {row.id: row.lost for row in await store.workers()}
         assert rows == {old: True, kept.id: False}
         assert kept.announced == [old, kept.id]
+        await fleet.tasks.app.aclose()
 
-    def test_an_outage_is_told_once_and_loses_nobody(self, fleet: Fleet, kept: Kept, store_url: str) -> None:
+    @pytest.mark.own_server
+    def test_an_outage_is_told_once_and_loses_nobody(self, fleet: Fleet, kept: Kept, outside: Outside) -> None:
         kept.beater.start()
         until(kept.beater.registered.is_set)
-        outage = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
-        outage.execute("begin immediate")
-        until(lambda: fence.is_over(boottime(), kept.board.lease_end), what="the lease ends")
-        assert len(kept.low) == 1
-        outage.execute("rollback")
-        outage.close()
+        with outside.hold():
+            until(lambda: fence.is_over(boottime(), kept.board.lease_end), what="the lease ends")
+            assert len(kept.low) == 1
         until(lambda: not fence.is_low(boottime(), kept.board.lease_end, LEASE), what="the lease goes on")
         assert len(kept.low) == 1
         assert not kept.lost.is_set()
         assert row_of(fleet, kept.id) is not None
 
-    async def test_what_will_not_pass_is_raised_to_who_waits(self, fleet: Fleet, kept: Kept, store_url: str) -> None:
+    async def test_what_will_not_pass_is_raised_to_who_waits(self, fleet: Fleet, kept: Kept, outside: Outside) -> None:
         await fleet.tasks.app.aopen()
-        with contextlib.closing(sqlite3.connect(store_url.removeprefix("sqlite:///"))) as newer:
-            newer.execute("update mainspring_meta set version = 9999")
-            newer.commit()
+        outside.raise_version(9999)
         kept.beater.start()
         with pytest.raises(SchemaOutdated):
             await kept.beater.wait_registered()
+        await fleet.tasks.app.aclose()
 
 
 HOST = """
@@ -132,7 +133,7 @@ HOST = """
     from mainspring.worker.deathlock import DeathLock
     from mainspring.worker.helper import Helper
     from mainspring.worker.link import Hello
-    from mainspring.worker.parts import StoreAddress
+    from mainspring.stores.connect import StoreAddress
     board = Board.create(8)
     helper = Helper(board, DeathLock.create())
     helper.announce(Hello(worker=sys.argv[1], store=StoreAddress(url=sys.argv[2]), lease=1_500_000, grace=1, drain=1))

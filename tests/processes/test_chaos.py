@@ -1,19 +1,27 @@
-"""Twenty seconds of random faults; ``./dev soak`` runs hours of them."""
+"""Half a minute of random faults on each store; ``./dev soak`` runs hours of them."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from tests.processes.chaos import Chaos
-from tests.processes.fleet import Fleet
+import pytest
+from msgspec.structs import replace
+
+from mainspring.testing.history import check
+from tests.soak.arena import arena
+from tests.soak.campaign import SHORT, Campaign
+
+SECONDS = 20.0
 
 
 @pytest.mark.row("E3", "W3", "W4", "X5")
 @pytest.mark.parametrize("seed", [22])
-def test_random_faults_under_load_lose_and_double_nothing(fleet: Fleet, seed: int) -> None:
-    chaos = Chaos(fleet, seed)
-    verdict = chaos.run(seconds=20)
-    chaos.close()
+def test_random_faults_under_load_lose_and_double_nothing(store_name: str, tmp_path: Path, seed: int) -> None:
+    with arena(store_name, tmp_path) as store:
+        campaign = Campaign(store, tmp_path, seed, SHORT)
+        verdict = campaign.run(SECONDS)
     assert verdict.problems == []
-    assert verdict.lost == 0
+    assert (verdict.lost, verdict.stale_writes, verdict.live_rescued, verdict.duplicates) == (0, 0, 0, 0)
     assert sum(verdict.faults.values()) > 3, "there was something to survive"
+    condemned = [v for v in check(replace(campaign.history, troubles=())) if v.invariant == "I12"]
+    assert len(condemned) == verdict.taken["lost"] + verdict.taken["crashed"], "the check knows who did it"

@@ -90,6 +90,7 @@ def test_without_a_proof_the_lease_decides(fleet: Fleet, tmp_path: Path) -> None
     assert {info.attempts[0].outcome for info in infos} == {Outcome.LOST}
 
 
+@pytest.mark.stores("sqlite")
 def test_no_descendant_of_a_dead_worker_survives(fleet: Fleet, tmp_path: Path) -> None:
     """Not even one with a session of its own; the job runs again only after it is gone."""
     fleet.start().wait_ready()
@@ -144,6 +145,7 @@ def test_an_early_task_called_by_name_is_not_run_again_after_a_crash(fleet: Flee
 
 @pytest.mark.row("W5")
 @pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.stores("sqlite")
 def test_a_job_that_ends_its_process_politely_is_charged_all_the_same(fleet: Fleet, code: int) -> None:
     """An exit code proves nothing: only a worker that said goodbye has left in good order."""
     fleet.start().wait_ready()
@@ -151,6 +153,7 @@ def test_a_job_that_ends_its_process_politely_is_charged_all_the_same(fleet: Fle
     assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.CRASHED, 3)
 
 
+@pytest.mark.stores("sqlite")
 def test_a_task_that_a_job_left_behind_and_that_ends_the_loop_is_charged(fleet: Fleet) -> None:
     fleet.start().wait_ready()
     (info,) = fleet.ended([fleet.tasks.leak_exit.enqueue()])
@@ -171,6 +174,7 @@ def test_a_dead_workers_jobs_run_again_side_by_side(fleet: Fleet, tmp_path: Path
     assert {info.state for info in fleet.ended(jobs)} == {State.SUCCEEDED}
 
 
+@pytest.mark.stores("sqlite")
 def test_a_signal_to_a_jobs_own_child_is_not_the_workers(fleet: Fleet, tmp_path: Path) -> None:
     gate = str(tmp_path / "gate")
     fleet.start().wait_ready()
@@ -182,6 +186,7 @@ def test_a_signal_to_a_jobs_own_child_is_not_the_workers(fleet: Fleet, tmp_path:
     assert (info.state, info.attempts) == (State.SUCCEEDED, ())
 
 
+@pytest.mark.stores("sqlite")
 def test_a_time_limit_takes_no_lock_of_the_process_with_it(fleet: Fleet) -> None:
     """Struck inside logging, a body would keep its lock for ever and every other thread that logs would stop."""
     supervised = fleet.start(thread_slots=4)

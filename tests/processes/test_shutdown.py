@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from mainspring.states import State
 from mainspring.worker.board import Phase
 from mainspring.worker.signals import Exit
+from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, overlaps, phase_of, until
 
 
@@ -80,25 +80,24 @@ def test_a_body_that_will_not_end_cannot_hold_the_exit(fleet: Fleet, task: str) 
 
 
 @pytest.mark.row("X3")
-def test_a_store_that_is_away_cannot_hold_the_exit(fleet: Fleet, tmp_path: Path, store_url: str) -> None:
+@pytest.mark.own_server
+def test_a_store_that_is_away_cannot_hold_the_exit(fleet: Fleet, tmp_path: Path, outside: Outside) -> None:
     supervised = fleet.start(drain="500ms", grace="500ms")
     (pid,) = supervised.wait_ready()
     gate = tmp_path / "gate"
     jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(3)]
     fleet.started(*jobs)
-    outage = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
-    outage.execute("begin immediate")
-    supervised.signal(signal.SIGTERM)
-    supervised.wait()
-    assert not alive(pid)
-    outage.execute("rollback")
-    outage.close()
+    with outside.hold():
+        supervised.signal(signal.SIGTERM)
+        supervised.wait()
+        assert not alive(pid)
     gate.touch()
     fleet.start()
     assert {info.state for info in fleet.ended(jobs)} == {State.SUCCEEDED}
     assert overlaps(fleet.journal()) == []
 
 
+@pytest.mark.stores("sqlite")
 def test_a_signal_to_a_worker_alone_replaces_it(fleet: Fleet) -> None:
     """As an operator does who restarts workers one by one."""
     supervised = fleet.start()
@@ -109,6 +108,7 @@ def test_a_signal_to_a_worker_alone_replaces_it(fleet: Fleet) -> None:
     assert fleet.ended([fleet.tasks.quick.enqueue()])[0].state is State.SUCCEEDED
 
 
+@pytest.mark.stores("sqlite")
 def test_quit_shows_stacks_and_ends_nothing(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
@@ -132,7 +132,8 @@ def test_a_rolling_restart_of_three_under_load(fleet: Fleet) -> None:
     running = [fleet.start() for _ in range(3)]
     for supervised in running:
         supervised.wait_ready()
-    jobs = fleet.tasks.app.enqueue_many([fleet.tasks.nap.s(0.05) for _ in range(1500)])
+    calls = [fleet.tasks.nap.s(0.05) for _ in range(750)]
+    jobs = [*fleet.tasks.app.enqueue_many(calls), *fleet.tasks.app.enqueue_many(calls)]
     for supervised in running:
         fleet.start().wait_ready()
         supervised.signal(signal.SIGTERM)

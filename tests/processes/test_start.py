@@ -13,6 +13,8 @@ from mainspring.states import State
 from mainspring.worker.signals import Exit
 from tests.processes.fleet import Fleet, alive, kill, until
 
+pytestmark = pytest.mark.stores("sqlite")
+
 BROKEN = """
 import a_module_that_does_not_exist
 """

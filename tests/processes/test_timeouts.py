@@ -10,6 +10,8 @@ from mainspring.outcomes import Outcome
 from mainspring.states import State
 from tests.processes.fleet import Fleet, alive, overlaps, until
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 @pytest.mark.row("R5")
 @pytest.mark.parametrize("task", ["stuck", "stuck_loop"])

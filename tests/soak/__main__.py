@@ -1,6 +1,7 @@
-"""``./dev soak [--minutes N] [--store S] [--seed N] [--only CAMPAIGN]``: long campaigns, one JSON verdict at the end.
+"""``./dev soak [--minutes N] [--store S] [--seed N] [--only CAMPAIGN] [--short]``: long campaigns, one JSON verdict.
 
-chaos       random kills, stops and restarts of a fleet under load, for N minutes in runs of five at most
+chaos       random faults of processes, wires and servers under load, for N minutes in runs of five at most, and after
+            each the check of its history; with ``--short`` leases of three seconds instead of fifteen
 machine     the hypothesis state machine of the contract suite, with its long profile
 slow        the process tests that take minutes
 mutations   every planted fault must be caught by the suite
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,43 +24,41 @@ from typing import Any
 
 import msgspec
 
-from tests.processes.chaos import Chaos, Verdict
-from tests.processes.fleet import ROOT, Fleet
+from tests.processes.fleet import ROOT
+from tests.soak.arena import arena
+from tests.soak.campaign import SHORT, Campaign, Pace, Verdict
 
-CHAOS_STORES = ("sqlite",)
-"""Those on which whole fleets are proven so far."""
 LONGEST_RUN = 300.0
 
 
-def chaos(minutes: float, store: str, seed: int) -> dict[str, Any]:
+def chaos(minutes: float, store: str, seed: int, pace: Pace) -> dict[str, Any]:
     """Runs with one seed after the other until the time is over; ends at the first problem."""
     end, runs = time.monotonic() + 60 * minutes, list[Verdict]()
     while (left := end - time.monotonic()) > 0 and not (runs and runs[-1].problems):
-        runs.append(one_run(store, seed + len(runs), min(left, LONGEST_RUN)))
+        runs.append(one_run(store, seed + len(runs), min(left, LONGEST_RUN), pace))
         print(f"soak: {msgspec.json.encode(runs[-1]).decode()}", file=sys.stderr, flush=True)
     return {
-        "ok": not any(run.problems or run.lost for run in runs),
+        "ok": not any(run.problems for run in runs),
         "jobs": sum(run.jobs for run in runs),
         "faults": sum(sum(run.faults.values()) for run in runs),
-        "lost": sum(run.lost for run in runs),
+        **{name: sum(getattr(run, name) for run in runs) for name in SUMS},
+        "recovery": max((run.recovery for run in runs), default=0.0),
         "runs": [msgspec.to_builtins(run) for run in runs],
     }
 
 
-def one_run(store: str, seed: int, seconds: float) -> Verdict:
+SUMS = ("lost", "stale_writes", "live_rescued", "duplicates", "overlaps")
+
+
+def one_run(store: str, seed: int, seconds: float, pace: Pace) -> Verdict:
     """A fresh store and fleet; their folder stays behind if something is wrong."""
-    if store not in CHAOS_STORES:
-        raise SystemExit(f"soak: chaos runs on {', '.join(CHAOS_STORES)} so far, not on {store}")
     folder = Path(tempfile.mkdtemp(prefix="mainspring-soak-"))
-    run = Chaos(Fleet(f"sqlite:///{folder}/mainspring.db", folder), seed)
-    try:
-        verdict = run.run(seconds)
-    finally:
-        run.close()
+    with arena(store, folder) as ground:
+        verdict = Campaign(ground, folder, seed, pace).run(seconds)
     if verdict.problems:
-        print(f"soak: seed {seed}: the store and the journal are kept in {folder}", file=sys.stderr)
+        print(f"soak: seed {seed}: what is left of it is kept in {folder}", file=sys.stderr)
     else:
-        subprocess.run(["rm", "-rf", str(folder)], check=True)
+        shutil.rmtree(folder)
     return verdict
 
 
@@ -77,11 +78,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgres", "redis"))
     parser.add_argument("--seed", type=int, default=None, help="of the chaos; drawn and told if not given")
     parser.add_argument("--only", action="append", choices=("chaos", "machine", "slow", "mutations"))
+    parser.add_argument("--short", action="store_true", help="short leases in the chaos, and a fault every second")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no worker is left behind
     seed = given.seed if given.seed is not None else int.from_bytes(os.urandom(3))
     pytest = ("pytest", "-q", "-n0", "--store", given.store, "-o", "timeout=0")
     campaigns: dict[str, Callable[[], dict[str, Any]]] = {
-        "chaos": lambda: chaos(given.minutes, given.store, seed),
+        "chaos": lambda: chaos(given.minutes, given.store, seed, SHORT if given.short else Pace()),
         "slow": lambda: command(*pytest, "-m", "slow", "tests/processes"),
         "machine": lambda: command(*pytest, "tests/contract/test_model.py", MAINSPRING_SOAK="1"),
         "mutations": lambda: command("tests.mutations"),

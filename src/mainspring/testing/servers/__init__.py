@@ -19,10 +19,13 @@ Crash tests take a server of their own, which can be killed, frozen and started 
 
 `shared` gives all xdist workers of one test run the same server; `private_database` gives each worker its own corner
 of it. Every started server is written into a ledger, so that one left behind by a crash is ended at the next start.
+`kept` is for development: a server whose data stay in a folder.
 POSIX only: on Windows give a URL.
 """
 
-from mainspring.testing.servers._base import EngineMissing, External, NotOurs, Server, ServerFailed
+from mainspring.testing.servers._base import External, Server
+from mainspring.testing.servers._errors import EngineMissing, NotOurs, ServerFailed
+from mainspring.testing.servers._kept import kept
 from mainspring.testing.servers._ledger import end, sweep
 from mainspring.testing.servers._postgres import Postgres, postgres
 from mainspring.testing.servers._shared import Engine, private_database, shared
@@ -38,6 +41,7 @@ __all__ = [
     "ServerFailed",
     "Valkey",
     "end",
+    "kept",
     "postgres",
     "private_database",
     "shared",

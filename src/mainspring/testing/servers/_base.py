@@ -11,7 +11,7 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
+import sys
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -20,33 +20,27 @@ from typing import Self
 import psutil
 
 from mainspring.testing.servers import _ledger
+from mainspring.testing.servers._errors import NotOurs, ServerFailed
+from mainspring.testing.servers._homes import make_home, prepare_home
 
 _READY_WITHIN = 30.0
 _STOP_WITHIN = 10.0
-_LONGEST_HOME = 80  # a socket path may have 107 bytes (103 on macOS)
-
-
-class EngineMissing(RuntimeError):
-    """No server of this kind can be had here; the text names the command that fixes it."""
-
-
-class ServerFailed(RuntimeError):
-    """A server did not start; the text ends with the last lines of its log."""
-
-
-class NotOurs(RuntimeError):
-    """A server given by URL cannot be stopped, killed or frozen; ask with ``own=True``."""
 
 
 class Server(ABC):
-    """A server process of our own and the directory it lives in. Use it as a context manager."""
+    """A server process of our own and the directory it lives in. Use it as a context manager.
 
-    def __init__(self, *, durable: bool, account: pwd.struct_passwd | None = None) -> None:
+    A ``home`` that is given is kept with all its data; one of our own making is removed at the end.
+    """
+
+    def __init__(self, *, durable: bool, account: pwd.struct_passwd | None = None, home: Path | None = None) -> None:
         self.durable = durable
-        self.home = _make_home(account)
+        self.kept = home is not None
+        self.home = make_home(account, in_memory=not durable) if home is None else prepare_home(home, account)
         self._account = account
         self._process: subprocess.Popen[bytes] | None = None
         self._entry: Path | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     @abstractmethod
@@ -103,10 +97,11 @@ class Server(ABC):
                 process.resume()
 
     def close(self) -> None:
-        """Stop and remove everything."""
+        """Stop and remove everything that is not to be kept."""
         self.stop()
         self._forget_entry()
-        shutil.rmtree(self.home, ignore_errors=True)
+        if not self.kept:
+            shutil.rmtree(self.home, ignore_errors=True)
 
     def hand_over(self, name: str) -> None:
         """Let the server live on until the test run ends, under a name by which other processes find it."""
@@ -152,6 +147,8 @@ class Server(ABC):
         with self._log.open("ab") as log:
             self._process = popen(command, self._account, log, cwd=self.home)
         self._note(self.pid)
+        if self.kept:
+            self._guard = guard(self.pid, self._stop_signal)
         deadline = time.monotonic() + _READY_WITHIN
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -166,7 +163,7 @@ class Server(ABC):
 
     def _note(self, pid: int) -> None:
         """Write the process into the ledger at once, so that a crash of ours leaves nothing unknown."""
-        self._entry = _ledger.write(pid, self.home)
+        self._entry = _ledger.write(pid, self.home, keep=self.kept)
 
     def _alive(self) -> bool:
         if self._process is not None and self._process.poll() is not None:
@@ -176,6 +173,9 @@ class Server(ABC):
     def _forget(self) -> None:
         self._process = None
         self._forget_entry()
+        if self._guard is not None:
+            self._guard.communicate()
+            self._guard = None
 
     def _forget_entry(self) -> None:
         if self._entry is not None:
@@ -230,6 +230,15 @@ def popen(command: list[str], account: pwd.struct_passwd | None, log: object, cw
     )
 
 
+def guard(pid: int, number: signal.Signals) -> subprocess.Popen[bytes]:
+    """A process that ends the server when we have ended, however we did: its standard input tells it."""
+    born = psutil.Process(pid).create_time()
+    command = [sys.executable, "-m", "mainspring.testing.servers._guard", str(pid), repr(born), str(int(number))]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
 def end_tree(main: psutil.Process) -> None:
     """Kill a process and its children: the main one first, so that it starts no more."""
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -262,17 +271,3 @@ def tail(log: Path, lines: int = 15) -> str:
 def _environment() -> dict[str, str]:
     # PG* variables of the caller's shell would change what initdb and postgres do.
     return {k: v for k, v in os.environ.items() if not k.startswith("PG")} | {"LC_ALL": "C", "TZ": "UTC"}
-
-
-def _make_home(account: pwd.struct_passwd | None) -> Path:
-    base = Path(tempfile.gettempdir())
-    if len(bytes(base)) > _LONGEST_HOME or (account is not None and not _others_may_enter(base)):
-        base = Path("/tmp")  # noqa: S108  # mkdtemp makes it private; the configured one is too long or closed
-    home = Path(tempfile.mkdtemp(prefix="mainspring-", dir=base))
-    if account is not None:
-        os.chown(home, account.pw_uid, account.pw_gid)
-    return home
-
-
-def _others_may_enter(path: Path) -> bool:
-    return all(p.stat().st_mode & 0o001 for p in (path, *path.parents))

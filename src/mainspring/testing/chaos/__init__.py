@@ -1,0 +1,30 @@
+"""A wire between a program and its store on which things go wrong when a test says so.
+
+>>> from mainspring.testing import chaos, servers
+>>> with servers.valkey(own=True) as server, chaos.Proxy(server.url) as wire:   # doctest: +SKIP
+...     app = Mainspring(wire.url)
+...     wire.set(chaos.Stall())         # nothing passes, nobody is told
+...     wire.heal()                     # what was held back arrives
+
+A fault stays until `Proxy.heal` or the next `Proxy.set`; it strikes every connection, also those that are made
+meanwhile, or only the links that are named. The proxy has a thread of its own, so it serves blocking and async tests
+alike, and goes on while the test's own loop is blocked. It needs no rights and speaks no protocol: bytes in, bytes out.
+"""
+
+from mainspring.testing.chaos._faults import Cut, Delay, DropReply, Fault, HalfOpen, Reset, Stall, Throttle
+from mainspring.testing.chaos._link import Link, Side
+from mainspring.testing.chaos._proxy import Proxy
+
+__all__ = [
+    "Cut",
+    "Delay",
+    "DropReply",
+    "Fault",
+    "HalfOpen",
+    "Link",
+    "Proxy",
+    "Reset",
+    "Side",
+    "Stall",
+    "Throttle",
+]

@@ -1,0 +1,134 @@
+"""What can befall the bytes on a wire, one class each.
+
+``strike`` is called once for each link, when the fault is set or the link is made under it; ``meet`` for
+each piece of bytes, which it sends on, holds back or loses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainspring.testing.chaos._link import Link, Side
+
+
+class Fault:
+    """Nothing: the wire is well. The base of all others."""
+
+    def strike(self, link: Link) -> None:
+        """The link suffers this from now on."""
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        """These bytes came to ``side`` of the link."""
+        await link.send(side, data)
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"{type(self).__name__}({said})"
+
+
+class Delay(Fault):
+    """Each request arrives so many seconds later."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        if side == "request":
+            await link.changed(self.seconds)
+        await link.send(side, data)
+
+
+class Throttle(Fault):
+    """No more than so many bytes a second, on each link and side."""
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self.bytes_per_second = bytes_per_second
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        piece = max(1, self.bytes_per_second // 20)
+        for start in range(0, len(data), piece):
+            if link.fault is not self:
+                await link.meet(side, data[start:])
+                return
+            await link.send(side, data[start : start + piece])
+            await link.changed(piece / self.bytes_per_second)
+
+
+class Stall(Fault):
+    """Nothing passes and nobody is told; what was sent meanwhile arrives after the fault. ``side``: only there."""
+
+    def __init__(self, side: Side | None = None) -> None:
+        self.side = side
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        if self.side in (None, side):
+            await link.changed()
+            await link.meet(side, data)
+        else:
+            await link.send(side, data)
+
+
+class Cut(Fault):
+    """The connection is closed after so many bytes on one side; with ``after=0`` at once, and so is each new one."""
+
+    def __init__(self, after: int = 0, side: Side = "reply") -> None:
+        self.after = after
+        self.side = side
+
+    def strike(self, link: Link) -> None:
+        if not self.after:
+            link.cut()
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        left = self.after - link.passed[side]
+        if side != self.side or len(data) < left:
+            await link.send(side, data)
+            return
+        await link.send(side, data[:left])
+        link.cut()
+
+
+class Reset(Fault):
+    """The connection is reset, and so is each new one: the peer's machine is up and its server is not."""
+
+    def strike(self, link: Link) -> None:
+        link.reset()
+
+
+class HalfOpen(Fault):
+    """What is sent is swallowed and the connection stays open, for ever: healing helps new connections only."""
+
+    def strike(self, link: Link) -> None:
+        link.doomed = True
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        """They are lost."""
+
+
+class DropReply(Fault):
+    """The request arrives, its reply is lost and the connection cut: done, and the client does not know.
+
+    ``to``: only the reply to a request with these bytes in it; ``times``: so many replies, then the wire is well.
+    ``dropped`` counts them.
+    """
+
+    PAUSE = 0.05  # a long reply may begin before the server has finished: do not disturb it
+
+    def __init__(self, to: bytes = b"", times: int = 1) -> None:
+        self.to = to
+        self.times = times
+        self.dropped = 0
+        self._asked: set[int] = set()
+
+    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+        if side == "request":
+            if self.to in data:
+                self._asked.add(link.number)
+            await link.send(side, data)
+        elif self.dropped < self.times and link.number in self._asked:
+            self.dropped += 1
+            await link.changed(self.PAUSE)
+            link.cut()
+        else:
+            await link.send(side, data)

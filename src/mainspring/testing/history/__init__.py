@@ -1,0 +1,59 @@
+"""Was every promise kept? Pure functions over the history of a run, one for each invariant.
+
+A history is what three kinds of witnesses wrote down: the store (what became of each job, by its own clock and order),
+the clients (what they asked for and what they were told) and the bodies (when each began and ended, under which
+token). Add what was done to the fleet meanwhile, and what each job was promised, and ask:
+
+>>> from mainspring.testing.history import History, check
+>>> check(History())
+[]
+
+`read` makes the store's part from the store itself, at the end of a run. What a history does not hold is not judged:
+without calls nobody can have lost a job.
+"""
+
+from mainspring.testing.history._events import (
+    Answer,
+    Bounds,
+    Call,
+    Event,
+    History,
+    Promise,
+    Run,
+    Sample,
+    Snapshot,
+    Trouble,
+    Violation,
+)
+from mainspring.testing.history._leases import LEASES, overlaps, recoveries
+from mainspring.testing.history._limits import LIMITS
+from mainspring.testing.history._lives import LIVES
+from mainspring.testing.history._stored import Stored, read
+
+INVARIANTS = LIVES | LEASES | LIMITS
+"""By name, I1 to I19 and I34 to I36: from a history to what is wrong with it."""
+
+__all__ = [
+    "INVARIANTS",
+    "Answer",
+    "Bounds",
+    "Call",
+    "Event",
+    "History",
+    "Promise",
+    "Run",
+    "Sample",
+    "Snapshot",
+    "Stored",
+    "Trouble",
+    "Violation",
+    "check",
+    "overlaps",
+    "read",
+    "recoveries",
+]
+
+
+def check(history: History) -> list[Violation]:
+    """Everything that is wrong with it, by invariant."""
+    return [Violation(name, job, what) for name, invariant in INVARIANTS.items() for job, what in invariant(history)]

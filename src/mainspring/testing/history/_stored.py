@@ -1,0 +1,125 @@
+"""The store's part of a history, made of what a store still knows at the end of a run.
+
+A store keeps of each job its row and its ended attempts, not every step. The steps in between follow from
+the table: a retrying job that was claimed must have been promoted. Of a job that was retried by hand only the last
+epoch is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.acting import pages
+from mainspring.outcomes import ACTIONS, Outcome
+from mainspring.query import Query
+from mainspring.records import AttemptRow, JobRow
+from mainspring.states import FINAL, Action, Reason, State
+from mainspring.stores.base import Store
+from mainspring.testing.history._events import Event, Snapshot
+
+Shown = Callable[[JobRow], int | None]
+"""The token by which what a job shows was written."""
+
+_AFTER = {
+    Outcome.FAILED: State.RETRYING,
+    Outcome.TIMED_OUT: State.RETRYING,
+    Outcome.SNOOZED: State.SCHEDULED,
+}
+"""Where an attempt leaves a job that goes on; ready otherwise."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store knows of a run."""
+
+    jobs: tuple[tuple[JobRow, list[AttemptRow]], ...]
+    """Every job with its ended attempts."""
+    events: tuple[Event, ...]
+    listed: tuple[tuple[str, State], ...]
+    snapshot: Snapshot
+    durability: str
+
+
+async def read(store: Store, *, shown: Shown = lambda _: None) -> Stored:
+    """All jobs of a store; it must be at rest."""
+    rows = [row async for page in pages(store, Query.everything(), 1000) for row in page]
+    jobs = [(row, await store.attempts(row.id)) for row in {row.id: row for row in rows}.values()]
+    events = [event for row, attempts in jobs for event in life_of(row, attempts, wrote=shown(row))]
+    counts = await store.count(Query.everything())
+    at = max((event.at for event in events), default=0.0)
+    return Stored(
+        jobs=tuple(jobs),
+        events=tuple(replace(event, seq=n) for n, event in enumerate(events)),
+        listed=tuple((str(UUID(bytes=row.id)), row.state) for row in rows),
+        snapshot=Snapshot(at=at, counts=counts),
+        durability=await store.durability(),
+    )
+
+
+def life_of(row: JobRow, attempts: Sequence[AttemptRow], wrote: int | None = None) -> list[Event]:
+    """The steps of one job, in order."""
+    life = _Life(row)
+    for each in sorted(attempts, key=lambda attempt: attempt.token):
+        if each.epoch == row.epoch:
+            life.claim(each.started, each.token, each.worker, each.attempt)
+            life.end(each)
+    last = life.events[-1]
+    if row.state is State.RUNNING or (row.state is State.SUCCEEDED and last.state is not State.SUCCEEDED):
+        life.claim(row.started or 0, row.token, row.worker or "", row.attempt)
+    if row.state in FINAL and life.state is not row.state:
+        life.close()
+    if wrote is not None:
+        life.events[-1] = replace(life.events[-1], wrote=wrote)
+    return life.events
+
+
+class _Life:
+    def __init__(self, row: JobRow) -> None:
+        self._row = row
+        self.state: State | None = None
+        self.events: list[Event] = []
+        self._add(row.enqueued, Action.ENQUEUE, State.READY)
+
+    def claim(self, at: int, token: int, worker: str, attempt: int) -> None:
+        if self.state in (State.RETRYING, State.SCHEDULED):
+            self._add(at, Action.PROMOTE, State.READY)
+        self._add(at, Action.CLAIM, State.RUNNING, token=token, worker=worker, attempt=attempt)
+
+    def end(self, each: AttemptRow) -> None:
+        row = self._row
+        ended = row.state in FINAL and each.token == row.token and each.ended == row.finished
+        state = row.state if ended else _AFTER.get(each.outcome, State.READY)
+        reason = row.reason if ended else None
+        self._add(
+            each.ended, ACTIONS[each.outcome], state, token=each.token, worker=each.worker,
+            attempt=each.attempt, outcome=each.outcome, reason=reason,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """The last step, which left no attempt behind."""
+        row = self._row
+        at, reason = row.finished or 0, row.reason
+        if self.state is State.RUNNING:
+            self._add(
+                at, Action.ACK_SUCCEEDED, row.state, token=row.token, worker=row.worker or "",
+                attempt=row.attempt, outcome=Outcome.SUCCEEDED, reason=reason,
+            )  # fmt: skip
+        elif reason is Reason.PARENT:
+            self.events[-1] = replace(self.events[-1], state=row.state, reason=reason)
+        else:
+            action = Action.EXPIRE if reason is Reason.EXPIRED else Action.CANCEL
+            self._add(at, action, row.state, reason=reason)
+
+    def _add(
+        self, at: int, action: Action, state: State, *, token: int = 0, worker: str = "", attempt: int = 0,
+        outcome: Outcome | None = None, reason: Reason | None = None,
+    ) -> None:  # fmt: skip
+        self.state = state
+        event = Event(
+            seq=len(self.events), at=at / 1e6, action=action, job=str(UUID(bytes=self._row.id)), state=state,
+            epoch=self._row.epoch, token=token, worker=worker, attempt=attempt, outcome=outcome, reason=reason,
+        )  # fmt: skip
+        self.events.append(event)

@@ -1,0 +1,93 @@
+"""The checker of histories: a good run passes; of each invariant several bad ones are caught, by that very one."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring import Context, Mainspring
+from mainspring.errors import JobDead
+from mainspring.states import State
+from mainspring.testing.history import INVARIANTS, Call, History, check, read, recoveries
+from tests.unit.histories import BAD, GOOD
+
+CASES = [
+    pytest.param(name, history, id=f"{name}-{n}")
+    for name, histories in BAD.items()
+    for n, history in enumerate(histories)
+]
+
+
+@pytest.mark.parametrize("history", GOOD.values(), ids=list(GOOD))
+def test_a_good_history_passes(history: History) -> None:
+    assert check(history) == []
+
+
+@pytest.mark.parametrize(("name", "history"), CASES)
+def test_a_bad_history_is_caught(name: str, history: History) -> None:
+    assert name in {violation.invariant for violation in check(history)}
+
+
+def test_every_invariant_has_three_bad_histories() -> None:
+    assert set(BAD) == set(INVARIANTS) == {f"I{n}" for n in (*range(1, 20), 34, 35, 36)}
+    assert all(len(histories) >= 3 for histories in BAD.values())
+
+
+def test_every_invariant_says_its_name() -> None:
+    for name, invariant in INVARIANTS.items():
+        assert (invariant.__doc__ or "").startswith(f"{name}: ")
+
+
+def test_recoveries_are_from_the_kill_to_the_next_claim() -> None:
+    assert recoveries(GOOD["killed, crashed, done by another"]) == [2.0]
+    assert recoveries(GOOD["killed while the store was away"]) == [pytest.approx(17.0)]
+    assert recoveries(GOOD["stopped, lost, done by another, the first body going on"]) == []
+
+
+async def test_the_history_of_a_store_is_read_and_good() -> None:
+    """One job of each kind of end; what a body returned says by which token it was written."""
+    app = Mainspring()
+
+    @app.task(name="good")
+    def good(ctx: Context) -> int:
+        return ctx.token
+
+    @app.task(name="again", retries=1, backoff="1s")
+    def again(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ValueError("first")
+        return ctx.token
+
+    @app.task(name="hopeless", retries=0)
+    def hopeless() -> None:
+        raise ValueError("always")
+
+    async with app.test() as t:
+        jobs = [
+            await good.aenqueue(),
+            await again.aenqueue(),
+            await hopeless.aenqueue(),
+            await good.options(delay="1h").aenqueue(),
+            await good.options(delay="1h", expires="1m").aenqueue(),
+        ]
+        await jobs[3].acancel()
+        await t.adrain(future=True)
+        with pytest.raises(JobDead):
+            await jobs[2].aresult()
+        await jobs[2].aretry()
+        await t.adrain(future=True)
+        tokens = {(await job.ainfo()).token for job in jobs[:2]}
+        store = await app.client.store()
+        stored = await read(store, shown=lambda row: row.token if row.state is State.SUCCEEDED else None)
+    history = History(
+        events=stored.events,
+        listed=stored.listed,
+        snapshots=(stored.snapshot,),
+        calls=(Call(verb="enqueue", jobs=tuple(str(job.id) for job in jobs), answer="ok"),),
+    )
+    assert check(history) == []
+    ends = {event.job: event for event in stored.events}
+    assert [ends[str(job.id)].state for job in jobs] == [
+        State.SUCCEEDED, State.SUCCEEDED, State.DEAD, State.CANCELLED, State.CANCELLED,
+    ]  # fmt: skip
+    assert {event.wrote for event in stored.events} == {None, *tokens}
+    assert [event.epoch for event in stored.events if event.state is State.DEAD] == [2]
