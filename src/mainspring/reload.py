@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.errors import ConfigError
 from mainspring.watched import Seen, app_files, differ, names, snapshot
 
 POLL = 0.5
@@ -38,6 +39,8 @@ class Assignment(msgspec.Struct, frozen=True):
     folder: str
     options: dict[str, Any] = {}
     log_level: str | None = None
+    url: str | None = None
+    """The store that the app must use, if it is not the app that decides."""
 
 
 class Looked(msgspec.Struct, frozen=True):
@@ -165,6 +168,7 @@ def _child(
     return subprocess.Popen(
         [sys.executable, "-m", "mainspring.reload", verb, msgspec.json.encode(given).decode(), str(report or 0)],
         start_new_session=True, stdin=stdin or subprocess.DEVNULL, pass_fds=() if report is None else (report,),
+        env={**os.environ, "MAINSPRING_URL": given.url} if given.url else None,
     )  # fmt: skip
 
 
@@ -179,13 +183,28 @@ def _look(given: Assignment, report: int) -> int:
     process.die_with_parent(os.getppid())  # also when the import holds the interpreter
     sys.path.insert(0, given.folder)
     try:
-        load_target(given.target).parts(**given.options)
+        app = load_target(given.target)
+        app.parts(**given.options)
+        if given.url:
+            _prepare_store(app, given.url)
         looked = Looked(app_files())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises while it is imported
         looked = Looked(app_files(error), explain(error.with_traceback(_after_ours(error.__traceback__))))
     with os.fdopen(report, "wb") as pipe:
         pipe.write(msgspec.json.encode(looked))
     return 0
+
+
+def _prepare_store(app: Any, url: str) -> None:
+    """The app must use this store and no other; what is missing in it is made."""
+    from mainspring import sync
+
+    if app.settings.url != url:
+        raise ConfigError(
+            f"the app names a store of its own, {app.settings.shown_url}",
+            hint="Leave it out: Mainspring() takes the store from the settings, and here from --engine.",
+        )
+    sync.run("app.client.migrate", app.client.migrate())
 
 
 def _after_ours(trace: TracebackType | None) -> TracebackType | None:

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from mainspring import Mainspring
 from mainspring.cli import cli
+from mainspring.errors import mask_url
 from mainspring.job import Job
 
 HERE = Path(__file__).parent
@@ -35,19 +36,13 @@ REPLACED = (
     (re.compile(r'"traceback": "Traceback.*"'), '"traceback": "<traceback>"'),
     (re.compile(r"\b[0-9a-f]{16}\b"), "<worker>"),
     (re.compile(r"\.py:\d+"), ".py:<n>"),
-    (re.compile(r"\b(sqlite|postgres|redis):\w+"), "<durability>"),
+    (re.compile(r"\b(sqlite|postgres|redis):[\w-]+"), "<durability>"),
     (re.compile(r"(?<=thread_slots)( +|\": {\s+\"value\": )\d+"), r"\1<n>"),
     (re.compile(r"-> \d+$"), "-> <version>"),
     (re.compile(r"(?<=version )\d+(?=:)"), "<version>"),
     (re.compile(r'"(before|after)": \d+'), r'"\1": <version>'),
     (re.compile(r"(?<=\S)  +"), "  "),
 )
-
-
-@pytest.fixture(params=["sqlite"])
-def store_name(request: pytest.FixtureRequest) -> str:
-    """Another store joins by its name."""
-    return str(request.param)
 
 
 class Ran(NamedTuple):
@@ -149,7 +144,8 @@ class Masks:
 @pytest.fixture
 def golden(tmp_path: Path, store_url: str) -> Callable[[str, str], None]:
     """``golden("jobs-ls", output)``: the output is what the file of that name says."""
-    masks = Masks({store_url: "<url>", str(tmp_path / "shop"): "<folder>", str(tmp_path): "<tmp>"})
+    urls = {store_url: "<url>", mask_url(store_url): "<url>"}
+    masks = Masks({**urls, str(tmp_path / "shop"): "<folder>", str(tmp_path): "<tmp>"})
 
     def check(name: str, text: str) -> None:
         file = HERE / "golden" / name

@@ -35,6 +35,7 @@ def acted(verb: str, job: Any) -> bool:
 @pytest.mark.option("cli.jobs.run-now.parent", "cli.jobs.run-now.yes")
 @pytest.mark.parametrize("name", ["state", "queue", "task", "tag", "since", "until", "parent"])
 @pytest.mark.parametrize("verb", ["cancel", "run-now"])
+@pytest.mark.stores("sqlite")
 def test_live_jobs_are_found_by_each_filter(shop: Shop, verb: str, name: str) -> None:
     pair = worlds.live(shop)
     ran = shop.run("jobs", verb, "--yes", *pair.found(name))
@@ -50,6 +51,7 @@ def test_live_jobs_are_found_by_each_filter(shop: Shop, verb: str, name: str) ->
 @pytest.mark.option("cli.jobs.rm.since", "cli.jobs.rm.until", "cli.jobs.rm.parent", "cli.jobs.rm.yes")
 @pytest.mark.parametrize("name", ["state", "queue", "task", "tag", "reason", "error", "since", "until", "parent"])
 @pytest.mark.parametrize("verb", ["retry", "rm"])
+@pytest.mark.stores("sqlite")
 def test_ended_jobs_are_found_by_each_filter(shop: Shop, verb: str, name: str) -> None:
     pair = worlds.ended(shop)
     ran = shop.run("jobs", verb, "--yes", *pair.found(name))
@@ -104,6 +106,7 @@ def test_retry_is_no_faster_than_its_rate(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "run-now", "rm"])
+@pytest.mark.stores("sqlite")
 def test_many_jobs_are_not_changed_unasked(shop: Shop, verb: str) -> None:
     """Nobody is at the keyboard: the command refuses and says what to add."""
     job = shop.task("add").enqueue(1)
@@ -115,6 +118,7 @@ def test_many_jobs_are_not_changed_unasked(shop: Shop, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "run-now", "rm"])
+@pytest.mark.stores("sqlite")
 def test_which_jobs_must_be_said_in_one_way(shop: Shop, verb: str) -> None:
     job = shop.task("add").enqueue(1)
     nothing = shop.run("jobs", verb, "--yes")

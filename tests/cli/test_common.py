@@ -12,6 +12,8 @@ from mainspring import Mainspring
 from mainspring.job import Job
 from tests.cli.conftest import LIMIT, Shop
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 class Elsewhere(NamedTuple):
     """Jobs in another namespace of the store, while the app that is found by itself cannot be imported."""

@@ -76,6 +76,7 @@ def test_ls_goes_on_by_cursor(shop: Shop) -> None:
 @pytest.mark.option("cli.dead.rm.until", "cli.dead.rm.parent")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("verb", ["retry", "rm"])
+@pytest.mark.stores("sqlite")
 def test_dead_jobs_are_changed_by_each_filter(shop: Shop, verb: str, name: str) -> None:
     pair = worlds.dead(shop)
     unasked = shop.run("dead", verb, *pair.found(name))

@@ -12,6 +12,8 @@ from mainspring import Mainspring
 from tests.cli.conftest import LIMIT, Shop
 from tests.cli.watching import Running
 
+pytestmark = pytest.mark.stores("sqlite")
+
 CODE = """
 import time
 from helper import NUMBER
@@ -134,12 +136,6 @@ def test_workers_that_ended_by_themselves_are_told_of(project: Shop) -> None:
         dev.says("the workers ended with exit code 0; waiting for a change")
         say(project, 2)
         dev.says("the workers ended with exit code 0; waiting for a change", 2)
-
-
-@pytest.mark.option("cli.dev.engine")
-def test_an_engine_of_its_own_is_not_built(project: Shop) -> None:
-    ran = project.run("dev", "app.py", "--engine", "postgres")
-    assert (ran.code, "'--engine' is not built yet" in ran.err) == (2, True)
 
 
 PROBE = """

@@ -45,22 +45,26 @@ def test_values_are_json_or_text(words: list[str], args: list[Any], kwargs: dict
     assert read_arguments(words) == (args, kwargs)
 
 
+@pytest.mark.stores("sqlite")
 def test_text_becomes_the_type_that_the_task_declares(shop: Shop) -> None:
     info = made(shop, "shop.greet", "you", "at=2026-01-31T12:00:00Z")
     assert info.args["at"].startswith("2026-01-31T12:00:00")
 
 
+@pytest.mark.stores("sqlite")
 def test_a_number_is_text_where_the_task_wants_text(shop: Shop) -> None:
     """Nobody quotes an order number twice, once for the shell and once for JSON."""
     assert made(shop, "shop.greet", "42").args["name"] == "42"
     assert made(shop, "shop.greet", "name=42").args["name"] == "42"
 
 
+@pytest.mark.stores("sqlite")
 def test_a_task_can_be_named_by_the_end_of_its_name(shop: Shop) -> None:
     assert made(shop, "add", "1").task == "shop.add"
 
 
 @pytest.mark.option("cli.enqueue.unknown")
+@pytest.mark.stores("sqlite")
 def test_a_task_that_is_not_known_is_most_likely_misspelt(shop: Shop) -> None:
     refused = shop.run("enqueue", "shop.ad", "1")
     assert refused.code == 2
@@ -81,6 +85,7 @@ def test_a_task_that_is_not_known_is_most_likely_misspelt(shop: Shop) -> None:
         (["shop.add", "1", "--wait-timeout", "1s"], "give both"),
     ],
 )
+@pytest.mark.stores("sqlite")
 def test_what_cannot_be_is_refused_and_nothing_is_enqueued(shop: Shop, words: list[str], says: str) -> None:
     ran = shop.run("enqueue", *words)
     assert (ran.code, says in ran.err) == (2, True), ran.err

@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.conftest import Ran, Shop
 
+pytestmark = pytest.mark.stores("sqlite")
+
 APP = 'from mainspring import Mainspring\napp = Mainspring("sqlite:///{}.db")\n'
 
 

@@ -16,6 +16,8 @@ from mainspring import Secret
 from tests.cli.conftest import LIMIT, Shop
 from tests.cli.watching import Running, on_terminal
 
+pytestmark = pytest.mark.stores("sqlite")
+
 LEAKY = """
 import logging
 from mainspring import Mainspring, Secret

@@ -138,6 +138,7 @@ def test_why_is_refused_until_it_is_built(shop: Shop) -> None:
     assert f"jobs show {job.id}" in ran.err
 
 
+@pytest.mark.stores("sqlite")
 def test_stored_text_cannot_steer_the_terminal(shop: Shop) -> None:
     """Escape sequences in arguments, errors and log lines are shown, not sent."""
     evil = "\x1b]0;owned\x07 \x9b31m \u202e\r\n next"
@@ -150,6 +151,7 @@ def test_stored_text_cannot_steer_the_terminal(shop: Shop) -> None:
     assert json.loads(document)["args"] == {"why": evil}
 
 
+@pytest.mark.stores("sqlite")
 def test_show_has_the_result_but_no_secret_of_it(shop: Shop) -> None:
     job, secret = shop.task("add").enqueue(1), shop.task("token").enqueue()
     shop.work(job, secret)

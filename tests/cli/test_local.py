@@ -9,6 +9,8 @@ import pytest
 from mainspring import Mainspring
 from tests.cli.conftest import Shop
 
+pytestmark = pytest.mark.stores("sqlite")
+
 Golden = Callable[[str, str], None]
 
 

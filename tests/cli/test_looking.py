@@ -53,6 +53,7 @@ def test_a_password_in_the_url_is_hidden(shop: Shop, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.row("E6", "U2")
+@pytest.mark.stores("sqlite", "redis")  # PostgreSQL wants its owner for it
 def test_migrate_says_what_it_did(shop: Shop, golden: Golden) -> None:
     golden("migrate.txt", shop.call("migrate").out)
     golden("migrate-again.txt", shop.call("migrate").out)
@@ -61,6 +62,7 @@ def test_migrate_says_what_it_did(shop: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("C1", "C4")
 @pytest.mark.option("cli.config.as_json")
+@pytest.mark.stores("sqlite")
 def test_config_shows_where_each_setting_comes_from(
     shop: Shop, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +84,7 @@ def test_config_schema_needs_no_app(shop: Shop) -> None:
 
 @pytest.mark.row("C4")
 @pytest.mark.option("cli.explain.task", "cli.explain.as_json")
+@pytest.mark.stores("sqlite")
 def test_explain_names_the_origin_of_each_option(shop: Shop, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_ROUTES", "shop.fa*=failures")
     golden("explain.txt", shop.call("explain", "shop.fail").out)
@@ -124,6 +127,7 @@ def test_completion_scripts_can_be_read_by_their_shells(shop: Shop, golden: Gold
     subprocess.run(["bash", "-n"], input=shop.run("completion", "bash").out, text=True, check=True)
 
 
+@pytest.mark.stores("sqlite")
 def test_commands_and_tasks_are_completed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def completed(words: str) -> list[str]:
         monkeypatch.setenv("_MAINSPRING_COMPLETE", "bash_complete")

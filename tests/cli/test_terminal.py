@@ -12,6 +12,8 @@ from mainspring.records import Beat, Registration
 from tests.cli.conftest import LIMIT, Shop
 from tests.cli.watching import on_terminal
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 @pytest.mark.row("U2")
 def test_colours_on_a_terminal_and_plain_text_elsewhere(shop: Shop) -> None:

@@ -9,18 +9,45 @@ import click
 
 from mainspring.cli.frame import answers, on_store
 from mainspring.cli.output import Shown
+from mainspring.errors import ConfigError
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.records import MigrationPlan
 
 
 @click.command()
 @functools.partial(on_store, make=True)
+@click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--sql", is_flag=True, help="Print what somebody else may run instead (PostgreSQL).")
+@click.option("--roles", is_flag=True, help="Print what gives a user of the store the few rights that it needs.")
 @answers
-def migrate(app: Mainspring) -> Shown:
+def migrate(app: Mainspring, plan: bool, sql: bool, roles: bool) -> Shown:
     """Run the migrations that the store's schema is missing. Safe to run twice and from several hosts."""
     from mainspring.sync import run
 
-    before, after = run("app.client.migrate", app.client.migrate())
-    told = f"schema version {before} -> {after}" if before != after else f"schema version {after}: nothing to do"
-    return Shown({"before": before, "after": after}, [told])
+    if plan + sql + roles > 1:
+        raise ConfigError("--plan, --sql and --roles are asked for one at a time", hint="Leave out all but one.")
+    if not (plan or sql or roles):
+        before, after = run("app.client.migrate", app.client.migrate())
+        told = f"schema version {before} -> {after}" if before != after else f"schema version {after}: nothing to do"
+        return Shown({"before": before, "after": after}, [told])
+    found = run("app.client.plan", app.client.plan())
+    if plan:
+        return Shown({"before": found.before, "after": found.after}, [_told(found)])
+    text = found.script if sql else found.access
+    key = "script" if sql else "roles"
+    return Shown({key: text}, [text.rstrip() or (_NO_SCRIPT if sql else _NO_ROLES)])
+
+
+_NO_SCRIPT = "-- There is nothing to run: `mainspring migrate --plan` tells what would be done."
+_NO_ROLES = "SQLite has no roles: who may read and write the file may use the store."
+
+
+def _told(found: MigrationPlan) -> str:
+    if found.before == found.after:
+        return f"schema version {found.after}: nothing to do"
+    if found.before > found.after:
+        return f"schema version {found.before} is newer than this Mainspring, which knows {found.after}: upgrade it"
+    steps = ", ".join(str(number) for number in range(found.before + 1, found.after + 1))
+    return f"schema version {found.before} -> {found.after}: would run {steps}"

@@ -44,6 +44,7 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
         "started": iso(worker.started),
         "seen": iso(worker.seen),
         "age": seconds(worker.age),
+        "claiming": worker.claiming,
         "lost": worker.lost,
         "lease": seconds(worker.lease),
     }
@@ -52,8 +53,14 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
 def worker_table(workers: Sequence[WorkerInfo], *, title: str = "") -> Table:
     rows = [
         (each.id, each.host or "-", each.pid or "-", each.version or "-", short(",".join(each.queues), 40),
-         each.running, "lost" if each.lost else span(each.age), when(each.started))
+         each.running, _health(each), when(each.started))
         for each in workers
     ]  # fmt: skip
     columns = ("worker", "host", "pid", "version", "queues", "running", "last beat", "started")
     return Table(columns, rows, title=title, empty="no workers")
+
+
+def _health(worker: WorkerInfo) -> str:
+    if worker.lost:
+        return "lost"
+    return span(worker.age) if worker.claiming else f"{span(worker.age)}, claims nothing"
