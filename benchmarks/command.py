@@ -13,10 +13,11 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks import machine, table
-from benchmarks.frame import DRAIN_FLOOR, Config, Row
+from benchmarks.frame import DRAIN_FLOOR, ENGINES, Config, Row
 
-COLUMNS = ("drain", "enqueue", "latency", "idle", "imports", "scale", "recovery")
-LAST = Path(__file__).resolve().parent / "results" / "last.json"
+COLUMNS = ("drain", "enqueue", "producers", "latency", "idle", "imports", "two", "scale", "recovery")
+ONLY_ON = {"imports": ("sqlite",), "producers": ("postgres", "redis"), "two": ("postgres", "redis")}
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def main(argv: list[str]) -> int:
@@ -24,16 +25,18 @@ def main(argv: list[str]) -> int:
     given = _parser().parse_args(argv)
     config = Config(
         n=given.n, rounds=given.rounds, scale=given.scale, probes=given.probes, idle_seconds=given.idle,
-        folder=given.dir, say=lambda text: print(text, file=sys.stderr, flush=True),
+        engine=given.store, only=tuple(given.only), folder=given.dir,
+        say=lambda text: print(text, file=sys.stderr, flush=True),
     )  # fmt: skip
-    columns = [_column(name) for name in dict.fromkeys(given.names or COLUMNS)]
-    facts = machine.facts(Path(given.dir or tempfile.gettempdir()))
+    if given.dir:
+        tempfile.tempdir = given.dir  # where servers make their homes
+    columns = [_column(name) for name in _asked(given.names, given.store)]
+    facts = machine.facts(Path(tempfile.gettempdir()), given.store)
+    path = Path(given.json) if given.json else RESULTS / _result(given, facts["date"].split()[0])
     rows: list[Row] = []
     for column in columns:
-        rows += column.run(config)
-        _keep(LAST, facts, config, rows)
-    if given.json:
-        _keep(Path(given.json), facts, config, rows)
+        rows += [row for row in column.run(config) if row.value is not None or row.note or not config.only]
+        _keep(path, facts, config, rows)
     print("\n" + ", ".join(f"{name} {value}" for name, value in facts.items()) + "\n")
     print(table.show(rows))
     return int(any(row.value is None for row in rows))
@@ -43,13 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     names = ", ".join(COLUMNS)
     parser = argparse.ArgumentParser(prog="./dev bench", description=f"Benchmarks: {names}; all without a name.")
     parser.add_argument("names", nargs="*", metavar="NAME", type=_name, help=names)
+    parser.add_argument("--store", choices=ENGINES, default="sqlite", help="the engine (default %(default)s)")
+    parser.add_argument("--only", nargs="+", default=(), metavar="SYSTEM", help="only systems whose names begin so")
     parser.add_argument("--n", type=int, default=DRAIN_FLOOR, help="jobs of a drain (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="interleaved rounds (default %(default)s)")
     parser.add_argument("--scale", type=int, default=1_000_000, help="jobs beside which claims are measured")
     parser.add_argument("--probes", type=int, default=300, help="jobs whose latency is measured")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of doing nothing")
     parser.add_argument("--dir", help="where stores are made: a real disk (default: the system's place for such)")
-    parser.add_argument("--json", metavar="FILE", help="keep the raw numbers here as well")
+    parser.add_argument("--json", metavar="FILE", help="keep the raw numbers here, not in benchmarks/results")
     return parser
 
 
@@ -57,6 +62,20 @@ def _name(text: str) -> str:
     if text not in COLUMNS:
         raise argparse.ArgumentTypeError(f"no benchmark {text!r}; there are {', '.join(COLUMNS)}")
     return text
+
+
+def _result(given: argparse.Namespace, date: str) -> str:
+    """A whole run is kept under its date; a look is not."""
+    whole = not given.names and not given.only and given.n >= DRAIN_FLOOR
+    return f"{date}-{given.store}.json" if whole else "last.json"
+
+
+def _asked(names: list[str], engine: str) -> list[str]:
+    """All columns of the engine; one that was named and is none of its columns is an error."""
+    for name in names:
+        if engine not in ONLY_ON.get(name, ENGINES):
+            sys.exit(f"./dev bench: {name} is measured on {' and '.join(ONLY_ON[name])} only")
+    return list(dict.fromkeys(names)) or [name for name in COLUMNS if engine in ONLY_ON.get(name, ENGINES)]
 
 
 def _column(name: str) -> ModuleType:

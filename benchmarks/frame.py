@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
+
+Engine = Literal["sqlite", "postgres", "redis"]
+ENGINES: tuple[Engine, ...] = ("sqlite", "postgres", "redis")
 
 DRAIN_FLOOR = 40_000
 """Below this many jobs a drain flatters whoever defers its acks: such a run is for looking, not for quoting."""
@@ -26,6 +30,9 @@ class Config:
     scale: int = 1_000_000
     probes: int = 300
     idle_seconds: float = 20.0
+    engine: Engine = "sqlite"
+    only: tuple[str, ...] = ()
+    """Systems whose names begin so; all without."""
     folder: str | None = None
     """Where the stores are made; it must be a real disk, for syncing to memory costs nothing."""
     say: Callable[[str], None] = print
@@ -77,25 +84,44 @@ class Samples:
         why = self._failures.get(system, "")
         value = statistics.median(samples) if samples else None
         goal = "" if at_most is None else f"<= {at_most:g} {unit}"
-        met = None if at_most is None else value is not None and value <= at_most
+        met = None if at_most is None or value is None else value <= at_most
         return Row(column, system, value, unit, samples, goal, met, "; ".join(filter(None, (note, why))))
 
     def rows(self, column: str, unit: str) -> list[Row]:
         return [self.row(column, system, unit) for system in self.systems()]
 
     def ratio(
-        self, column: str, top: str, bottom: str, *, at_least: float | None = None, at_most: float | None = None
+        self,
+        column: str,
+        top: str,
+        bottom: str | Sequence[str],
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
     ) -> Row:
-        """How many times ``bottom`` is in ``top``, round by round: neighbours in time share the machine's mood."""
-        over, under = self._values.get(top, {}), self._values.get(bottom, {})
+        """How many times ``bottom``, or the highest of several, is in ``top``.
+
+        Round by round: neighbours in time share the machine's mood.
+        """
+        names = [bottom] if isinstance(bottom, str) else list(bottom)
+        over, under = self._values.get(top, {}), self._highest(names)
         samples = tuple([value / under[number] for number, value in over.items() if under.get(number)])
         value = statistics.median(samples) if samples else None
-        row = Row(column, f"{top} / {bottom}", value, "x", samples)
+        row = Row(
+            column, f"{top} / {names[0] if len(names) == 1 else 'best of ' + ', '.join(names)}", value, "x", samples
+        )
         if at_least is not None:
-            return dataclasses.replace(row, goal=f">= {at_least:g} x", met=value is not None and value >= at_least)
+            return dataclasses.replace(row, goal=f">= {at_least:g} x", met=None if value is None else value >= at_least)
         if at_most is not None:
-            return dataclasses.replace(row, goal=f"<= {at_most:g} x", met=value is not None and value <= at_most)
+            return dataclasses.replace(row, goal=f"<= {at_most:g} x", met=None if value is None else value <= at_most)
         return row
+
+    def _highest(self, names: Iterable[str]) -> dict[int, float]:
+        highest: dict[int, float] = {}
+        for name in names:
+            for number, value in self._values.get(name, {}).items():
+                highest[number] = max(value, highest.get(number, value))
+        return highest
 
 
 def percentile(values: Iterable[float], share: float) -> float:

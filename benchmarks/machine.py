@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sqlite3
 import time
 from datetime import UTC, datetime
 from importlib import metadata
@@ -13,10 +12,16 @@ from typing import Any
 
 import psutil
 
-PACKAGES = ("mainspring", "huey", "taskito", "msgspec", "uvloop")
+from benchmarks import peers, places
+from benchmarks.frame import Engine
+
+PACKAGES = ("mainspring", "msgspec", "psycopg", "redis", "hiredis", "uvloop")
 
 
-def facts(folder: Path) -> dict[str, Any]:
+PEERS = ("huey", "dramatiq", "taskiq", "taskiq-redis", "taskito", "chancy", "oban", "procrastinate", "bullmq")
+
+
+def facts(folder: Path, engine: Engine) -> dict[str, Any]:
     """Taken before the first measurement."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -27,9 +32,15 @@ def facts(folder: Path) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "fsync_us": round(_fsync_us(folder)),
         "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
+        engine: _engine_version(engine, folder),
         **{name: _version(name) for name in PACKAGES},
+        **peers.versions(PEERS),
     }
+
+
+def _engine_version(engine: Engine, folder: Path) -> str:
+    with places.fresh(engine, folder) as place:
+        return place.version()
 
 
 def _version(package: str) -> str | None:

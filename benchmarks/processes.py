@@ -6,10 +6,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,28 @@ import psutil
 from benchmarks.frame import Failed
 
 ROOT = Path(__file__).resolve().parent.parent
-HIDING = ROOT / "benchmarks" / "without"
+WITHOUT = ROOT / "benchmarks" / "without"
+OTHERS = {"sqlite": ("redis", "psycopg"), "postgres": ("redis",), "redis": ("psycopg",)}
 STOP_WITHIN = 40.0
-
-
-def python(*args: str) -> list[str]:
-    return [sys.executable, *args]
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Ours without what would change a measurement; bytecode is written, as in any installation.
 
-    Drivers of other stores are hidden: what is measured runs on SQLite, and huey imports all that it finds.
+    Drivers of other stores than the one that is measured are hidden: huey imports all that it finds.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAINSPRING_", "PYTHON"))}
-    return {**kept, "PYTHONPATH": os.pathsep.join([str(HIDING), str(ROOT)]), **extra}
+    hidden = [str(WITHOUT / driver) for driver in OTHERS[extra.get("BENCH_ENGINE", "sqlite")]]
+    return {**kept, "PYTHONPATH": os.pathsep.join([*hidden, str(ROOT)]), **extra}
 
 
 def run_json(command: Sequence[str], env: Mapping[str, str], within: float = 900) -> Any:
     """Run a program to its end; what it printed last is JSON."""
+    return json.loads(run(command, env, within).strip().splitlines()[-1])
+
+
+def run(command: Sequence[str], env: Mapping[str, str], within: float = 900) -> str:
+    """Run a program to its end; what it printed."""
     try:
         done = subprocess.run(
             command, env=environment(env), cwd=ROOT, capture_output=True, text=True, timeout=within, check=False
@@ -45,7 +47,7 @@ def run_json(command: Sequence[str], env: Mapping[str, str], within: float = 900
         raise Failed(f"not done after {within:g} s") from None
     if done.returncode:
         raise Failed(_last_line(done.stderr) or f"exit code {done.returncode}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return done.stdout
 
 
 class Running:
@@ -62,17 +64,22 @@ class Running:
                 f"worker ended with {self.child.returncode}: {_last_line(self.log.read_text(errors='replace'))}"
             )
 
-    def find(self, mark: str | None) -> psutil.Process:
-        """The process that does the work: the one with ``mark`` on its command line; without one, the main one."""
+    def find(self, mark: str | None) -> list[psutil.Process]:
+        """The processes that do the work: those with ``mark`` on their command line; without one, the main one."""
         if mark is None:
-            return self.main
+            return [self.main]
+        found = []
         for process in self.main.children(recursive=True):
-            try:
+            with suppress(psutil.Error):
                 if mark in " ".join(process.cmdline()):
-                    return process
-            except psutil.Error:
-                continue
-        raise Failed(f"no process {mark!r} under the worker")
+                    found.append(process)
+        if not found:
+            raise Failed(f"no process {mark!r} under the worker")
+        return found
+
+    def cpu(self, mark: str | None) -> float:
+        """Seconds of processor time of the processes that do the work, with all below them."""
+        return sum(tree_cpu(process) for process in self.find(mark))
 
 
 @contextmanager
@@ -100,10 +107,8 @@ def _end(worker: Running) -> None:
             worker.child.kill()
             worker.child.wait()
     for process in family:
-        try:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            continue
 
 
 def _family(worker: Running) -> list[psutil.Process]:
@@ -116,20 +121,42 @@ def _family(worker: Running) -> list[psutil.Process]:
 def cpu(process: psutil.Process) -> float:
     """Seconds of processor time so far, user and system, all threads."""
     times = process.cpu_times()
-    return times.user + times.system
+    return float(times.user + times.system)
 
 
-def wait_for(condition: Any, worker: Running, what: str, within: float = 60.0, pause: float = 0.005) -> float:
-    """The moment at which ``condition()`` became true."""
+def tree_cpu(main: psutil.Process, without: Collection[int] = ()) -> float:
+    """Seconds of a process and all below it, those that have ended included."""
+    times = main.cpu_times()
+    total = cpu(main) + times.children_user + times.children_system
+    for child in main.children(recursive=True):
+        if child.pid not in without:
+            with suppress(psutil.NoSuchProcess):
+                total += cpu(child)
+    return float(total)
+
+
+def wait_for(
+    condition: Callable[[], Any],
+    worker: Running,
+    what: str,
+    within: float = 60.0,
+    pause: float = 0.005,
+    rest: float = 20,
+) -> float:
+    """The moment at which ``condition()`` became true; after asking it rests ``rest`` times as long as that took."""
     end = time.monotonic() + within
-    while not condition():
+    while True:
+        asked = time.monotonic()
+        if condition():
+            return time.monotonic()
         worker.check()
-        if time.monotonic() > end:
+        took = time.monotonic() - asked
+        if asked + took > end:
             raise Failed(f"{what}: not within {within:g} s")
-        time.sleep(pause)
-    return time.monotonic()
+        time.sleep(max(pause, rest * took))
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
+    """Of those that say what happened; a hint below them is indented."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
     return lines[-1][:300] if lines else ""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.frame import Row
 
+_MET = {True: "yes", False: "NO", None: "not measured"}
+
 
 def show(rows: Sequence[Row]) -> str:
     return "\n".join([*_all(rows), "", *goals(rows)])
@@ -24,7 +26,7 @@ def goals(rows: Iterable[Row]) -> list[str]:
 
 
 def _goal(row: Row) -> tuple[str, ...]:
-    return row.column, row.system, row.goal, f"{number(row.value)} {row.unit}", "yes" if row.met else "NO"
+    return row.column, row.system, row.goal, f"{number(row.value)} {row.unit}", _MET[row.met]
 
 
 def number(value: float | None) -> str:

@@ -21,7 +21,7 @@ def command(args: list[str]) -> int:
         raise environment.Failed("lock needs uv: pip install uv")
     env = dict(os.environ) | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
     subprocess.run([uv, "lock", "--quiet", *args], cwd=environment.ROOT, env=env, check=True)
-    for group in ("dev", "bench", "uv"):
+    for group in ("dev", "uv"):
         target = environment.REQUIREMENTS / f"{group}.txt"
         subprocess.run(
             [uv, *EXPORT, "--only-group", group, "-o", str(target)], cwd=environment.ROOT, env=env, check=True

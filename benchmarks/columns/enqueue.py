@@ -1,60 +1,54 @@
-"""Enqueue from a plain script, blocking: one by one, and in bulk."""
+"""Enqueue from a plain script, one after the other: one by one, and in bulk."""
 
 from __future__ import annotations
 
-from benchmarks import systems
-from benchmarks.frame import Config, Failed, Row, Samples
-from benchmarks.processes import python, run_json
-from benchmarks.systems import System
+from collections.abc import Sequence
 
-NAME = "enqueue"
-ABOUT = "jobs a second into the store, one by one and in bulk"
+from benchmarks import goals, rounds
+from benchmarks.frame import Config, Row, Samples
+from benchmarks.processes import run_json
+from benchmarks.rounds import Bench
+
+NAMES = (
+    "floor", "floor normal", "dramatiq", "taskiq", "huey", "chancy", "oban", "procrastinate", "mainspring async",
+    "mainspring async normal", "bullmq", "taskito",
+)  # fmt: skip
 BULK = 1000
+WITHOUT_BULK = ("huey", "dramatiq")
 
 
 def run(config: Config) -> list[Row]:
-    ones = _measure(config, "one", max(200, config.n // 8), _compared())
-    bulks = _measure(config, "many", config.n, [s for s in _compared() if s.name != "huey"])
-    full, normal = "mainspring async", "mainspring async normal"
+    ones = Enqueued(config, "one", max(200, config.n // 8), NAMES)
+    bulks = Enqueued(config, "many", config.n, [name for name in NAMES if name not in WITHOUT_BULK])
     return [
-        *ones.rates.rows("enqueue one", "jobs/s"),
-        *ones.costs.rows("enqueue one, CPU", "us/job"),
-        ones.rates.ratio("enqueue one, full", full, "huey", at_least=1),
-        ones.rates.ratio("enqueue one, normal", normal, "huey", at_least=5),
-        *bulks.rates.rows(f"enqueue bulk of {BULK:,}", "jobs/s"),
-        *bulks.costs.rows(f"enqueue bulk of {BULK:,}, CPU", "us/job"),
-        bulks.rates.ratio("enqueue bulk, full", full, "floor", at_least=0.25),
-        bulks.rates.ratio("enqueue bulk, normal", normal, "floor normal", at_least=0.25),
+        *ones.rows("enqueue one", goals.ENQUEUE_ONE[config.engine]),
+        *bulks.rows(f"enqueue bulk of {BULK:,}", goals.ENQUEUE_BULK[config.engine]),
     ]
 
 
-def _compared() -> list[System]:
-    return [
-        systems.floor(), systems.floor("normal"), systems.huey(), systems.mainspring(),
-        systems.mainspring(durability="normal"), systems.taskito(),
-    ]  # fmt: skip
+class Enqueued:
+    """One mode, measured."""
 
+    def __init__(self, config: Config, mode: str, n: int, names: Sequence[str]) -> None:
+        self.rates, self.costs, self.served = Samples(), Samples(), Samples()
 
-class Measured:
-    def __init__(self) -> None:
-        self.rates = Samples()
-        self.costs = Samples()
+        def measure(bench: Bench) -> tuple[float, float, float]:
+            system = bench.system
+            run_json(system.produce(system.task, "fill", 1), bench.env)  # makes the store, if need be
+            served = bench.place.cpu()
+            took = run_json(system.produce(system.task, mode, n, BULK), bench.env)
+            return n / took["seconds"], took["cpu"] / n * 1e6, (bench.place.cpu() - served) / n * 1e6
 
+        for number, name, (rate, cost, server) in rounds.each(config, f"enqueue {mode}", names, measure, self.rates):
+            self.rates.add(name, number, rate)
+            self.costs.add(name, number, cost)
+            if config.engine != "sqlite":
+                self.served.add(name, number, server)
 
-def _measure(config: Config, mode: str, n: int, compared: list[System]) -> Measured:
-    measured = Measured()
-    for number in range(config.rounds):
-        for system in compared:
-            config.say(f"enqueue {mode} {system.name}, {n:,} jobs, round {number + 1}")
-            command = python(
-                "-m", "benchmarks.programs.produce", system.program, system.task, mode, str(n), str(BULK)
-            )  # fmt: skip
-            try:
-                with config.scratch() as folder:
-                    took = run_json(command, system.env(folder))
-            except Failed as error:
-                measured.rates.fail(system.name, str(error))
-                continue
-            measured.rates.add(system.name, number, n / took["seconds"])
-            measured.costs.add(system.name, number, took["cpu"] / n * 1e6)
-    return measured
+    def rows(self, column: str, wanted: Sequence[goals.Ratio]) -> list[Row]:
+        return [
+            *self.rates.rows(column, "jobs/s"),
+            *self.costs.rows(f"{column}, CPU", "us/job"),
+            *self.served.rows(f"{column}, server CPU", "us/job"),
+            *[self.rates.ratio(goal.column, goal.ours, goal.of, at_least=goal.at_least) for goal in wanted],
+        ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.frame import Config, Failed, Row, Samples
-from benchmarks.processes import python, run_json
+import sys
 
-NAME = "import"
-ABOUT = "what importing costs"
+from benchmarks import peers
+from benchmarks.frame import Config, Failed, Row, Samples
+from benchmarks.processes import run_json
+
 TRIES = 15
 STATEMENTS = {
     "huey": "import huey",
@@ -27,7 +28,7 @@ def run(config: Config) -> list[Row]:
         for _ in range(TRIES):
             for name, statement in STATEMENTS.items():
                 try:
-                    took = float(run_json(python("-c", PROGRAM.format(statement)), {})) * 1000
+                    took = float(run_json([_interpreter(name), "-c", PROGRAM.format(statement)], {})) * 1000
                 except Failed as error:
                     samples.fail(name, str(error))
                     continue
@@ -40,3 +41,7 @@ def run(config: Config) -> list[Row]:
         samples.ratio("import", "mainspring.Mainspring", "huey", at_most=1.3),
         samples.ratio("import", "mainspring in use", "huey in use"),
     ]
+
+
+def _interpreter(name: str) -> str:
+    return sys.executable if name.startswith("mainspring") else peers.python()

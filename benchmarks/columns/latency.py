@@ -5,59 +5,52 @@ The enqueue's own commit is part of it. Jobs come now and then, so none waits fo
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
-
-from benchmarks import systems
-from benchmarks.frame import Config, Failed, Row, Samples, percentile
-from benchmarks.processes import python, run_json, running, wait_for
+from benchmarks import goals, rounds
+from benchmarks.frame import Config, Row, Samples, percentile
+from benchmarks.processes import run_json, running, wait_for
 from benchmarks.programs.stamps import read
-from benchmarks.systems import System
+from benchmarks.rounds import Bench
 
-NAME = "latency"
-ABOUT = "pick-up of a job from another process"
+NAMES = (
+    "floor", "huey", "taskito", "dramatiq", "taskiq", "chancy", "oban", "procrastinate", "mainspring async",
+    "mainspring thread", "mainspring async normal", "bullmq",
+)  # fmt: skip
+OURS = ("mainspring async", "mainspring thread")
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 
 def run(config: Config) -> list[Row]:
     found = {name: Samples() for name, _ in QUANTILES}
-    for number in range(config.rounds):
-        for system in _compared():
-            config.say(f"latency {system.name}, {config.probes} probes, round {number + 1}")
-            try:
-                with config.scratch() as folder:
-                    waits = measure(system, folder, config.probes)
-            except Failed as error:
-                found["p50"].fail(system.name, str(error))
-                continue
-            for name, share in QUANTILES:
-                found[name].add(system.name, number, percentile(waits, share))
-    goals = {("p50", "mainspring async"): 3.0, ("p50", "mainspring thread"): 3.0}
-    return [
-        samples.row(f"pick-up {name}", system, "ms", at_most=goals.get((name, system)))
-        for name, samples in found.items()
-        for system in samples.systems()
-    ]
+    polls = config.engine == "sqlite"  # its floor only polls
+    names = NAMES[1:] if polls else NAMES
+    for number, name, waits in rounds.each(config, "latency", names, measure, found["p50"]):
+        for quantile, share in QUANTILES:
+            found[quantile].add(name, number, percentile(waits, share))
+    limit = goals.PICK_UP_MS.get(config.engine)
+    rows = [
+        samples.row(
+            f"pick-up {quantile}", name, "ms", at_most=limit if quantile == "p50" and name in OURS else None
+        )
+        for quantile, samples in found.items()
+        for name in samples.systems()
+    ]  # fmt: skip
+    if not polls:
+        rows.append(found["p50"].ratio("pick-up p50", OURS[0], "floor", at_most=goals.PICK_UP_OF_FLOOR))
+    return rows
 
 
-def _compared() -> list[System]:
-    ours = [systems.mainspring("async"), systems.mainspring("thread"), systems.mainspring("async", "normal")]
-    return [systems.huey(), systems.taskito(), *[_stamped(system) for system in ours]]
-
-
-def _stamped(system: System) -> System:
-    return dataclasses.replace(system, task=system.task.replace("noop", "stamp"))
-
-
-def measure(system: System, folder: Path, probes: int) -> list[float]:
+def measure(bench: Bench) -> list[float]:
     """Milliseconds of each probe."""
-    env, out = system.env(folder), str(folder / "out")
-    task = system.task.replace("noop", "stamp")
-    command = python("-m", "benchmarks.programs.produce", system.program, task, "probe")
-    run_json([*command, "1"], env)  # makes the store; is there when the worker starts
-    with running(system.worker, env, folder) as worker:
+    out, probes = bench.env["BENCH_OUT"], bench.config.probes
+    task = bench.system.task.replace("noop", "stamp")
+
+    def probe(count: int) -> None:
+        run_json(bench.system.produce(task, "probe", count), bench.env)
+
+    probe(1)  # makes the store; is there when the worker starts
+    with running(bench.system.worker, bench.env, bench.folder) as worker:
         wait_for(lambda: read(out), worker, "first job")
-        run_json([*command, "10"], env)
-        run_json([*command, str(probes)], env)
+        probe(10)
+        probe(probes)
         wait_for(lambda: len(read(out)) >= probes + 11, worker, "the last probe")
     return [(began - sent) / 1e6 for sent, began in read(out)[11:]]

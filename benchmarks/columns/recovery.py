@@ -6,60 +6,60 @@ import contextlib
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import psutil
 
-from benchmarks import systems
+from benchmarks import rounds
 from benchmarks.columns.drain import fill
-from benchmarks.frame import Config, Failed, Row, Samples
+from benchmarks.frame import Config, Row, Samples
+from benchmarks.goals import ASYNC
 from benchmarks.processes import Running, running, wait_for
 from benchmarks.programs.stamps import read
+from benchmarks.rounds import Bench
 
-NAME = "recovery"
-ABOUT = "seconds until the jobs of a killed worker run again"
 JOBS = 16
 SUPERVISED, ALONE = "worker killed", "worker and supervisor killed"
+WORKERS = {
+    "sqlite": "select count(*) from mainspring_workers",
+    "postgres": "select count(*) from mainspring.workers",
+    "redis": "return redis.call('scard', '{ms:default}:workers')",
+}
 
 
 def run(config: Config) -> list[Row]:
     samples = Samples()
-    for number in range(config.rounds):
-        for name in (SUPERVISED, ALONE):
-            config.say(f"recovery, {name}, round {number + 1}")
-            try:
-                with config.scratch() as folder:
-                    samples.add(name, number, measure(folder, supervised=name == SUPERVISED))
-            except Failed as error:
-                samples.fail(name, str(error))
+    for name in (SUPERVISED, ALONE):
+        measured = partial(measure, supervised=name == SUPERVISED)
+        for number, _, seconds in rounds.each(config, f"recovery, {name},", [ASYNC], measured, samples):
+            samples.add(name, number, seconds)
     return [
         samples.row("recovery", SUPERVISED, "s", at_most=3),
         samples.row("recovery", ALONE, "s", at_most=21, note="another worker serves the queue, default lease"),
     ]
 
 
-def measure(folder: Path, *, supervised: bool) -> float:
-    system, out = systems.mainspring(), str(folder / "out")
-    fill(system, folder, JOBS, task="hold")
-    with running(system.worker, system.env(folder), folder) as worker:
+def measure(bench: Bench, *, supervised: bool) -> float:
+    out = bench.env["BENCH_OUT"]
+    fill(bench, JOBS, task="hold")
+    with running(bench.system.worker, bench.env, bench.folder) as worker:
         wait_for(lambda: len(read(out)) == JOBS, worker, "the first starts")
-        with _witness(folder, needed=not supervised) as other:
-            killed = _kill(worker, [worker.find(system.mark), *([] if supervised else [worker.main])])
+        with _witness(bench, needed=not supervised) as other:
+            killed = _kill(worker, [*worker.find(bench.system.mark), *([] if supervised else [worker.main])])
             wait_for(lambda: len(read(out)) >= 2 * JOBS, other or worker, "the second starts", 120)
     return (read(out)[2 * JOBS - 1][1] - killed) / 1e9
 
 
 @contextlib.contextmanager
-def _witness(folder: Path, *, needed: bool) -> Iterator[Running | None]:
+def _witness(bench: Bench, *, needed: bool) -> Iterator[Running | None]:
     """Another worker on the same store, ready to serve."""
     if not needed:
         yield None
         return
-    system = systems.mainspring()
-    with running(system.worker, system.env(folder), folder, "witness") as other:
-        store = system.look(folder)
-        wait_for(lambda: store.execute("select count(*) from mainspring_workers").fetchone()[0] > 1, other, "a witness")
-        store.close()
+    with running(bench.system.worker, bench.env, bench.folder, "witness") as other:
+        look = bench.place.look()
+        wait_for(lambda: look.ask(WORKERS[bench.config.engine]) > 1, other, "a witness")
+        look.close()
         yield other
 
 

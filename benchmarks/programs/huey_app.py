@@ -1,16 +1,20 @@
-"""The same tasks on huey's SqliteHuey, with its defaults."""
+"""The same tasks on huey, with its defaults."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-from huey import SqliteHuey
+from huey import RedisHuey, SqliteHuey
 
 from benchmarks.programs.stamps import record
 
+_STORE = os.environ["BENCH_STORE"]
 _FILL = os.environ.get("BENCH_FILL") == "1"  # only to prepare a drain quickly: no sync for each commit
-app = SqliteHuey(filename=os.environ["BENCH_STORE"], fsync=False if _FILL else None)
+if os.environ["BENCH_ENGINE"] == "redis":
+    app = RedisHuey("bench", url=_STORE)
+else:
+    app = SqliteHuey(filename=_STORE, fsync=False if _FILL else None)
 
 
 @app.task()

@@ -11,7 +11,8 @@ from benchmarks.programs.stamps import first_start, record
 from mainspring import Mainspring
 
 durability: Any = os.environ["BENCH_DURABILITY"]
-app = Mainspring("sqlite:///" + os.environ["BENCH_STORE"], durability=durability)
+address = os.environ["BENCH_STORE"]
+app = Mainspring(address if "://" in address else "sqlite:///" + address, durability=durability)
 
 
 @app.task
@@ -51,3 +52,12 @@ def one(task: str, n: int) -> None:
 def many(task: str, numbers: Sequence[int]) -> None:
     call = _TASKS[task].s
     app.enqueue_many([call(n) for n in numbers])
+
+
+async def aone(task: str, n: int) -> None:
+    await _TASKS[task].aenqueue(n)
+
+
+def lifespan() -> Mainspring:
+    """Open while it is used."""
+    return app

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from taskito import Queue
 
 from benchmarks.programs.stamps import record
 
-app = Queue(db_path=os.environ["BENCH_STORE"], workers=8, scheduler_poll_interval_ms=1, scheduler_batch_size=100)
+_ENGINE, _STORE = os.environ["BENCH_ENGINE"], os.environ["BENCH_STORE"]
+_where: dict[str, Any] = {"db_path": _STORE} if _ENGINE == "sqlite" else {"backend": _ENGINE, "db_url": _STORE}
+app = Queue(workers=8, scheduler_poll_interval_ms=1, scheduler_batch_size=100, **_where)
 
 
 @app.task()

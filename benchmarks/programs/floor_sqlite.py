@@ -10,19 +10,15 @@ import functools
 import os
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
+from benchmarks.programs import produce
+from benchmarks.programs.bodies import BATCH, body, run
 
-BATCH = 100
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
-
-CLAIM = """
+CLAIM = f"""
 update job set state = 1
-where id in (select id from job where state = 0 order by id limit 100)
+where id in (select id from job where state = 0 order by id limit {BATCH})
 returning id, body
-"""
+"""  # noqa: S608
 
 
 @functools.cache
@@ -32,11 +28,6 @@ def connect() -> sqlite3.Connection:
     connection.execute(f"pragma synchronous = {os.environ['BENCH_DURABILITY']}")
     connection.execute("create table if not exists job (id integer primary key, state integer not null, body blob)")
     return connection
-
-
-def body(task: str, n: int) -> bytes:
-    """With an id made here, for whoever enqueues wants to ask for the job later."""
-    return _encode({"id": os.urandom(16).hex(), "task": task, "args": [n]})
 
 
 def one(task: str, n: int) -> None:
@@ -52,10 +43,6 @@ def many(task: str, numbers: Sequence[int]) -> None:
     connection.execute("commit")
 
 
-async def noop(n: int) -> None:
-    pass
-
-
 async def drain() -> None:
     connection = connect()
     loop = asyncio.get_running_loop()
@@ -68,14 +55,9 @@ async def drain() -> None:
         connection.execute("commit")
         if not claimed:
             await asyncio.sleep(0.005)
-        await asyncio.gather(*[loop.create_task(noop(*_decode(data)["args"])) for _, data in claimed])
+        await asyncio.gather(*[loop.create_task(run(data)) for _, data in claimed])
         done = [id for id, _ in claimed]
 
 
 if __name__ == "__main__":
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(drain())
-    else:
-        uvloop.run(drain())
+    produce.run(drain())

@@ -1,0 +1,81 @@
+"""What is wanted, by engine. Ratios are between systems of one run; microseconds are of processor time a job."""
+
+from __future__ import annotations
+
+import dataclasses
+
+ASYNC, THREAD, NORMAL = "mainspring async", "mainspring thread", "mainspring async normal"
+PYTHON_PEERS = {
+    "sqlite": ("huey", "taskito"),
+    "postgres": ("chancy", "oban", "procrastinate", "taskito"),
+    "redis": ("dramatiq", "taskiq", "huey", "taskito"),
+}
+PEERS = PYTHON_PEERS | {"redis": (*PYTHON_PEERS["redis"], "bullmq")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """How often the best of some is to be in ours; without a number it is only told."""
+
+    column: str
+    ours: str
+    of: tuple[str, ...]
+    at_least: float | None = None
+
+
+DRAIN = {
+    "sqlite": (
+        Ratio("drain async", ASYNC, ("huey",), 6),
+        Ratio("drain sync", THREAD, ("huey",), 2.5),
+        Ratio("drain async", ASYNC, ("floor",)),
+        Ratio("drain async", ASYNC, ("taskito",)),
+    ),
+    "postgres": (
+        Ratio("drain async", ASYNC, ("chancy",), 3),
+        Ratio("drain async", ASYNC, ("oban",), 4),
+        Ratio("drain async", ASYNC, ("procrastinate",), 30),
+        Ratio("drain sync", THREAD, PEERS["postgres"], 2),
+        Ratio("drain async", ASYNC, ("floor",)),
+        Ratio("drain async", ASYNC, ("taskito",)),
+    ),
+    "redis": (
+        Ratio("drain async", ASYNC, ("dramatiq", "taskiq", "taskito"), 4),
+        Ratio("drain async", ASYNC, ("bullmq",), 1.25),
+        Ratio("drain sync", THREAD, PYTHON_PEERS["redis"], 2),
+        Ratio("drain async", ASYNC, ("huey",)),
+        Ratio("drain async", ASYNC, ("floor",)),
+        Ratio("drain async", ASYNC, ("taskito",)),
+    ),
+}
+WORKER_CPU = {"sqlite": 80.0, "postgres": 90.0, "redis": 80.0}
+SERVER_CPU = {"postgres": 40.0}
+TWO_PROCESSES = 1.2
+
+ENQUEUE_ONE = {
+    "sqlite": (Ratio("enqueue one, full", ASYNC, ("huey",), 1), Ratio("enqueue one, normal", NORMAL, ("huey",), 5)),
+    "postgres": (Ratio("enqueue one", ASYNC, PEERS["postgres"], 1), Ratio("enqueue one", ASYNC, ("floor",))),
+    "redis": (Ratio("enqueue one", ASYNC, PEERS["redis"], 1), Ratio("enqueue one", ASYNC, ("floor",))),
+}
+ENQUEUE_BULK = {
+    "sqlite": (
+        Ratio("enqueue bulk, full", ASYNC, ("floor",), 0.25),
+        Ratio("enqueue bulk, normal", NORMAL, ("floor normal",), 0.25),
+    ),
+    "postgres": (Ratio("enqueue bulk", ASYNC, PEERS["postgres"], 5), Ratio("enqueue bulk", ASYNC, ("floor",))),
+    "redis": (
+        Ratio("enqueue bulk", ASYNC, PEERS["redis"], 5),
+        Ratio("enqueue bulk", ASYNC, ("bullmq",)),
+        Ratio("enqueue bulk", ASYNC, ("taskito",)),
+        Ratio("enqueue bulk", ASYNC, ("floor",)),
+    ),
+}
+PRODUCERS = {
+    "redis": (Ratio("50 producers", ASYNC, ("floor",), 2), Ratio("50 producers", ASYNC, ("bullmq",), 1.6)),
+    "postgres": (Ratio("50 producers", ASYNC, ("floor",)),),
+}
+
+PICK_UP_MS = {"sqlite": 3.0}
+PICK_UP_OF_FLOOR = 1.3
+IDLE_CPU = 0.5
+RSS_MB = 45.0
+FLAT = 1.3
