@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tools.mission import STORES
-
-pytest_plugins = ["tests.plugins.mission", "tests.plugins.servers"]
+pytest_plugins = [f"tests.plugins.{name}" for name in ("mission", "servers", "clean", "outside")]
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture
 def store_name(request: pytest.FixtureRequest) -> str:
     """sqlite, postgres or redis."""
     return str(request.param)
+
+
+@pytest.fixture
+def fresh_sqlite_url(sqlite_url: str) -> str:
+    """A file is new by itself."""
+    return sqlite_url
 
 
 @pytest.fixture
@@ -25,5 +29,5 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store_url(store_name: str, request: pytest.FixtureRequest) -> str:
-    """The URL of the store under test; only its own server is started."""
-    return str(request.getfixturevalue(f"{store_name}_url"))
+    """The URL of the store under test, with nothing in it; only its own server is started."""
+    return str(request.getfixturevalue(f"fresh_{store_name}_url"))

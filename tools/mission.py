@@ -70,7 +70,7 @@ def parse(text: str) -> list[Row]:
         if not line.startswith("| ") or len(cells) != 4 or cells[0] == "ID":
             continue
         needs = {"each": STORES, "one": ("any",)}[cells[2]]
-        owed = tuple(cells[3].strip("-").replace(",", " ").split())
+        owed = needs if cells[3] == "each" else tuple(cells[3].strip("-").replace(",", " ").split())
         if wrong := set(owed) - set(needs):
             raise environment.Failed(f"row {cells[0]} owes {sorted(wrong)} but needs {needs}")
         rows.append(Row(cells[0], cells[1], needs, owed))

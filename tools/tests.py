@@ -9,7 +9,8 @@ from tools import checks, environment
 
 RESULTS = environment.DEV / "results.json"
 SERVERS = environment.DEV / "servers"
-PYTEST = ["-m", "pytest", "-n", "3", "--dist", "worksteal"]
+PYTEST = ["-m", "pytest", "-n", "5", "--dist", "worksteal"]  # most tests wait for processes more than they compute
+CACHED = {"PYTHONDONTWRITEBYTECODE": ""}  # thousands of processes are started: none shall compile the sources anew
 
 
 def command(args: list[str]) -> int:
@@ -31,8 +32,8 @@ def pytest(args: list[str], *, record: bool = False) -> int:
     python = environment.python()
     SERVERS.mkdir(parents=True, exist_ok=True)
     os.environ["MAINSPRING_TEST_DIR"] = str(SERVERS)
-    env = {"MAINSPRING_TEST_RESULTS": str(RESULTS)} if record else {}
+    results = {"MAINSPRING_TEST_RESULTS": str(RESULTS)} if record else {}
     try:
-        return environment.run([python, *PYTEST, *args], **env)
+        return environment.run([python, *PYTEST, *args], **results, **CACHED)
     finally:
         subprocess.run([python, "-m", "mainspring.testing.servers"], cwd=environment.ROOT, check=False)

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "email"
 
 
-def test_email(tmp_path: Path) -> None:
+@pytest.mark.row("B1")
+def test_email(tmp_path: Path, store_url: str) -> None:
     home = shutil.copytree(EXAMPLE, tmp_path / "email")
-    env = dict(os.environ) | {"MAINSPRING_URL": f"sqlite:///{tmp_path / 'mail.db'}"}
+    env = dict(os.environ) | {"MAINSPRING_URL": store_url}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=home, env=env, capture_output=True, text=True, timeout=110, check=False
     )

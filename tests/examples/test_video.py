@@ -20,6 +20,8 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "video"
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
+pytestmark = pytest.mark.row("B1")
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -27,10 +29,10 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(home: Path) -> Iterator[Start]:
+def start(home: Path, store_url: str) -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
     env = dict(os.environ) | {
-        "MAINSPRING_URL": f"sqlite:///{home / 'jobs.db'}", "VIDEO_HOME": str(home), "PIECE_TAKES": "0.05",
+        "MAINSPRING_URL": store_url, "VIDEO_HOME": str(home), "PIECE_TAKES": "0.05",
         "VIDEO_LEASE": "3s",
     }  # fmt: skip
 

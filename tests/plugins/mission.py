@@ -1,5 +1,8 @@
 """Pytest plugin: `@pytest.mark.row("W3")` ties a test to rows of the mission; `--store` chooses one store's tests.
 
+`@pytest.mark.stores("sqlite")` keeps a test that asks for `store_name` to the named stores: for what only they have, or
+for what does not depend on the store.
+
 The results of a run go to the file named by MAINSPRING_TEST_RESULTS, for `./dev mission`.
 """
 
@@ -20,9 +23,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "stores(*names): the stores that this test runs on; else on all of them")
     target = os.environ.get("MAINSPRING_TEST_RESULTS")
     if target and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(target)), "mission-recorder")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store_name" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("stores")
+        metafunc.parametrize("store_name", mark.args if mark else mission.STORES, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

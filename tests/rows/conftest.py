@@ -1,4 +1,4 @@
-"""Rows of the mission through the public API, with real workers. A store joins by its name below."""
+"""Rows of the mission through the public API, with real workers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import pytest
 
 from mainspring import Mainspring
 from tests.rows.crew import Crew, Tasks, crew_of
-
-PROVEN = ("sqlite",)
-
-
-@pytest.fixture(params=PROVEN)
-def store_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from tests.rows.test_store import file_of
 
 LIMIT = 60
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 def with_jobs(app: Mainspring, count: int = 200) -> Path:
     """Enqueue some jobs, let go of the file, and return it; the write-ahead log is folded in."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -30,7 +31,11 @@ from mainspring.errors import (
     WrongArgument,
     WrongConnection,
 )
+from mainspring.ids import new_id
+from mainspring.records import NewJob
 from mainspring.states import Reason, State
+from mainspring.stores.base import Batch
+from mainspring.sync import run as blocking
 from tests.rows.test_queue import total
 from tests.rows.test_store import file_of
 
@@ -77,6 +82,7 @@ def itself() -> list[Any]:
         (((float("nan"),), {}), ArgumentNotSerializable, r"argument 'a' is not a finite number"),
     ],
 )
+@pytest.mark.stores("sqlite")
 def test_arguments_are_refused_when_the_job_is_made(
     app: Mainspring, add: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]], error: type[Exception], says: str
 ) -> None:
@@ -95,6 +101,7 @@ def test_arguments_are_refused_when_the_job_is_made(
     ],
     ids=["object", "inside", "itself"],
 )
+@pytest.mark.stores("sqlite")
 def test_what_cannot_be_stored_is_refused_by_name(
     app: Mainspring, value: Any, error: type[Exception], says: str
 ) -> None:
@@ -146,6 +153,7 @@ def test_what_cannot_be_stored_is_refused_by_name(
         (lambda app, add: anything(app)("sqlite://", durability="high"), InvalidOption, "durability='high'"),
     ],
 )
+@pytest.mark.stores("sqlite")
 def test_options_are_refused_with_the_fix(
     app: Mainspring, add: Any, use: Callable[[Mainspring, Any], Any], error: type[Exception], says: str
 ) -> None:
@@ -159,6 +167,7 @@ def test_a_password_in_a_bad_url_is_not_shown() -> None:
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.stores("sqlite")
 def test_two_tasks_cannot_have_one_name(app: Mainspring, add: Any) -> None:
     with pytest.raises(ConfigError, match=r"name='add': is already the name of .*add\n  Give one of them another name"):
 
@@ -206,21 +215,46 @@ def test_a_result_that_cannot_be_stored_is_dropped_and_says_so(app: Mainspring) 
 
 GARBAGE = [
     b"\xff\x00 not json", b"", b"[]", b"42", b'{"v": 99, "args": {}}', b'{"args": {"a": "one"}}', b'{"args": {}}',
-    b'{"args": {"nobody": 1}}', "text", 42, 1.5, b"{" * 100_000, b'{"args": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    b'{"args": {"nobody": 1}}', b"{" * 100_000, b'{"args": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
 ]  # fmt: skip
 
 
 def test_malformed_records_are_dead_with_the_reason_and_the_queue_goes_on(app: Mainspring, add: Any) -> None:
-    jobs = [add.enqueue(1) for _ in GARBAGE]
-    good = add.enqueue(7)
+    jobs = [add.job(plant(app, add.name, record)) for record in GARBAGE]
+    are_dead_of_it(add, jobs, app)
+
+
+@pytest.mark.stores("sqlite")
+def test_so_are_values_of_another_type(app: Mainspring, add: Any) -> None:
+    """A column of SQLite takes any."""
+    jobs = [add.enqueue(1) for _ in range(3)]
     with sqlite3.connect(file_of(app)) as file:
-        for job, record in zip(jobs, GARBAGE, strict=True):
+        for job, record in zip(jobs, ("text", 42, 1.5), strict=True):
             file.execute("update mainspring_jobs set record = ? where id = ?", (record, job.id.bytes))
+    are_dead_of_it(add, jobs, app)
+
+
+def plant(app: Mainspring, task: str, record: bytes) -> UUID:
+    """A job with such a record, as a broken program would enqueue it."""
+    made = new_id()
+
+    async def enqueue() -> None:
+        store = await app.client.store()
+        await store.enqueue(
+            Batch(id=made.bytes, jobs=(NewJob(id=made.bytes, task=task, queue="default", record=record),))
+        )
+
+    blocking("plant", enqueue())
+    return made
+
+
+def are_dead_of_it(add: Any, jobs: list[Any], app: Mainspring) -> None:
+    good = add.enqueue(7)
     with app.worker():
         assert good.result(timeout=LIMIT) == 7
         infos = [job.join(timeout=LIMIT) for job in jobs]
         assert add.enqueue(8).result(timeout=LIMIT) == 8
-    assert [(info.state, info.reason) for info in infos] == [(State.DEAD, Reason.UNDECODABLE)] * len(GARBAGE)
+    assert [(info.state, info.reason) for info in infos] == [(State.DEAD, Reason.UNDECODABLE)] * len(jobs)
     assert {info.attempt for info in infos} == {1}, "once, not in a loop"
     assert all(info.error and "cannot be read" in info.error.message for info in infos)
 
@@ -250,7 +284,10 @@ async def test_a_blocking_enqueue_inside_a_loop_works_and_warns(app: Mainspring,
     await app.aclose()
 
 
+@pytest.mark.stores("sqlite")
 class TestTransactions:
+    """What only a store with one writer at a time must refuse."""
+
     def test_an_enqueue_inside_one_s_own_open_transaction_is_refused_with_the_fix(
         self, app: Mainspring, add: Any
     ) -> None:

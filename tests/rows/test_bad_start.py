@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import NotBuilt
+from mainspring.errors import StoreUnavailable
 
 LIMIT = 60
 
@@ -124,10 +124,10 @@ def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) ->
     assert "top level of a module, or use app.worker()" in ran.stderr
 
 
-@pytest.mark.parametrize("url", ["postgresql://user@127.0.0.1:1/db", "redis://127.0.0.1:1/0"])
-def test_a_worker_on_a_store_that_is_not_complete_is_refused(url: str) -> None:
-    """Before anything is opened, and by name."""
-    engine = "postgres" if url.startswith("postgres") else "redis"
-    with pytest.raises(NotBuilt, match=f"worker: '{engine}' is not built yet") as refused:
-        Mainspring(url).worker()
-    assert "SQLite" in str(refused.value)
+@pytest.mark.parametrize("url", ["postgresql://user:hidden@127.0.0.1:1/db", "redis://:hidden@127.0.0.1:1/0"])
+def test_a_server_that_is_not_there_is_told_without_its_password(url: str) -> None:
+    app = Mainspring(url)
+    for use in (app.open, lambda: app.worker().start()):
+        with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as refused:
+            use()
+        assert "hidden" not in str(refused.value)

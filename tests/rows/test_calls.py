@@ -221,6 +221,7 @@ def test_a_program_that_only_enqueues_starts_no_loop_and_no_thread(store_url: st
     assert shown.stdout.strip() == "['MainThread'] 1", shown.stderr
 
 
+@pytest.mark.stores("sqlite")
 class TestLibraries:
     def test_the_tasks_of_a_library_run_in_the_app_that_includes_it(self, app: Mainspring) -> None:
         tasks = Tasks()
@@ -266,6 +267,7 @@ class TestLibraries:
         app.close()
 
 
+@pytest.mark.stores("sqlite")
 class TestOldPayloads:
     def test_upgrade_gets_the_stored_arguments_by_name_when_they_do_not_fit_any_more(self, app: Mainspring) -> None:
         old = Mainspring(app.settings.url)
@@ -290,6 +292,7 @@ class TestOldPayloads:
         assert sorted(asked, key=len) == [{"address": "d@e.f"}, {"address": "a@b.c", "subject": "hello"}]
 
 
+@pytest.mark.stores("sqlite")
 class TestAround:
     def test_middleware_sees_every_enqueue_and_may_change_or_refuse_it(self, app: Mainspring) -> None:
         seen: list[tuple[str, dict[str, Any]]] = []

@@ -13,6 +13,8 @@ from mainspring import AsyncContext, Context, Depends, Mainspring
 from mainspring.errors import BadSignature, HardTimeout, UnknownArgument
 from mainspring.states import State
 
+pytestmark = pytest.mark.stores("sqlite")
+
 LIMIT = 60
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -18,6 +17,7 @@ import pytest
 from mainspring import Mainspring, bodies
 from mainspring.errors import HardTimeout, InvalidOption
 from mainspring.states import State
+from tests.plugins.outside import Outside, SqlOutside
 
 LIMIT = 60
 
@@ -34,9 +34,10 @@ def run_script(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
+@pytest.mark.stores("sqlite")
 class TestCalls:
-    def test_a_call_of_another_app_is_refused(self, app: Mainspring, tmp_path: Path) -> None:
-        other = Mainspring(f"sqlite:///{tmp_path / 'other.db'}")
+    def test_a_call_of_another_app_is_refused(self, app: Mainspring) -> None:
+        other = Mainspring("sqlite://")
 
         @other.task(name="theirs")
         def theirs() -> None: ...
@@ -44,14 +45,16 @@ class TestCalls:
         with pytest.raises(InvalidOption, match="another app"):
             app.enqueue_many([theirs.s()])
 
-    def test_calls_with_different_connections_are_refused(self, app: Mainspring) -> None:
+    @pytest.mark.stores("sqlite", "postgres")
+    def test_calls_with_different_connections_are_refused(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note() -> None: ...
 
         app.open()
-        mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"))
+        mine = outside.connect()
         with pytest.raises(InvalidOption, match="the same for all calls"):
             app.enqueue_many([note.options(connection=mine).s(), note.s()])
+        mine.close()
 
     async def test_the_warning_about_a_blocked_loop_names_the_caller(self, app: Mainspring) -> None:
         @app.task(name="note")
@@ -65,7 +68,8 @@ class TestCalls:
 
 
 class TestBodies:
-    def test_a_body_that_is_struck_while_it_enqueues_harms_nobody(self, app: Mainspring) -> None:
+    @pytest.mark.own_server
+    def test_a_body_that_is_struck_while_it_enqueues_harms_nobody(self, app: Mainspring, outside: Outside) -> None:
         """Exceptions from outside arrive at any bytecode; the store's lock and transaction must not be there."""
 
         @app.task(name="note")
@@ -95,8 +99,8 @@ class TestBodies:
         stop.set()
         thread.join(LIMIT)
         assert struck > 0
-        with sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), timeout=LIMIT) as other:
-            other.execute("begin immediate")  # nobody holds the write lock
+        with outside.hold():
+            """Nobody has a lock."""
 
     def test_a_blocking_enqueue_returns_beside_a_loop_that_never_rests(self, app: Mainspring) -> None:
         @app.task(name="note")
@@ -119,6 +123,7 @@ class TestBodies:
         loop.call_soon_threadsafe(over.set)
         thread.join(LIMIT)
         assert not thread.is_alive()
+        loop.run_until_complete(app.aclose())
         loop.close()
 
 
@@ -146,6 +151,7 @@ class TestEmbedded:
         kept[0].get_loop().run_until_complete(kept[0])  # tidy up for the interpreter
         kept[0].get_loop().close()
 
+    @pytest.mark.stores("sqlite")
     def test_a_file_that_was_replaced_is_noticed(self, app: Mainspring) -> None:
         @app.task(name="echo")
         async def echo(n: int) -> int:
@@ -180,6 +186,7 @@ class TestEmbedded:
         assert len(info.attempts) == 100
 
 
+@pytest.mark.stores("sqlite")
 class TestRun:
     def test_from_another_directory_with_every_kind_of_duration(self, store_url: str, tmp_path: Path) -> None:
         package = tmp_path / "shop"

@@ -17,6 +17,8 @@ from mainspring.states import State
 from tests.rows.crew import Crew
 from tests.rows.crew import Tasks as CrewTasks
 
+pytestmark = pytest.mark.stores("sqlite")
+
 LIMIT = 60
 
 
@@ -297,6 +299,7 @@ class TestBadInput:
             app.jobs.list(Query(**query))
 
 
+@pytest.mark.stores("sqlite", "postgres", "redis")
 class TestByName:
     def test_a_worker_serves_default_whatever_queues_its_tasks_have(self, app: Mainspring) -> None:
         @app.task(name="mail", queue="email")

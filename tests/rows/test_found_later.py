@@ -26,6 +26,8 @@ from mainspring.records import Beat, Registration
 from mainspring.states import Reason, State
 from tests.rows.test_found_face import publisher
 
+pytestmark = pytest.mark.stores("sqlite")
+
 LIMIT = 60
 
 shop = Tasks()
@@ -252,6 +254,7 @@ class TestByName:
             app.call("u", 1, **{name: [2]})
 
 
+@pytest.mark.stores("sqlite", "postgres", "redis")
 class TestHandles:
     def test_the_words_of_a_cancel_are_told_to_who_waits(self, app: Mainspring) -> None:
         job = app.call("x").enqueue()
@@ -300,6 +303,7 @@ class TestHandles:
         assert "None" not in str(refused.value)
 
 
+@pytest.mark.stores("sqlite", "postgres", "redis")
 async def test_a_worker_that_nobody_has_missed_yet_is_lost_all_the_same(app: Mainspring) -> None:
     async with app.test() as t:
         store = await app.client.store()
@@ -311,6 +315,7 @@ async def test_a_worker_that_nobody_has_missed_yet_is_lost_all_the_same(app: Mai
         assert [each.lost for each in await app.workers.alist(lost=True)] == [True]
 
 
+@pytest.mark.stores("sqlite", "postgres", "redis")
 def test_expires_counts_from_the_enqueue(app: Mainspring) -> None:
     """Also for a job that is delayed: documented, and so it is."""
     with app.test() as t:

@@ -10,6 +10,8 @@ import pytest
 from mainspring import Context, Mainspring, Secret
 from tests.rows.project import LIMIT, Project, lines
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 @pytest.fixture
 def project(tmp_path: Path, store_url: str) -> Project:

@@ -17,7 +17,8 @@ from tests.rows.crew import LIMIT, until
 
 
 def enqueue(app: Mainspring, name: str, count: int = 1, **options: Any) -> list[Job[Any]]:
-    return app.enqueue_many(app.call(name).options(**options) for _ in range(count))
+    calls = [app.call(name).options(**options) for _ in range(count)]
+    return [job for start in range(0, count, 1000) for job in app.enqueue_many(calls[start : start + 1000])]
 
 
 def ids(jobs: Any) -> set[Any]:

@@ -17,6 +17,7 @@ import pytest
 from mainspring import Job, Key, Mainspring, Query
 from mainspring.errors import KeyTaken
 from mainspring.states import Reason, State
+from tests.plugins.outside import SqlOutside
 from tests.rows.callers import NAME, at_once, once
 from tests.rows.test_queue import total
 
@@ -246,16 +247,15 @@ class TestPolicies:
         assert (states.count(State.READY), states.count(State.CANCELLED)) == (1, 99)
 
 
-def test_a_key_inside_the_caller_s_transaction_is_held_when_it_commits(app: Mainspring) -> None:
-    import sqlite3
-
+@pytest.mark.stores("sqlite", "postgres")
+def test_a_key_inside_the_caller_s_transaction_is_held_when_it_commits(app: Mainspring, outside: SqlOutside) -> None:
     task = app.task(name=NAME, key="k")(once)
     app.open()
-    mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), isolation_level=None)
-    mine.execute("begin immediate")
+    mine = outside.connect()
+    mine.execute("begin")
     given_up = task.options(connection=mine).enqueue(1)
     mine.execute("rollback")
-    mine.execute("begin immediate")
+    mine.execute("begin")
     first = task.options(connection=mine).enqueue(2)
     assert task.options(connection=mine).enqueue(3).id == first.id
     mine.execute("commit")

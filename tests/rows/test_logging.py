@@ -79,6 +79,7 @@ class TestFields:
                 assert line["trace_id"] == job.replace("-", "")
         assert all(line["rows"] == 3 for line in said[loop] if line["logger"] == "some.library")
 
+    @pytest.mark.stores("sqlite")
     def test_an_error_is_a_structured_field(self, project: Project) -> None:
         project.write(LINES)
         project.python(START)
@@ -87,6 +88,7 @@ class TestFields:
         assert (error["type"], error["message"]) == ("ValueError", "for the log")
         assert "in fails" in error["traceback"]
 
+    @pytest.mark.stores("sqlite")
     def test_a_users_own_handlers_find_the_fields_and_nothing_is_said_twice(self, project: Project) -> None:
         own = """
             import logging
@@ -110,6 +112,7 @@ class TestFields:
         assert (made.job_id, made.task, made.attempt) == (str(job.id), "says", 1)  # type: ignore[attr-defined]  # fields
         assert made.queue == "mine", "whoever logs goes first"  # type: ignore[attr-defined]  # a field
 
+    @pytest.mark.stores("sqlite")
     def test_a_line_made_of_what_came_in_forges_none(self, project: Project) -> None:
         project.write(
             LINES + "\n    @app.task\n    def echo(text: str) -> None:\n        lib.warning('got %s', text)\n"

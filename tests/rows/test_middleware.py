@@ -14,6 +14,8 @@ from mainspring import AsyncContext, Call, Context, Depends, Mainspring, Middlew
 from mainspring.errors import HardTimeout, InvalidOption
 from mainspring.states import State
 
+pytestmark = pytest.mark.stores("sqlite")
+
 LIMIT = 60
 
 

@@ -8,7 +8,6 @@ import sys
 import textwrap
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from mainspring import AsyncContext, Mainspring, Query
 from mainspring.errors import JobCancelled, JobNotFound, WrongArgument
 from mainspring.states import State
+from tests.plugins.outside import SqlOutside
 
 LIMIT = 60
 
@@ -181,18 +181,16 @@ class TestPriority:
 
 
 @pytest.mark.row("E3")
+@pytest.mark.stores("sqlite", "postgres")
 class TestCallersTransaction:
     @pytest.mark.option("job.connection")
-    def test_the_job_appears_when_the_caller_commits_and_not_before(self, app: Mainspring, tmp_path: Path) -> None:
-        import sqlite3
-
+    def test_the_job_appears_when_the_caller_commits_and_not_before(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note(n: int) -> int:
             return n
 
         app.open()
-        path = app.settings.url.removeprefix("sqlite:///")
-        mine = sqlite3.connect(path, isolation_level=None)
+        mine = outside.connect()
         mine.execute("create table orders (n integer)")
         mine.execute("begin")
         mine.execute("insert into orders values (1)")
@@ -200,36 +198,35 @@ class TestCallersTransaction:
         with pytest.raises(JobNotFound):
             job.info()
         mine.execute("commit")
+        mine.close()
         assert job.info().state is State.READY
 
-    def test_a_rollback_takes_the_job_with_it(self, app: Mainspring) -> None:
-        import sqlite3
-
+    def test_a_rollback_takes_the_job_with_it(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note(n: int) -> int:
             return n
 
         app.open()
-        mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), isolation_level=None)
+        mine = outside.connect()
         mine.execute("begin")
         job = note.options(connection=mine).enqueue(1)
         mine.execute("rollback")
+        mine.close()
         with pytest.raises(JobNotFound):
             job.info()
         assert total(app) == 0
 
-    async def test_the_async_twin_joins_it_too(self, app: Mainspring) -> None:
-        import sqlite3
-
+    async def test_the_async_twin_joins_it_too(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note(n: int) -> int:
             return n
 
         await app.aopen()
-        mine = sqlite3.connect(app.settings.url.removeprefix("sqlite:///"), isolation_level=None)
+        mine = outside.connect()
         mine.execute("begin")
         job = await note.options(connection=mine).aenqueue(1)
         mine.execute("commit")
+        mine.close()
         assert (await job.ainfo()).state is State.READY
         await asyncio.sleep(0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ TELL = "from shop import app; import sys; print(app.jobs.get('{}').result(timeou
 
 
 @pytest.mark.row("C1")
+@pytest.mark.stores("sqlite")
 class TestPlaces:
     def test_a_worker_process_obeys_flag_then_code_then_environment_then_file(self, project: Project) -> None:
         def lease(*flags: str, env: dict[str, str]) -> str:
@@ -108,6 +109,7 @@ class TestPlaces:
 
 @pytest.mark.row("C2")
 class TestRoles:
+    @pytest.mark.stores("sqlite")
     def test_a_worker_of_an_api_process_is_refused_with_the_place_that_says_so(self, project: Project) -> None:
         project.write(LEASES.format(more=""))
         done = project.run("-m", "mainspring", "worker", "shop:app", env={"MAINSPRING_ROLES": "api"})
@@ -136,13 +138,14 @@ class TestTheApp:
         assert Mainspring(store_url).jobs.get(job.id).info().state is State.SUCCEEDED
 
     @pytest.mark.option("app.namespace")
-    def test_namespaces_do_not_see_each_other(self, made: Any) -> None:
-        job = _done(made(namespace="one"))
+    def test_namespaces_do_not_see_each_other(self, made: Any, make_namespace: Callable[[str], str]) -> None:
+        job = _done(made(namespace=make_namespace("one")))
         with pytest.raises(JobNotFound):
-            made(namespace="two").jobs.get(job.id)
+            made(namespace=make_namespace("two")).jobs.get(job.id)
         assert made(namespace="one").jobs.get(job.id).id == job.id
 
     @pytest.mark.option("app.include")
+    @pytest.mark.stores("sqlite")
     def test_included_modules_are_imported_by_workers(self, project: Project) -> None:
         project.write("import os\nfrom mainspring import Mainspring\napp = Mainspring(os.environ['SHOP_STORE'])")
         project.write("from shop import app\n@app.task\ndef hi() -> str:\n    return 'hi'", "more.py")
@@ -165,13 +168,17 @@ class TestTheApp:
         assert job.info().code == "2026.7"
 
     @pytest.mark.option("app.durability")
-    def test_durability_reaches_the_store(self, made: Any) -> None:
+    def test_durability_reaches_the_store(self, made: Any, store_name: str) -> None:
         for durability in ("full", "normal"):
             app = made(durability=durability)
-            assert sync.run("durability", _durability(app)).endswith(durability)
+            said = sync.run("durability", _durability(app))
+            assert said == ("redis:aof" if store_name == "redis" else f"{store_name}:{durability}"), (
+                "Redis decides itself"
+            )
             assert app.parts().store.durability == durability, "of its workers too"
 
     @pytest.mark.option("app.routes")
+    @pytest.mark.stores("sqlite")
     def test_routes_choose_the_queue(self, made: Any) -> None:
         app = made(routes={"mail.*": "post"})
 
@@ -182,6 +189,7 @@ class TestTheApp:
         assert app.parts().settings.queues == ("default", "post"), "and its workers serve it"
 
     @pytest.mark.option("app.payload_limit")
+    @pytest.mark.stores("sqlite")
     def test_a_payload_over_the_limit_is_refused(self, made: Any) -> None:
         small, large = made(payload_limit="1kB"), made(payload_limit="3MB")
         for app in (small, large):
@@ -237,6 +245,7 @@ class TestTheApp:
         assert _left(made(keep_dead_count=1, keep="1ms"), State.DEAD, 1) == 1
 
 
+@pytest.mark.stores("sqlite")
 class TestLogSettings:
     CODE = """
         import os, logging
@@ -295,6 +304,7 @@ class TestLogSettings:
         assert '"card":"***"' in done.stderr
 
 
+@pytest.mark.stores("sqlite")
 def test_the_schema_of_the_file_is_printed(project: Project) -> None:
     project.write(LEASES.format(more=""))
     done = project.run("-m", "mainspring", "-A", "shop:app", "config", "--schema")

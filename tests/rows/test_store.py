@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -21,6 +20,7 @@ from mainspring.query import Query
 from mainspring.records import Doc
 from mainspring.states import State
 from mainspring.sync import run as blocking
+from tests.plugins.outside import Outside
 from tests.processes.fleet import ROOT, SHORT, Fleet, overlaps, until
 
 LIMIT = 60
@@ -214,30 +214,30 @@ class TestVersions:
         assert jobs == 5
         app.close()
 
-    def test_a_schema_newer_than_the_code_is_refused_with_the_fix(self, app: Mainspring) -> None:
+    def test_a_schema_newer_than_the_code_is_refused_with_the_fix(self, app: Mainspring, outside: Outside) -> None:
         @app.task(name="note")
         def note() -> None: ...
 
         app.open()
         app.close()
-        with sqlite3.connect(file_of(app)) as file:
-            file.execute("update mainspring_meta set version = version + 1")
+        outside.raise_version(1)
         for use in (app.open, note.enqueue, lambda: note.job("01a1e142-c0dc-7248-9e5f-e502c01970de").info()):
             with pytest.raises(SchemaOutdated, match="Upgrade Mainspring"):
                 use()
-        with sqlite3.connect(file_of(app)) as file:
-            file.execute("update mainspring_meta set version = version - 1")
+        outside.raise_version(-1)
         assert note.enqueue().info().state is State.READY, "nothing was done to it meanwhile"
 
-    def test_a_worker_on_a_newer_schema_says_so_and_ends(self, app: Mainspring) -> None:
+    def test_a_worker_on_a_newer_schema_says_so_and_ends(self, app: Mainspring, outside: Outside) -> None:
         app.open()
         app.close()
-        with sqlite3.connect(file_of(app)) as file:
-            file.execute("update mainspring_meta set version = version + 1")
+        outside.raise_version(1)
         with pytest.raises(SchemaOutdated, match="Upgrade Mainspring"), app.worker():
             pass
 
+    @pytest.mark.stores("sqlite")
     def test_an_older_schema_is_migrated_and_the_user_s_own_tables_are_left_alone(self, app: Mainspring) -> None:
+        import sqlite3
+
         with sqlite3.connect(file_of(app)) as file:
             file.execute("create table orders (n integer)")
             file.execute("insert into orders values (7)")

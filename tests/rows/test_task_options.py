@@ -14,6 +14,8 @@ from mainspring.errors import InvalidOption
 from mainspring.outcomes import Outcome
 from mainspring.states import Reason, State
 
+pytestmark = pytest.mark.stores("sqlite")
+
 LIMIT = 60
 
 

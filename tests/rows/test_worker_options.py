@@ -54,6 +54,7 @@ class Busy:
             self._now -= 1
 
 
+@pytest.mark.stores("sqlite")
 class TestSlots:
     @pytest.mark.option("worker.async_slots")
     def test_async_slots_is_the_most_async_jobs_at_once(self, made: Any) -> None:
@@ -172,6 +173,7 @@ class TestRoles:
             assert job.result(timeout=LIMIT) == "done"
 
 
+@pytest.mark.stores("sqlite")
 class TestOneRun:
     CODE = """
         import os, sys, time

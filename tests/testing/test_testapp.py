@@ -322,12 +322,12 @@ def test_the_clock_starts_where_it_is_told_to(app: Mainspring) -> None:
 
 
 @pytest.mark.option("test.url")
-def test_a_store_of_your_own(app: Mainspring, sqlite_url: str) -> None:
+def test_a_store_of_your_own(app: Mainspring, store_url: str) -> None:
     """The jobs are there afterwards, for whoever opens it."""
     work = app.task(name="work")(lambda: None)
-    with app.test(url=sqlite_url):
+    with app.test(url=store_url):
         job = work.enqueue()
-    other = Mainspring(sqlite_url)
+    other = Mainspring(store_url)
     assert other.jobs.get(job.id).info().task == "work"
     other.close()
 

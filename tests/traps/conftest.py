@@ -16,10 +16,11 @@ LIMIT = 100
 
 
 class Programs:
-    """A folder with files, and Python started in it."""
+    """A folder with files, and Python started in it. Without a ``url`` the jobs are in a file beside them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
+        self._store = {} if url is None else {"MAINSPRING_URL": url}
 
     def write(self, **files: str) -> None:
         """``shop__app="..."`` writes ``shop/app.py``."""
@@ -46,7 +47,7 @@ class Programs:
         return subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.folder / cwd,
-            env={**env, "PYTHONWARNINGS": "error", "PYTHONPATH": ""},
+            env={**env, **self._store, "PYTHONWARNINGS": "error", "PYTHONPATH": ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -62,5 +63,5 @@ class Programs:
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Programs:
-    return Programs(tmp_path)
+def programs(tmp_path: Path, store_name: str, store_url: str) -> Programs:
+    return Programs(tmp_path, None if store_name == "sqlite" else store_url)

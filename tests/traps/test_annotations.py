@@ -8,6 +8,8 @@ import pytest
 
 from tests.traps.conftest import Programs
 
+pytestmark = pytest.mark.stores("sqlite")
+
 TASKS = """
     {future}
     from dataclasses import dataclass

@@ -7,14 +7,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from mainspring import Mainspring, guards
 from mainspring.errors import WouldBlockLoop
+from mainspring.testing import servers
+from tests.plugins.clean import CleanSchemas
 from tests.traps.conftest import Programs
+
+Apps = dict[str, Mainspring]
 
 SHOP = """
     from mainspring import Mainspring
@@ -95,12 +98,22 @@ def test_uvloop_and_asyncio_in_turn(programs: Programs) -> None:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mainspring]:
+def apps(tmp_path_factory: pytest.TempPathFactory, clean_schemas: CleanSchemas, postgres_url: str) -> Iterator[Apps]:
+    with servers.valkey(own=True, settings={"appendonly": "yes"}) as valkey:
+        urls = {"sqlite": f"sqlite:///{tmp_path_factory.mktemp('loops') / 'jobs.db'}", "postgres": postgres_url}
+        clean_schemas.clean("loops")
+        urls["redis"] = valkey.url
+        made = {name: Mainspring(url, namespace="loops", poll="50ms") for name, url in urls.items()}
+        yield made
+        for app in made.values():
+            app.close()
+
+
+@pytest.fixture
+def shared(apps: Apps, store_name: str) -> Mainspring:
     """One app for all tests of the module, as in a user's suite; each test has a loop of its own."""
-    app = Mainspring(f"sqlite:///{tmp_path_factory.mktemp('loops') / 'jobs.db'}", poll="50ms")
-    app.task(name="add")(_add)
-    yield app
-    app.close()
+    apps[store_name].task(name="add")(_add)
+    return apps[store_name]
 
 
 async def _add(a: int, b: int) -> int:
@@ -121,9 +134,9 @@ async def test_many_tasks_of_a_new_loop_at_once(shared: Mainspring, n: int) -> N
     assert len({job.id for job in jobs}) == 20
 
 
-def test_the_first_use_may_be_by_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_use_may_be_by_many_threads(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them opens the store, the others wait for it."""
-    app = Mainspring(f"sqlite:///{tmp_path / 'jobs.db'}")
+    app = Mainspring(store_url)
     app.task(name="add")(_add)
     barrier = threading.Barrier(8)
     opened: list[str] = []

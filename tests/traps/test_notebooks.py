@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.traps.conftest import Programs
+
+pytestmark = pytest.mark.stores("sqlite")
 
 # What a notebook's kernel does: every cell runs inside a loop that is already running.
 KERNEL = """

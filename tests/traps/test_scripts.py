@@ -6,6 +6,8 @@ import pytest
 
 from tests.traps.conftest import Programs
 
+pytestmark = pytest.mark.stores("sqlite")
+
 SCRIPT = """
     {imports}from mainspring import Mainspring
 

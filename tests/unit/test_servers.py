@@ -247,9 +247,9 @@ class TestSharing:
 
 
 class TestFixtures:
-    def test_workers_have_databases_of_their_own(self, postgres_url: str, redis_url: str) -> None:
+    def test_workers_have_databases_of_their_own(self, postgres_url: str, redis_owner_url: str) -> None:
         assert str(ask(postgres_url, "select current_database()")).startswith("mainspring_")
-        with redis_at(redis_url) as client:
+        with redis_at(redis_owner_url) as client:
             assert client.ping()
 
 
