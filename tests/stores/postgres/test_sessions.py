@@ -245,7 +245,7 @@ class TestEnds:
 class TestFleet:
     def test_a_worker_has_few_connections(self, fresh_postgres_url: str, postgres_owner_url: str) -> None:
         """Two, and one for each eight slots, with all that it does beside its jobs."""
-        app = Mainspring(fresh_postgres_url)
+        app = Mainspring(f"{fresh_postgres_url}{'&' if '?' in fresh_postgres_url else '?'}application_name=few")
 
         @app.task(name="few.work")
         async def work() -> None:
@@ -258,7 +258,7 @@ class TestFleet:
             with psycopg.connect(postgres_owner_url, autocommit=True) as looker:
                 found = looker.execute(
                     "select count(*) from pg_stat_activity"
-                    " where application_name = 'mainspring' and datname = current_database()"
+                    " where application_name = 'few'"
                 ).fetchone()
         assert found is not None
         assert 1 < found[0] <= 2 + 64 // 8

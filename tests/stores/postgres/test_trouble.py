@@ -107,8 +107,8 @@ class TestHeldRows:
             await rescuer.tick()
         with pytest.raises(StoreError):
             await rescuer.tick()
-        await holder.rollback()
         lost = {row.id for row in await store.workers() if row.lost}
+        await holder.rollback()
         assert lost == {hand.name for hand, _ in hands} - {names[0]}
 
 
