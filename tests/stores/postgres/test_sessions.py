@@ -257,8 +257,7 @@ class TestFleet:
                 made.join(timeout=LONG)
             with psycopg.connect(postgres_owner_url, autocommit=True) as looker:
                 found = looker.execute(
-                    "select count(*) from pg_stat_activity"
-                    " where application_name = 'few'"
+                    "select count(*) from pg_stat_activity where application_name = 'few'"
                 ).fetchone()
         assert found is not None
         assert 1 < found[0] <= 2 + 64 // 8
