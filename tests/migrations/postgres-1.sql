@@ -303,6 +303,7 @@ declare
     v_got bytea[];
     v_left integer := p_n;
     v_room bigint;
+    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -326,14 +327,14 @@ begin
             v_got := array(
                 select j.id from mainspring_stored.jobs j
                 where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > p_now)
+                    and (j.expires is null or j.expires > v_now)
                 order by j.priority desc, j.seq limit v_left for update skip locked
             );
         else
             v_got := array(
                 select j.id from mainspring_stored.jobs j
                 where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > p_now)
+                    and (j.expires is null or j.expires > v_now)
                 order by j.seq limit v_left for update skip locked
             );
         end if;
@@ -1756,6 +1757,7 @@ CREATE FUNCTION mainspring_stored.take_v1(p_ids bytea[], p_worker text, p_number
 #variable_conflict use_column
 declare
     v_ids bytea[];
+    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     if cardinality(p_ids) = 0 then
         return;
@@ -1767,8 +1769,8 @@ begin
         ) s where s.before < p_room order by s.n
     );
     update mainspring_stored.jobs j
-    set state = 'running', token = greatest(j.token + 1, p_now), worker = p_worker, turn = p_number,
-        attempt = j.attempt + 1, started = greatest(p_now, j.enqueued)
+    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
     where j.id = any(v_ids);
     insert into mainspring_stored.holds (bucket, job)
     select unnest(j.buckets), j.id from mainspring_stored.jobs j where j.id = any(v_ids) and j.buckets is not null;
@@ -1933,7 +1935,7 @@ begin
                     array(
                         select distinct u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free and u.lane = any(p_low_lane)
-                    ), v_low, p_worker, p_number, v_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_room
+                    ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_room
                 ) t;
                 get diagnostics v_low = row_count;
                 v_left := v_left - v_low;
@@ -1954,7 +1956,7 @@ begin
                 ), taken as (
                     update mainspring_stored.jobs j
                     set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
+                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
                     from picked p where j.ctid = p.at and p.before < v_room
                     returning j.*
                 )
@@ -1978,7 +1980,7 @@ begin
                 ), taken as (
                     update mainspring_stored.jobs j
                     set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
+                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
                     from picked p where j.ctid = p.at and p.before < v_room
                     returning j.*
                 )
@@ -1997,7 +1999,7 @@ begin
                 v_got := mainspring_stored.pick_v1(
                     array(select l from unnest(v_lanes) l where l.suspect), least(v_left, v_suspects), 0, v_gates, v_now
                 );
-                return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, v_now, p_inline, v_room) t;
+                return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
                 v_suspects := v_suspects - cardinality(v_got);
                 v_left := v_left - cardinality(v_got);
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -2006,7 +2008,7 @@ begin
             v_got := mainspring_stored.pick_v1(
                 array(select l from unnest(v_lanes) l where not l.suspect), v_left, p_oldest[v_want], v_gates, v_now
             );
-            return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, v_now, p_inline, v_room) t;
+            return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
             get diagnostics v_taken = row_count;
             if v_taken < cardinality(v_got) then
                 v_room := 0;
@@ -2670,40 +2672,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794807621778303, 1, 1, 'hand-1-eca95a', 1794807621778303, 1794807621788358, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794807621778303, 1, 1, 'hand-1-eca95a', 1794807621778303, 1794807621788358, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794811334737185, 1, 1, 'hand-1-e4c497', 1794811334742072, 1794811334747713, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794811334737185, 1, 1, 'hand-1-e4c497', 1794811334742072, 1794811334747713, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794807621778303, 1794807621772912, 1794807621788358, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-eca95a', 1794807621778303, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794811334737185, 1794811334731894, 1794811334747713, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-e4c497', 1794811334742072, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794807621778303, 1794807621772912, 1794807621788358, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-eca95a', 1794807621778303, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794807621809228, 1794807621815848, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794811334737185, 1794811334731894, 1794811334747713, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-e4c497', 1794811334742072, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794811334771350, 1794811334778350, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794807621778303, 1794807621772912, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-eca95a', NULL, NULL, 1794807621778303, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794807621778303, 1794807621772912, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-eca95a', 1794811221788358, NULL, 1794807621778303, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794807621809228, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794807621809228, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794807621809228, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794807621809228, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794807621809228, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794811334737185, 1794811334731894, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-e4c497', NULL, NULL, 1794811334742072, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794811334737185, 1794811334731894, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-e4c497', 1794814934747713, NULL, 1794811334742072, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794811334771350, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794811334771350, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794811334771350, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794811334771350, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794811334771350, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('9086ecf7-8dbb-444f-8c2e-1dfc3d6df12a');
+INSERT INTO mainspring_stored.meta VALUES ('7b55278c-6199-4d52-8c9a-5af69a236605');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794807621820661);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794811334784306);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794807621799427);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794811334760169);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-eca95a', 1, 2, false, 1794807621768974, 1794807621788358, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-e4c497', 1, 2, false, 1794811334728608, 1794811334747713, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 

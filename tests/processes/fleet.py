@@ -86,6 +86,14 @@ class Supervised:
     def signal(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
 
+    def kill_whole(self) -> None:
+        """All of it at one instant: no worker sees its supervisor die and hands back what it holds."""
+        workers = self.worker_pids()
+        for pid in workers:
+            kill(pid, signal.SIGSTOP)
+        for pid in (self.pid, *workers):
+            kill(pid, signal.SIGKILL)
+
     def wait(self) -> int:
         """Its exit code, once it has ended."""
         return self.popen.wait(LIMIT)

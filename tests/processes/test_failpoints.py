@@ -156,11 +156,10 @@ def test_a_worker_dies_while_it_looks_for_the_end_of_the_work(doomed: Doomed, po
 @pytest.mark.parametrize("point", points({"rescue": 1}))
 def test_a_witness_dies_at_the_rescue_of_another(doomed: Doomed, point: str) -> None:
     victim = doomed.clean()
-    (pid,) = victim.wait_ready()
+    victim.wait_ready()
     doomed.load()
     doomed.fleet.started(doomed.jobs[2])
-    kill(victim.pid, signal.SIGKILL)
-    kill(pid, signal.SIGKILL)
+    victim.kill_whole()
     doomed.start(point)
     doomed.until_died()
     doomed.all_is_well(kills=2)

@@ -55,14 +55,13 @@ def test_an_orphaned_worker_hands_back_and_ends(fleet: Fleet, tmp_path: Path) ->
 def test_a_witness_on_the_same_host_proves_the_death_of_a_whole_group(fleet: Fleet, tmp_path: Path) -> None:
     """Well before the lease is over: the lease here is far longer than the test."""
     doomed = fleet.start(lease="10m")
-    (pid,) = doomed.wait_ready()
+    doomed.wait_ready()
     gate = tmp_path / "gate"
     jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(5)]
     fleet.started(*jobs)
     witness = fleet.start(lease="10m")
     witness.wait_ready()
-    kill(doomed.pid, signal.SIGKILL)
-    kill(pid, signal.SIGKILL)
+    doomed.kill_whole()
     gate.touch()
     infos = fleet.ended(jobs)
     assert {info.state for info in infos} == {State.SUCCEEDED}
@@ -76,13 +75,12 @@ def test_without_a_proof_the_lease_decides(fleet: Fleet, tmp_path: Path) -> None
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     doomed = fleet.start(env={"XDG_RUNTIME_DIR": str(elsewhere)})
-    (pid,) = doomed.wait_ready()
+    doomed.wait_ready()
     gate = tmp_path / "gate"
     jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(5)]
     fleet.started(*jobs)
     fleet.start().wait_ready()
-    kill(doomed.pid, signal.SIGKILL)
-    kill(pid, signal.SIGKILL)
+    doomed.kill_whole()
     gate.touch()
     infos = fleet.ended(jobs)
     assert {info.state for info in infos} == {State.SUCCEEDED}

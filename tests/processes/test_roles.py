@@ -14,7 +14,7 @@ import pytest
 
 from mainspring.outcomes import Outcome
 from mainspring.states import State
-from tests.processes.fleet import ROOT, Fleet, alive, children_of, kill, until
+from tests.processes.fleet import ROOT, Fleet, alive, children_of, until
 
 APP = """
 import os
@@ -86,12 +86,11 @@ def test_a_scheduler_has_no_slots_no_queues_and_no_lifespans(fleet: Fleet, place
 
 def test_a_scheduler_rescues_what_a_lost_worker_held(fleet: Fleet, place: Place, tmp_path: Path) -> None:
     doomed = fleet.start(target=place.target, roles="worker")
-    (pid,) = doomed.wait_ready()
+    doomed.wait_ready()
     job = fleet.tasks.app.call("roles.wait", str(tmp_path / "gate")).enqueue()
     until(lambda: job.info().state is State.RUNNING, what="it runs")
     fleet.start(target=place.target, roles="scheduler").wait_ready()
-    kill(doomed.pid, signal.SIGKILL)
-    kill(pid, signal.SIGKILL)
+    doomed.kill_whole()
     until(lambda: job.info().state is State.READY, what="it was taken back")
     assert job.info().attempts[0].outcome in (Outcome.CRASHED, Outcome.LOST)
 

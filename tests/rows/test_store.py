@@ -273,13 +273,12 @@ def test_with_the_defaults_the_jobs_of_a_killed_group_run_again(fleet: Fleet, tm
     runtime.mkdir(mode=0o700)
     env = {} if proof == "same host" else {"XDG_RUNTIME_DIR": str(runtime)}
     doomed = fleet.start(env=env, **defaults)
-    (pid,) = doomed.wait_ready()
+    doomed.wait_ready()
     gate = tmp_path / "gate"
     jobs = [fleet.tasks.wait_for.enqueue(str(gate)) for _ in range(20)]
     fleet.started(*jobs)
     fleet.start(**defaults).wait_ready()
-    os.kill(doomed.pid, 9)
-    os.kill(pid, 9)
+    doomed.kill_whole()
     gate.touch()
     infos = fleet.ended(jobs, limit=210)
     assert {info.state for info in infos} == {State.SUCCEEDED}

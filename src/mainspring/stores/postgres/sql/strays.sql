@@ -17,6 +17,7 @@ declare
     v_got bytea[];
     v_left integer := p_n;
     v_room bigint;
+    v_now bigint := {schema}.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -40,14 +41,14 @@ begin
             v_got := array(
                 select j.id from {schema}.jobs j
                 where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > p_now)
+                    and (j.expires is null or j.expires > v_now)
                 order by j.priority desc, j.seq limit v_left for update skip locked
             );
         else
             v_got := array(
                 select j.id from {schema}.jobs j
                 where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > p_now)
+                    and (j.expires is null or j.expires > v_now)
                 order by j.seq limit v_left for update skip locked
             );
         end if;

@@ -1,6 +1,7 @@
 -- turn: apply a worker's acks, hand out work for its free slots; one transaction
 -- Locks in this order: worker, modes, buckets, job rows by id, dependents. Each statement sees what was committed before it began.
 -- p_done are successes, p_acks everything else.
+-- What is claimed may have become ready after this turn began: `started` is read when the row is taken, not before.
 -- The reply is sent before the commit, with all locks held, and to a client that does not read it is sent for ever: so it
 -- is small. Records above p_inline bytes stay behind (null), to be read afterwards; and claims end where their records
 -- together pass p_room bytes, so that a slow wire can carry them in the time of a call.
@@ -136,7 +137,7 @@ begin
                     array(
                         select distinct u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free and u.lane = any(p_low_lane)
-                    ), v_low, p_worker, p_number, v_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_room
+                    ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_room
                 ) t;
                 get diagnostics v_low = row_count;
                 v_left := v_left - v_low;
@@ -157,7 +158,7 @@ begin
                 ), taken as (
                     update {schema}.jobs j
                     set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
+                        attempt = j.attempt + 1, started = greatest((select {schema}.now_v1(p_now)), j.enqueued)
                     from picked p where j.ctid = p.at and p.before < v_room
                     returning j.*
                 )
@@ -181,7 +182,7 @@ begin
                 ), taken as (
                     update {schema}.jobs j
                     set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
+                        attempt = j.attempt + 1, started = greatest((select {schema}.now_v1(p_now)), j.enqueued)
                     from picked p where j.ctid = p.at and p.before < v_room
                     returning j.*
                 )
@@ -200,7 +201,7 @@ begin
                 v_got := {schema}.pick_v1(
                     array(select l from unnest(v_lanes) l where l.suspect), least(v_left, v_suspects), 0, v_gates, v_now
                 );
-                return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, v_now, p_inline, v_room) t;
+                return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
                 v_suspects := v_suspects - cardinality(v_got);
                 v_left := v_left - cardinality(v_got);
                 v_room := p_room - {schema}.carried_v1(p_worker, p_number);
@@ -209,7 +210,7 @@ begin
             v_got := {schema}.pick_v1(
                 array(select l from unnest(v_lanes) l where not l.suspect), v_left, p_oldest[v_want], v_gates, v_now
             );
-            return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, v_now, p_inline, v_room) t;
+            return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
             get diagnostics v_taken = row_count;
             if v_taken < cardinality(v_got) then
                 v_room := 0;
@@ -260,6 +261,7 @@ create function {schema}.take_v1(
 #variable_conflict use_column
 declare
     v_ids bytea[];
+    v_now bigint := {schema}.now_v1(p_now);
 begin
     if cardinality(p_ids) = 0 then
         return;
@@ -271,8 +273,8 @@ begin
         ) s where s.before < p_room order by s.n
     );
     update {schema}.jobs j
-    set state = 'running', token = greatest(j.token + 1, p_now), worker = p_worker, turn = p_number,
-        attempt = j.attempt + 1, started = greatest(p_now, j.enqueued)
+    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
     where j.id = any(v_ids);
     insert into {schema}.holds (bucket, job)
     select unnest(j.buckets), j.id from {schema}.jobs j where j.id = any(v_ids) and j.buckets is not null;
