@@ -17,8 +17,10 @@ HEAD = "<!-- Written by `python -m tools.reference` from the code. Do not edit. 
 
 SCOPES: tuple[tuple[Scope, str, str], ...] = (
     ("task", "Task options", "`@app.task(...)`"),
+    ("bulk", "Bulk task options", "`@app.bulk_task(...)`, beside the task options"),
     ("job", "Job options", "`task.options(...)` and `call.options(...)`; they go before the task's"),
     ("worker", "Worker options", "`app.run(...)`, `app.worker(...)`, flags of `mainspring worker`, `Mainspring(...)`"),
+    ("queue", "Queue options", "`app.queue(...)`"),
 )
 
 
@@ -38,7 +40,8 @@ def options_page() -> str:
             kind = option.type.replace("|", "\\|")
             lines.append(f"| `{option.name}` | `{kind}` | {default_of(option)} | {option.doc} |")
         later = sorted(name for name, scopes in options.NOT_BUILT.items() if scope in scopes)
-        lines.append(f"\nReserved and refused until built: {', '.join(f'`{name}`' for name in later)}.\n")
+        reserved = f"Reserved and refused until built: {', '.join(f'`{name}`' for name in later)}.\n" if later else ""
+        lines.append(f"\n{reserved}")
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring import checks, naming, options, sync
@@ -16,6 +16,7 @@ from mainspring.hooks import Hooks
 from mainspring.job import Job
 from mainspring.making import Target
 from mainspring.middleware import Middleware
+from mainspring.queue import Queue
 from mainspring.registry import Registry
 from mainspring.settings import AppSettings
 from mainspring.stores.base import Batch
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mainspring.embedded import EmbeddedWorker
     from mainspring.events import Event, EventName
     from mainspring.jobs import Jobs
-    from mainspring.options import WorkerOptions
+    from mainspring.options import QueueOptions, WorkerOptions
     from mainspring.queues import Queues
     from mainspring.settings import Settings
     from mainspring.tasks import Tasks
@@ -44,8 +45,8 @@ H = TypeVar("H", bound="Callable[[Event], Any]")
 
 # Names of the public API that are reserved, and refused until they work.
 LATER = frozenset({
-    "asgi", "wsgi", "batch", "breaker", "breakers", "bulk_task", "election", "emit", "aemit", "events", "flows",
-    "limiter", "limits", "lock", "locks", "metrics", "pipeline", "pool", "queue", "schedule", "schedules", "semaphore",
+    "asgi", "wsgi", "batch", "breaker", "breakers", "election", "emit", "aemit", "events", "flows",
+    "limiter", "limits", "lock", "locks", "metrics", "pipeline", "pool", "schedule", "schedules", "semaphore",
 })  # fmt: skip
 
 
@@ -95,6 +96,14 @@ class Mainspring(Declaring):
         """Take over the tasks of a library's ``Tasks()``, or import a module of that name on first need."""
         for each in tasks:
             self.tasks.include(self, each)
+
+    def queue(self, name: str, **o: Unpack[QueueOptions]) -> Queue:
+        """Declare a queue: ``app.queue("premium", weight=5)``. Workers without ``queues=`` serve it too.
+
+        What it returns may be given as ``queue=``.
+        """
+        resolved = options.resolve("queue", o, subject=f"queue {name!r}")
+        return self.tasks.declared_queues.add(Queue(checks.queue_name(name, "queue"), resolved))
 
     def on(self, *events: EventName, task: str | None = None) -> Callable[[H], H]:
         """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
@@ -297,7 +306,9 @@ class Mainspring(Declaring):
 
     # ---- private ------------------------------------------------------------------------------
 
-    def _declare(self, fn: Callable[..., Any], given: dict[str, Any]) -> BaseTask[Any, Any]:
-        task = declare(Home(self), fn, given)
+    def _declare(
+        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
+    ) -> BaseTask[Any, Any]:
+        task = declare(Home(self), fn, given, gather)
         self.tasks.add(task)
         return task

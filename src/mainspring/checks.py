@@ -11,19 +11,24 @@ from typing import Any
 
 from mainspring.backoff import Backoff, coerce
 from mainspring.clock import from_datetime
+from mainspring.colours import is_async
 from mainspring.duration import to_us
 from mainspring.errors import InvalidOption, NotBuilt
+from mainspring.queue import Queue
 
 TAGS_LIMIT = 20
 TAG_LENGTH = 64
 META_LIMIT = 16_000
 WORDS_LIMIT = 1_000
+LABELS_LIMIT = 10
 ALL_ROLES = frozenset({"api", "worker", "scheduler"})
 _ROLES = (*ALL_ROLES, "all")
 PRIORITIES = {"low": -50, "normal": 0, "high": 50, "critical": 100}
 
 
 def queue_name(value: Any, name: str) -> str:
+    if isinstance(value, Queue):
+        return value.name
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", value, re.ASCII):
         return value
     raise InvalidOption(
@@ -159,6 +164,42 @@ def roles(value: Any, name: str) -> frozenset[str]:
     if not isinstance(given, (list, tuple, set, frozenset)) or not given or any(each not in _ROLES for each in given):
         raise InvalidOption(name, value, "must be among api, worker, scheduler and all", hint='roles=["worker"]')
     return ALL_ROLES if "all" in given else frozenset(given)
+
+
+def weight(value: Any, name: str) -> int | float:
+    if type(value) in (int, float) and 0.001 <= value <= 1_000_000:
+        found: int | float = value
+        return found
+    raise InvalidOption(name, value, "must be a number from 0.001 to 1,000,000", hint="Three queues: 5, 3 and 2.")
+
+
+def by(value: Any, name: str) -> Any:
+    """A path into the item of a bulk task, or a function of the item."""
+    if value is None or (isinstance(value, str) and all(part.isidentifier() for part in value.split("."))):
+        return value
+    if not isinstance(value, str) and callable(value) and not is_async(value):
+        return value
+    hint = f'{name}="tenant", {name}="customer.region", or a def that takes the item.'
+    raise InvalidOption(name, value, "must name a part of the item or be a def", hint=hint)
+
+
+def needs(value: Any, name: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidOption(name, value, "must be a set of labels", hint=f'{name}={{"gpu"}}')
+    return labels(value, name)
+
+
+def labels(value: Any, name: str) -> tuple[str, ...]:
+    given = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        raise InvalidOption(name, value, "must be a set of labels", hint=f'{name}={{"gpu"}}')
+    for each in given:
+        if not isinstance(each, str) or not re.fullmatch(r"[a-z0-9_-]{1,40}", each, re.ASCII):
+            raise InvalidOption(name, each, "is not a label", hint="1 to 40 lower-case letters, digits, _ and -.")
+    found = tuple(sorted(set(given)))
+    if len(found) > LABELS_LIMIT:
+        raise InvalidOption(name, f"{len(found)} of them", f"can be at most {LABELS_LIMIT}")
+    return found
 
 
 def anything(value: Any, name: str) -> Any:  # noqa: ARG001 - the store that writes through it checks it

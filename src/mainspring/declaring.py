@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from inspect import isclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainspring import naming, options
+from mainspring import bulk, naming, options
+from mainspring.bulk import ITEM, Bulk
 from mainspring.codec.annotations import parameter_names
 from mainspring.colours import is_async, misplaced_context, parameters_of, takes_context, yields
 from mainspring.depends import Plan, plan_of
 from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
 from mainspring.keys import check_names
+from mainspring.lanes import bulk_term, version_term
 from mainspring.making import FOLLOW_UPS, check_follow_up
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
+_BULK = options.resolve("bulk", {})
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -59,10 +62,17 @@ class Declared(NamedTuple):
     upgrades: list[Upgrade]
     given: frozenset[str] = frozenset()
     """The options that the declaration names; the others have their defaults."""
+    bulk: Bulk | None = None
+    """How its jobs share calls, of a bulk task."""
 
     @classmethod
-    def of(cls, fn: Callable[..., Any], given: Mapping[str, Any]) -> Declared:
-        """Check everything that needs no other module; names in annotations are resolved at first use."""
+    def of(
+        cls, fn: Callable[..., Any], given: Mapping[str, Any], *, gather: Mapping[str, Any] | None = None
+    ) -> Declared:
+        """Check everything that needs no other module; names in annotations are resolved at first use.
+
+        ``gather`` are the options of a bulk task beside those of every task.
+        """
         if not callable(fn) or isclass(fn) or hasattr(fn, "declared"):
             hint = 'Decorate a def or an async def: @app.task, or @app.task(name="shop.send").'
             raise InvalidOption("task", fn, "is not a function", hint=hint)
@@ -80,7 +90,14 @@ class Declared(NamedTuple):
                 subject=subject, hint="async def runs on the event loop, def in a thread: leave executor out.",
             )  # fmt: skip
         context = _context_of(fn, name, awaited)
-        made = cls(name, fn, kind, resolved, context, plan_of(fn, task=name), [], frozenset(given))
+        shared = None
+        if gather is not None:
+            resolved |= options.resolve("bulk", gather, subject=subject)
+            bulk.check_handler(parameters_of(fn)[int(context) :], name)
+            bulk.check_options(resolved, subject)
+            shared = Bulk.of(resolved)
+        named = frozenset((*given, *(name for name in gather or () if resolved[name] != _BULK[name])))
+        made = cls(name, fn, kind, resolved, context, plan_of(fn, task=name), [], named, shared)
         made.check_names()
         for event in FOLLOW_UPS:
             check_follow_up(event, resolved[event], f"task {name!r}")
@@ -92,9 +109,8 @@ class Declared(NamedTuple):
         if not sensitive and (key is None or not key.names):
             return
         supplied = () if self.plan is None else self.plan.names
-        known = [
-            each for each in parameter_names(self.fn, self.name)[int(self.takes_context) :] if each not in supplied
-        ]
+        names = parameter_names(self.fn, self.name)[int(self.takes_context) :]
+        known = [ITEM] if self.bulk is not None else [each for each in names if each not in supplied]
         if key is not None:
             check_names(key, self.name, known)
         for name in sensitive:
@@ -102,8 +118,26 @@ class Declared(NamedTuple):
                 why = f"names {name!r}, which is no argument of the task{did_you_mean(name, known)}"
                 raise InvalidOption("sensitive", list(sensitive), why, subject=f"task {self.name!r}")
 
+    def terms(self, version: str | None) -> tuple[str, ...]:
+        """What its jobs ask of a worker, for the lane that they wait in."""
+        terms = tuple(self.options["needs"]) if self.bulk is None else (*self.options["needs"], bulk_term(self.name))
+        if not self.options["pin_version"]:
+            return terms
+        if version is None:
+            raise no_version(self.name)
+        return (*terms, version_term(version))
+
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the function here: a context parameter gets a local context, a dependency is supplied."""
+        """Call the function here: a context parameter gets a local context, a dependency is supplied.
+
+        The handler of a bulk task gets a list of one item, and its one outcome is what comes back.
+        """
+        if self.bulk is None:
+            return self._call(args, kwargs)
+        value = self._call(*bulk.in_list(self.name, args, kwargs))
+        return (bulk.aout_of_list if self.kind == "async" else bulk.out_of_list)(self.name, value)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if not self.takes_context and self.plan is None:
             return self.fn(*args, **kwargs)
         from mainspring.worker.context import AsyncContext, Context
@@ -113,6 +147,14 @@ class Declared(NamedTuple):
         if self.plan is None:
             return self.fn(*args, **kwargs)
         return (self.plan.acall if self.kind == "async" else self.plan.call)(self.fn, ctx, args, kwargs)
+
+
+def no_version(task: str) -> InvalidOption:
+    """A pinned task in an app that does not say which version it is."""
+    return InvalidOption(
+        "pin_version", True, "needs the version of the app", subject=f"task {task!r}",
+        hint='Mainspring(version="1.4"), or MAINSPRING_VERSION in the environment.',
+    )  # fmt: skip
 
 
 def _context_of(fn: Callable[..., Any], task: str, awaited: bool) -> bool:

@@ -39,6 +39,7 @@
     │   ├── WorkerLost
     │   ├── Undecodable
     │   ├── ResultNotSerializable
+    │   ├── WrongOutcomes
     │   └── Fenced
     ├── StoreError                      about the store; has .url, without the password
     │   ├── StoreUnavailable (ConnectionError)
@@ -518,6 +519,17 @@ class Undecodable(AttemptError):
 
 class ResultNotSerializable(AttemptError):
     """The handler's result cannot be stored so that it comes back equal."""
+
+
+class WrongOutcomes(AttemptError):
+    """What a bulk handler returned is not one outcome for each item."""
+
+    def __init__(self, task: str, what: str) -> None:
+        super().__init__(
+            f"the handler of bulk task {task!r} {what}",
+            hint="Return a list with one entry for each item, in order: its result, or the exception it failed with.",
+        )
+        self.task = task
 
 
 class Fenced(AttemptError):

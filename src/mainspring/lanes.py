@@ -7,25 +7,72 @@ kind beside it:
 
     email/async                  base lane: queue "email", async slots
     email/any                    enqueued by name: the producer does not know the kind of slot
+    email/async~=1.4,gpu~        base lane of jobs with terms: only workers that fit them name it
     email/async!                 suspects: one more crash of its worker and the job is dead
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
     email/async#gate,tenant:7    limited: needs room in the named buckets
 
 A claim names base lanes; the store adds the lanes beside them that the worker may take
-from. Queue names have no ``/``, so the base lane can be read off any lane.
+from. Queue names have no ``/`` and base lanes none of ``! # ?``, so the base lane can be read off
+any lane. The lanes beside a base lane are a range of names, from it to it with ``@`` behind: no
+other base lane lies in there, for what follows a base lane inside of another is a ``~``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from typing import Literal
+from urllib.parse import quote
 
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
+_BASE = re.compile(r"[^/]*/[^!#?]+")
+_TERM = 100
+"""Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
 
 
 def base_lane(queue: str, kind: str) -> str:
     return f"{queue}/{kind}"
+
+
+def base_of(lane: str) -> str:
+    """The base lane that a lane stands beside."""
+    found = _BASE.match(lane)
+    return found[0] if found else lane
+
+
+def on_terms(kind: str, terms: Iterable[str]) -> str:
+    """The kind of a base lane of jobs that only some workers may take.
+
+    >>> on_terms("async", ["gpu", version_term("1.4")]), on_terms("thread", [])
+    ('async~=1.4,gpu~', 'thread')
+    """
+    found = ",".join(sorted(set(terms)))
+    return f"{kind}~{found}~" if found else kind
+
+
+def terms_of(lane: str) -> tuple[str, ...]:
+    """The terms of the jobs in a lane."""
+    found = base_of(lane).partition("~")[2].rstrip("~")
+    return tuple(found.split(",")) if found else ()
+
+
+def version_term(version: str) -> str:
+    """The term of jobs that only workers of this version may take; no label looks like it."""
+    return "=" + quoted(version)
+
+
+def bulk_term(task: str) -> str:
+    """The term of the jobs of a bulk task: they wait apart from others, so that one claim can take many of them."""
+    return "*" + quoted(task)
+
+
+def quoted(text: str) -> str:
+    """Any text as part of a term: short, and without the characters that mean something in the name of a lane."""
+    plain = quote(text, safe="").replace("~", "%7E")
+    return plain if len(plain) <= _TERM else "=" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_suspect(crashes: int, limit: int) -> bool:

@@ -9,9 +9,9 @@ one that belongs elsewhere says where, one of a later release says that it is no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, get_args
 from uuid import UUID
 
 import msgspec
@@ -21,12 +21,15 @@ from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
 from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
 from mainspring.keys import Key, to_key
+from mainspring.queue import Queue
 
 if TYPE_CHECKING:
     from mainspring.call import Call
 
-Scope = Literal["job", "task", "worker"]
+Scope = Literal["job", "task", "bulk", "worker", "queue"]
 Priority = int | Literal["low", "normal", "high", "critical"]
+By: TypeAlias = "str | Callable[[Any], Hashable] | None"
+"""A part of the item, such as ``tenant`` or ``customer.region``, or a function of the item."""
 ErrorClasses = type[Exception] | Sequence[type[Exception]]
 FollowUp: TypeAlias = "TakesJobId | Call[Any] | str"
 """A task that takes the id of the job that ended, a complete call, or the name of such a task."""
@@ -54,14 +57,16 @@ class Option(msgspec.Struct, frozen=True):
 
 # ---- the table -------------------------------------------------------------------------------------
 
-_JOB_TASK, _JOB, _TASK, _WORKER = (frozenset(scopes) for scopes in (("job", "task"), ("job",), ("task",), ("worker",)))
+_JOB_TASK, _JOB, _TASK, _BULK, _WORKER, _QUEUE = (
+    frozenset(scopes) for scopes in (("job", "task"), ("job",), ("task",), ("bulk",), ("worker",), ("queue",))
+)
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 HOUR = 3_600_000_000
 SECOND = 1_000_000
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("queue", "str", "default", "The queue that the job waits in.", _JOB_TASK, checks.queue_name),
+    Option("queue", "str | Queue", "default", "The queue that the job waits in.", _JOB_TASK, checks.queue_name),
     Option("priority", "Priority", 0, "-100 to 100, higher sooner; or low, normal, high, critical.",
            _JOB_TASK, checks.priority),
     Option("expires", "Duration | None", None, "Not started within this time of its enqueue: cancelled, never run.",
@@ -113,6 +118,15 @@ OPTIONS: tuple[Option, ...] = (
            _TASK, checks.follow_up),
     Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
            _TASK, checks.argument_names, "none"),
+    Option("needs", "Collection[str]", (), "Labels that a worker must have to run its jobs: all of them.",
+           _TASK, checks.needs, "none"),
+    Option("pin_version", "bool", False, "Only workers of the version (of the app) that enqueued a job run it.",
+           _TASK, checks.flag),
+    Option("size", "int", 100, "Most items of one call.", _BULK, checks.whole(1, 10_000)),
+    Option("wait", "Duration", 50_000, "From the first item until the call starts, if it is not full before.",
+           _BULK, checks.wait, "50ms"),
+    Option("by", "By", None, "Only items with equal values share a call: a part of the item, or a function of it.",
+           _BULK, checks.by),
     Option("queues", "Sequence[str] | str | None", None,
            "Queues to serve; all that its tasks use, and default, if not given.",
            _WORKER, checks.queue_names, "all"),
@@ -135,11 +149,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("roles", "Sequence[str] | str", checks.ALL_ROLES,
            "worker: runs jobs; scheduler: runs none and serves the fleet; api: neither; all.",
            _WORKER, checks.roles, "all"),
+    Option("labels", "Collection[str] | str", (), "What it has to offer to tasks that say what they need.",
+           _WORKER, checks.labels, "none"),
+    Option("weight", "float", 1, "Its share of the claims of a worker that serves several queues, all with work.",
+           _QUEUE, checks.weight),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("pool", "limit", "breaker", "needs", "memory_limit", "cpu_limit", "pin_version"), _TASK),
-    **dict.fromkeys(("labels",), _WORKER),
+    **dict.fromkeys(("pool", "breaker", "memory_limit", "cpu_limit"), _TASK),
+    **dict.fromkeys(("max_depth", "on_full", "order", "fair_by"), _QUEUE),
+    "limit": _TASK | _QUEUE,
 }
 # fmt: on
 
@@ -147,7 +166,7 @@ NOT_BUILT: dict[str, frozenset[str]] = {
 class JobOptions(TypedDict, total=False):
     """Options of one job: ``task.options(...)``."""
 
-    queue: str
+    queue: str | Queue
     priority: Priority
     expires: Duration | None
     retries: int
@@ -163,7 +182,7 @@ class JobOptions(TypedDict, total=False):
 class TaskOptions(TypedDict, total=False):
     """Options of a task: ``@app.task(...)``."""
 
-    queue: str
+    queue: str | Queue
     priority: Priority
     expires: Duration | None
     retries: int
@@ -188,6 +207,8 @@ class TaskOptions(TypedDict, total=False):
     on_dead: FollowUp | None
     on_cancel: FollowUp | None
     sensitive: Sequence[str]
+    needs: Collection[str]
+    pin_version: bool
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -205,6 +226,13 @@ class WorkerOptions(TypedDict, total=False):
     sweep: Duration
     grace: Duration
     roles: Sequence[str] | str
+    labels: Collection[str] | str
+
+
+class QueueOptions(TypedDict, total=False):
+    """Options of a queue: ``app.queue(...)``."""
+
+    weight: float
 
 
 _ADDING = frozenset({"tags", "meta"})
@@ -212,7 +240,7 @@ _ADDING = frozenset({"tags", "meta"})
 
 # ---- use -------------------------------------------------------------------------------------------
 
-_BY_SCOPE = {scope: {o.name: o for o in OPTIONS if scope in o.scopes} for scope in ("job", "task", "worker")}
+_BY_SCOPE = {scope: {o.name: o for o in OPTIONS if scope in o.scopes} for scope in get_args(Scope)}
 _DEFAULTS = {scope: {o.name: o.default for o in found.values()} for scope, found in _BY_SCOPE.items()}
 
 
@@ -267,7 +295,10 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     if scope in NOT_BUILT.get(name, ()):
         return NotBuilt(subject, name)
     elsewhere = [other for other, options in _BY_SCOPE.items() if name in options]
-    where = {"job": "task.options(...)", "task": "@app.task(...)", "worker": "the worker: app.run(...)"}
+    where = {
+        "job": "task.options(...)", "task": "@app.task(...)", "worker": "the worker: app.run(...)",
+        "bulk": "@app.bulk_task(...)", "queue": "app.queue(...)",
+    }  # fmt: skip
     hint = f"{name!r} is an option of {' and '.join(where[other] for other in elsewhere)}." if elsewhere else ""
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.colours import shape_of
 from mainspring.errors import InvalidOption
+from mainspring.queue import DeclaredQueues
 from mainspring.routing import Routes
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Registry:
         self._routes = routes
         self._include: list[str] = []
         self._by_name: dict[str, BaseTask[Any, Any]] = {}
+        self.declared_queues = DeclaredQueues()
         self._lock = threading.RLock()
 
     def add(self, task: BaseTask[Any, Any]) -> None:
@@ -79,13 +81,18 @@ class Registry:
         return {name: task.spec() for name, task in self._by_name.items()}
 
     def queues(self) -> tuple[str, ...]:
-        """The queues that the tasks go to, those that the routes name and ``default``, sorted.
+        """The queues that the tasks go to, that are declared or named by the routes, and ``default``, sorted.
 
         Where a call by name goes whose producer knows nothing of the task: ``default``.
         """
         routes = self._routes()
         own = {routes.queue_for(name, task.declared.options["queue"]) for name, task in self._by_name.items()}
-        return tuple(sorted(own.union(routes.queues, ("default",))))
+        return tuple(sorted(own.union(routes.queues, self.declared_queues, ("default",))))
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weights of the queues that were declared."""
+        return self.declared_queues.weights
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from mainspring import options
+from mainspring.declaring import no_version
 from mainspring.discover import default_url
 from mainspring.duration import Duration
-from mainspring.errors import InvalidOption, NotBuilt, UnknownOption, mask_url
+from mainspring.errors import InvalidOption, UnknownOption, mask_url
 from mainspring.hooks import Hooks
 from mainspring.middleware import Middleware
 from mainspring.records import Retention
@@ -55,6 +56,7 @@ class Settings(TypedDict, total=False):
     sweep: Duration
     grace: Duration
     roles: Sequence[str] | str
+    labels: Collection[str] | str
 
 
 class AppSettings:
@@ -165,6 +167,8 @@ class AppSettings:
         """A worker of this app."""
         resolved = self.worker(given)
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
+        if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
+            raise no_version(pinned[0])
         resolved["queues"] = resolved["queues"] or tasks.queues()
 
         def learn(name: str) -> TaskSpec | None:
@@ -173,7 +177,7 @@ class AppSettings:
 
         return Parts(
             self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "", hooks, middleware,
-            self.retention, self.logs, learn,
+            self.retention, self.logs, learn, tasks.weights,
         )  # fmt: skip
 
 
@@ -187,9 +191,7 @@ def _checked(name: str, value: Any) -> Any:
         raise error.about("Mainspring") from None
 
 
-def _refusal(name: str) -> UnknownOption | NotBuilt:
-    if "worker" in options.NOT_BUILT.get(name, ()):
-        return NotBuilt("Mainspring", name)
+def _refusal(name: str) -> UnknownOption:
     hint = ""
     if name in OF_ONE_RUN:
         hint = f"{name!r} belongs to one run: app.run({name}=...)."

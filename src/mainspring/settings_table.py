@@ -228,6 +228,7 @@ _KINDS: Mapping[str, Kind] = {
     "Duration": "duration",
     "Mapping[str, int]": "numbers",
     "Sequence[str] | str": "names",
+    "Collection[str] | str": "names",
     "Sequence[str] | str | None": "names",
 }
 

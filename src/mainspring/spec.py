@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from mainspring.backoff import Backoff
+    from mainspring.bulk import Bulk
     from mainspring.codec import Signature
     from mainspring.depends import Plan
 
@@ -40,3 +41,9 @@ class TaskSpec(NamedTuple):
     """Most bytes of a result."""
     hide: tuple[str, ...] = ()
     """The arguments whose values are shown to nobody."""
+    needs: tuple[str, ...] = ()
+    """The labels that a worker must have, sorted."""
+    pinned: bool = False
+    """Its jobs are run by workers of the version that enqueued them."""
+    bulk: Bulk | None = None
+    """How its jobs share calls, if they do."""

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from mainspring import naming, options
 from mainspring.call import Call
-from mainspring.codec import Signature
+from mainspring.codec import ItemSignature, Signature
 from mainspring.colours import is_async, yields
 from mainspring.declaring import Declared, Home
 from mainspring.errors import BadSignature, InvalidOption
 from mainspring.ids import parse_id
 from mainspring.job import Job
+from mainspring.lanes import on_terms
 from mainspring.making import Target, key_of
 from mainspring.spec import TaskSpec
 
@@ -148,6 +149,9 @@ class BaseTask(Generic[P, R]):
             plan=self._declared.plan,
             upgrade=self._declared.upgrades[-1] if self._declared.upgrades else None,
             hide=self._hidden_in_worker(),
+            needs=o["needs"],
+            pinned=o["pin_version"],
+            bulk=self._declared.bulk,
         )
 
     def __repr__(self) -> str:
@@ -172,21 +176,19 @@ class BaseTask(Generic[P, R]):
     @functools.cached_property
     def _signature(self) -> Signature:
         """Resolved at first use, when every module that annotations may name has been imported."""
-        app = self._app
+        app, context = self._app, self._declared.takes_context
         app.import_included()
-        return Signature.of(
-            self.fn,
-            skip_context=self._declared.takes_context,
-            task=self.name,
-            limit=app.settings.payload_limit,
-        )
+        limit = app.settings.payload_limit
+        if (bulk := self._declared.bulk) is not None:
+            return ItemSignature(self.fn, skip_context=context, task=self.name, limit=limit, by=bulk.by)
+        return Signature.of(self.fn, skip_context=context, task=self.name, limit=limit)
 
     @functools.cached_property
     def _target(self) -> Target:
         declared, signature = self._declared, self._signature
         return Target.of(
             self.name,
-            declared.kind,
+            on_terms(declared.kind, declared.terms(self._app.settings.version)),
             declared.options,
             signature.decode_result,
             self._app.settings.routes.queue_for(self.name, declared.options["queue"]),
@@ -244,8 +246,10 @@ class AsyncTask(BaseTask[P, R]):
         return result
 
 
-def declare(home: Home, fn: Callable[..., Any], given: Mapping[str, Any]) -> BaseTask[Any, Any]:
-    """The task that a function with these options is."""
-    declared = Declared.of(fn, given)
+def declare(
+    home: Home, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
+) -> BaseTask[Any, Any]:
+    """The task that a function with these options is; a bulk task with those of ``gather``."""
+    declared = Declared.of(fn, given, gather=gather)
     made: type[BaseTask[Any, Any]] = AsyncTask if declared.kind == "async" else Task
     return made(home, declared)

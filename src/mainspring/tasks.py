@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from mainspring.declaring import Home
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from mainspring.app import Mainspring
-    from mainspring.options import TaskOptions
+    from mainspring.duration import Duration
+    from mainspring.options import By, TaskOptions
     from mainspring.worker.context import AsyncContext, Context
 
 P = ParamSpec("P")
+A = TypeVar("A")
 R = TypeVar("R")
 
 
@@ -37,8 +39,25 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
+class BulkDecorator(Protocol):
+    """What ``@app.bulk_task(...)`` is."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[[AsyncContext, list[A]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> AsyncTask[[A], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[[list[A]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> AsyncTask[[A], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context, list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
+
+
 class Declaring:
-    """What has ``@x.task``."""
+    """What has ``@x.task`` and ``@x.bulk_task``."""
 
     @overload
     def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
@@ -62,7 +81,23 @@ class Declaring:
         """
         return self._declare(fn, o) if fn is not None else lambda fn: self._declare(fn, o)
 
-    def _declare(self, fn: Callable[..., Any], given: dict[str, Any]) -> BaseTask[Any, Any]:
+    def bulk_task(
+        self, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Unpack[TaskOptions]
+    ) -> BulkDecorator:
+        """Make a function that works on many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
+
+        Each job has one item. A worker gathers up to ``size`` of them, at most ``wait`` from the first on,
+        and calls the function once with the list; it returns one outcome for each item, in order: the
+        job's result, or the exception that the job failed with.
+        """
+        gather = {"size": size, "wait": wait, "by": by}
+        made: Any = lambda fn: self._declare(fn, dict(o), gather)  # noqa: E731 - of many overloads
+        decorator: BulkDecorator = made
+        return decorator
+
+    def _declare(
+        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
+    ) -> BaseTask[Any, Any]:
         raise NotImplementedError
 
 
@@ -100,8 +135,10 @@ class Tasks(Declaring):
     def __repr__(self) -> str:
         return f"<Tasks: {', '.join(task.name for task in self._declared) or 'none yet'}>"
 
-    def _declare(self, fn: Callable[..., Any], given: dict[str, Any]) -> BaseTask[Any, Any]:
-        task = declare(Home(), fn, given)
+    def _declare(
+        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
+    ) -> BaseTask[Any, Any]:
+        task = declare(Home(), fn, given, gather)
         self._declared.append(task)
         for app in self._apps:
             app.tasks.add(task.join(app))

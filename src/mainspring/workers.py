@@ -30,6 +30,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Version of the app's code, as given to ``Mainspring(version=)``."""
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
+    labels: tuple[str, ...]
+    """What it has that tasks may need."""
     running: int
     jobs: tuple[UUID, ...]
     """The jobs that it runs."""
@@ -82,6 +84,7 @@ def _info(row: WorkerRow, jobs: tuple[UUID, ...], now: int) -> WorkerInfo:
         version=str(said.get("version", "")),
         queues=row.queues,
         tasks=row.tasks,
+        labels=tuple(said.get("labels", ())),
         running=row.running,
         jobs=jobs,
         started=to_datetime(row.started),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
@@ -210,6 +210,49 @@ def tasks_of_a_library() -> None:
     assert_type(other.s(1), Call[int])
 
 
+# ---- bulk tasks ------------------------------------------------------------------------------------
+
+
+@app.bulk_task(size=100, wait="50ms", by="tenant", retries=3)
+def price(items: Sequence[str]) -> Sequence[int | Exception]:
+    return [len(item) for item in items]
+
+
+@app.bulk_task()
+async def aprice(items: list[str]) -> list[int | Exception]:
+    return [ValueError(item) for item in items]
+
+
+def a_job_of_a_bulk_task_has_one_item() -> None:
+    assert_type(price, Task[[str], int])
+    assert_type(price.enqueue("a").result(timeout=5), int)
+    assert_type(price.s("a"), Call[int])
+    assert_type(price.enqueue_many(price.s(each) for each in ("a", "b")), list[Job[int]])
+    assert_type(price("a"), int)
+
+
+async def an_async_bulk_task_is_an_async_task() -> None:
+    assert_type(aprice, AsyncTask[[str], int])
+    assert_type(await (await aprice.aenqueue("a")).aresult(), int)
+    assert_type(await aprice("a"), int)
+
+
+def a_bulk_handler_may_take_the_context_and_dependencies() -> None:
+    def session() -> Session:
+        return Session()
+
+    @app.bulk_task(size=5, by=len)
+    def store(ctx: Context, items: Sequence[str], db: Session = Depends(session)) -> list[UUID]:
+        return [each.job_id for each in ctx.jobs]
+
+    @Tasks().bulk_task(size=5, by=lambda item: item)
+    async def astore(ctx: AsyncContext, items: list[str]) -> Sequence[Exception | None]:
+        return [None for _ in items]
+
+    assert_type(store, Task[[str], UUID])
+    assert_type(astore, AsyncTask[[str], None])
+
+
 # ---- keys ------------------------------------------------------------------------------------------
 
 
@@ -397,6 +440,20 @@ async def workers_of_both_colours() -> None:
     async with app.worker(concurrency={"email": 5}), app:
         pass
     assert_type([worker.pid for worker in app.workers.list()], list[int])
+
+
+def queues_labels_and_pins() -> None:
+    premium = app.queue("premium", weight=5)
+    app.queue("free", weight=0.5)
+
+    @app.task(queue=premium, needs={"gpu"}, pin_version=True)
+    def train(n: int) -> int:
+        return n
+
+    assert_type(premium.name, str)
+    assert_type(train.options(queue=premium).enqueue(1), Job[int])
+    with app.worker(labels={"gpu"}), app.worker(labels="gpu,big"):
+        assert_type([worker.labels for worker in app.workers.list()], list[tuple[str, ...]])
 
 
 def a_test() -> None:

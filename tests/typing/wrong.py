@@ -5,7 +5,7 @@ Each ignore below is an expected refusal, for mypy and for pyright; an unused on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -233,6 +233,48 @@ def a_key_of_arguments_with_a_window() -> None:
     Key.arguments("a", window="1h")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
+# ---- bulk tasks ------------------------------------------------------------------------------------
+
+
+@app.bulk_task(size=10)
+def price(items: Sequence[str]) -> Sequence[int | Exception]:
+    return [len(item) for item in items]
+
+
+@app.bulk_task(size=10)
+async def aprice(items: list[str]) -> list[int]:
+    return [len(item) for item in items]
+
+
+def a_list_where_a_job_has_one_item() -> None:
+    price.enqueue(["a", "b"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_item_of_another_type() -> None:
+    aprice.s(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def the_result_of_a_bulk_job_as_a_list() -> None:
+    found: list[int] = await aprice("a")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(found)
+
+
+def a_bulk_handler_that_returns_no_list() -> None:
+    @app.bulk_task(size=10)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    def total(items: Sequence[int]) -> int:
+        return sum(items)
+
+
+def a_bulk_handler_of_two_arguments() -> None:
+    @app.bulk_task(size=10)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    def total(items: Sequence[int], factor: int) -> list[int]:
+        return [item * factor for item in items]
+
+
+def a_size_that_is_text() -> None:
+    app.bulk_task(size="10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 # ---- follow-ups ------------------------------------------------------------------------------------
 
 
@@ -418,6 +460,18 @@ def a_number_of_processes_in_words() -> None:
 
 def an_unknown_option_of_a_worker() -> None:
     app.worker(slots=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def an_unknown_option_of_a_queue() -> None:
+    app.queue("premium", wieght=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_weight_that_is_text() -> None:
+    app.queue("premium", weight="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def labels_that_are_numbers() -> None:
+    app.worker(labels={1})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def a_name_of_a_later_release() -> None:

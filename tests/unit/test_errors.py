@@ -62,6 +62,7 @@ SAMPLES: list[BaseException] = [
     errors.WorkerLost("ab12"),
     errors.Undecodable("task 'send'", "missing field"),
     errors.ResultNotSerializable("a socket"),
+    errors.WrongOutcomes("shop.send", "returned None"),
     errors.Fenced("lease ended"),
     errors.StoreUnavailable("no answer", url="redis://:secret@h/0"),
     errors.StoreConflict("taken"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -25,7 +26,7 @@ OF_THE_APP = ("url", "namespace", "include", "version")
 
 
 def declared() -> Iterator[str]:
-    for scope in ("job", "task", "worker"):
+    for scope in get_args(options.Scope):
         for option in options.table(scope):
             yield f"{scope}.{option.name}"
     for name in (*OF_THE_APP, *Settings.__annotations__):

@@ -14,6 +14,7 @@ from mainspring.options import (
     NOT_BUILT,
     OPTIONS,
     JobOptions,
+    QueueOptions,
     Scope,
     TaskOptions,
     WorkerOptions,
@@ -22,8 +23,9 @@ from mainspring.options import (
     resolve,
     table,
 )
+from mainspring.queue import Queue
 
-TYPED: dict[Scope, Any] = {"job": JobOptions, "task": TaskOptions, "worker": WorkerOptions}
+TYPED: dict[Scope, Any] = {"job": JobOptions, "task": TaskOptions, "worker": WorkerOptions, "queue": QueueOptions}
 
 
 def annotation_text(annotation: Any) -> str:
@@ -88,6 +90,11 @@ def test_defaults_of_the_design() -> None:
         ("job", "tags", ["b", "a", "b"], ("b", "a")),
         ("job", "meta", {"customer": 7, "way": (1, 2)}, {"customer": 7, "way": [1, 2]}),
         ("task", "retention", "2h", 7_200_000_000),
+        ("bulk", "size", 1, 1),
+        ("bulk", "wait", 0, 0),
+        ("bulk", "wait", "1s", 1_000_000),
+        ("bulk", "by", "customer.region", "customer.region"),
+        ("bulk", "by", len, len),
         ("task", "on_dead", "shop.alert", "shop.alert"),
         ("task", "on_success", None, None),
         ("task", "sensitive", ["password"], ("password",)),
@@ -104,6 +111,13 @@ def test_defaults_of_the_design() -> None:
         ("task", "ack", "early", "early"),
         ("task", "fence", "strict", "strict"),
         ("task", "result", "ignore", "ignore"),
+        ("job", "queue", Queue("email", {}), "email"),
+        ("queue", "weight", 2.5, 2.5),
+        ("task", "needs", {"gpu", "big", "9-x_"}, ("9-x_", "big", "gpu")),
+        ("task", "needs", (), ()),
+        ("task", "pin_version", True, True),
+        ("worker", "labels", "gpu, big", ("big", "gpu")),
+        ("worker", "labels", ["gpu", "gpu"], ("gpu",)),
         ("worker", "queues", "email, default", ("email", "default")),
         ("worker", "queues", ["a", "b", "a"], ("a", "b")),
         ("worker", "processes", "4", 4),
@@ -166,6 +180,13 @@ def test_values_come_out_in_normal_form(scope: Scope, name: str, value: Any, nor
         ("job", "meta", {"a": datetime(2030, 1, 1, tzinfo=UTC)}),
         ("job", "meta", {"a": "x" * 16_000}),
         ("task", "retention", 0),
+        ("bulk", "size", 0),
+        ("bulk", "size", 10_001),
+        ("bulk", "size", True),
+        ("bulk", "wait", None),
+        ("bulk", "by", ""),
+        ("bulk", "by", "a..b"),
+        ("bulk", "by", ["a"]),
         ("task", "on_dead", "two words"),
         ("task", "on_dead", lambda: None),
         ("task", "on_cancel", 7),
@@ -185,6 +206,12 @@ def test_values_come_out_in_normal_form(scope: Scope, name: str, value: Any, nor
         ("task", "ack", None),
         ("task", "fence", []),
         ("task", "result", "keep"),
+        ("queue", "weight", 0),
+        ("task", "needs", "gpu"),
+        ("task", "needs", None),
+        ("task", "pin_version", "1.4"),
+        ("worker", "labels", "GPU"),
+        ("worker", "labels", None),
         ("worker", "queues", []),
         ("worker", "queues", ""),
         ("worker", "queues", ["a b"]),

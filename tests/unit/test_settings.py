@@ -10,8 +10,8 @@ from typing import Any, ForwardRef
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import BadUrl, InvalidOption, NotBuilt, UnknownOption
-from mainspring.options import NOT_BUILT, WorkerOptions
+from mainspring.errors import BadUrl, InvalidOption, UnknownOption
+from mainspring.options import WorkerOptions
 from mainspring.records import Retention
 from mainspring.redact import redact
 from mainspring.routing import Routes
@@ -55,6 +55,7 @@ SAMPLES: dict[str, tuple[Any, str, str, Any]] = {
     "sweep": ("1s", "1s", "1", 1_000_000),
     "grace": ("1m30s", "1m30s", "'1m30s'", 90_000_000),
     "roles": (["api", "worker"], "api,worker", "'api,worker'", frozenset({"api", "worker"})),
+    "labels": ({"gpu", "big"}, "gpu, big", "['gpu', 'big']", ("big", "gpu")),
 }
 
 
@@ -130,6 +131,7 @@ WORKER_SAMPLES = [
     pytest.param("sweep", marks=pytest.mark.option("app.sweep")),
     pytest.param("grace", marks=pytest.mark.option("app.grace")),
     pytest.param("roles", marks=pytest.mark.option("app.roles")),
+    pytest.param("labels", marks=pytest.mark.option("app.labels")),
 ]
 
 
@@ -139,7 +141,7 @@ def test_what_a_worker_is_made_of_comes_from_the_app_unless_it_is_told_otherwise
     keyword, _, _, normal = SAMPLES[name]
     app = Mainspring("sqlite://", **{name: keyword})
     assert getattr(app.parts().settings, name) == normal
-    other = {"queues": "only", "concurrency": {"only": 1}, "roles": "scheduler"}.get(name, 9)
+    other = {"queues": "only", "concurrency": {"only": 1}, "roles": "scheduler", "labels": "other"}.get(name, 9)
     told: dict[str, Any] = {name: other}
     made = getattr(app.parts(**told).settings, name)
     assert made not in (normal, TABLE[name].default)
@@ -188,11 +190,6 @@ class TestKeywords:
     def test_options_of_tasks_say_where_they_go(self) -> None:
         with pytest.raises(UnknownOption, match=r"'retries' is an option of @app\.task"):
             Mainspring(retries=3)  # type: ignore[call-arg]  # what the test is about
-
-    @pytest.mark.parametrize("name", sorted(name for name, scopes in NOT_BUILT.items() if "worker" in scopes))
-    def test_what_is_not_built_is_refused(self, name: str) -> None:
-        with pytest.raises(NotBuilt):
-            Mainspring(**{name: 1})  # type: ignore[arg-type]  # what the test is about
 
 
 class TestRoles:

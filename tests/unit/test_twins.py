@@ -27,7 +27,19 @@ NO_STORE: dict[type, set[str]] = {
     Task: OF_A_TASK,
     AsyncTask: OF_A_TASK,
     Call: {"making", "new_job", "options"},
-    Mainspring: {"call", "import_included", "include", "lifespan", "middleware", "on", "parts", "task", "through"},
+    Mainspring: {
+        "bulk_task",
+        "call",
+        "import_included",
+        "include",
+        "lifespan",
+        "middleware",
+        "on",
+        "parts",
+        "queue",
+        "task",
+        "through",
+    },
 }
 """Public methods that do not look into the store."""
 

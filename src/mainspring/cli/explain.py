@@ -39,7 +39,8 @@ def explain(app: Mainspring, task: str) -> Shown:
         "queue": found.queue,
         "aliases": list(found.aliases),
     }
-    rows = [_row(found, option) for option in options.table("task") if option.name not in ("name", "aliases")]
+    table = [*options.table("task"), *(options.table("bulk") if found.declared.bulk is not None else ())]
+    rows = [_row(found, option) for option in table if option.name not in ("name", "aliases")]
     document = {**facts, "options": {name: {"value": value, "origin": origin} for name, value, origin in rows}}
     told = Facts(
         [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in facts.items() if value]

@@ -39,6 +39,7 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
         "version": worker.version,
         "queues": list(worker.queues),
         "tasks": list(worker.tasks),
+        "labels": list(worker.labels),
         "running": worker.running,
         "jobs": [str(job) for job in worker.jobs],
         "started": iso(worker.started),

@@ -7,6 +7,7 @@ stored, with the argument's path, not found broken when it is read.
 
 from mainspring.codec.canonical import canonical
 from mainspring.codec.failures import ErrorRecord, clean_text, describe_error
+from mainspring.codec.items import ItemSignature
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
 from mainspring.codec.signature import PAYLOAD_LIMIT, Signature, dumps_call
 from mainspring.codec.wire import DEPTH_LIMIT, dumps, loads
@@ -17,6 +18,7 @@ __all__ = [
     "RESULT_LIMIT",
     "EncodedResult",
     "ErrorRecord",
+    "ItemSignature",
     "Signature",
     "canonical",
     "clean_text",

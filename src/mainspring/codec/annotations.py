@@ -71,7 +71,7 @@ def resolve_parameters(fn: Callable[..., Any], task: str, *, skip_first: bool) -
             continue
         _add(found, parameter, _resolve(fn, task, parameter.name, parameter.annotation))
     for key, declared in found.types.items():
-        _check_type(task, found.rest if key == "*" else key, declared)
+        check_type(task, found.rest if key == "*" else key, declared)
     found.ready(task)
     return found
 
@@ -104,9 +104,19 @@ def _mentions(declared: Any, wanted: type, seen: set[int]) -> bool:
 
 def resolve_return(fn: Callable[..., Any], task: str) -> Any:
     """The declared return type of ``fn``, ``Any`` without one."""
-    declared = _resolve(fn, task, "return", _signature_of(fn, task).return_annotation)
-    _check_type(task, "return", declared)
+    declared = declared_return(fn, task)
+    check_type(task, "return", declared)
     return declared
+
+
+def declared_return(fn: Callable[..., Any], task: str) -> Any:
+    """The same, not looked at any closer."""
+    return _resolve(fn, task, "return", _signature_of(fn, task).return_annotation)
+
+
+def declared_type(fn: Callable[..., Any], task: str, name: str) -> Any:
+    """The declared type of one parameter, not looked at any closer; ``Any`` without one."""
+    return _resolve(fn, task, name, _signature_of(fn, task).parameters[name].annotation)
 
 
 def _signature_of(fn: Callable[..., Any], task: str) -> Any:
@@ -198,7 +208,8 @@ def _widened(declared: Any) -> Any:
     return declared
 
 
-def _check_type(task: str, argument: str, declared: Any) -> None:
+def check_type(task: str, argument: str, declared: Any) -> None:
+    """``BadSignature`` unless JSON can carry values of this type."""
     try:
         wire.decoder_for(declared)
     except Exception as error:

@@ -180,12 +180,15 @@ class Signature:
     # ---- private -----------------------------------------------------------------------------------
 
     def _resolve(self) -> Parameters:
-        parameters = resolve_parameters(self.fn, self.task, skip_first=self.skip_context)
+        parameters = self._read()
         self._decode = parameters.decoder.decode
         self._plain = parameters.plain
         self._size = len(parameters.keys)
         self._parameters = parameters  # last: other threads take its presence as "ready"
         return parameters
+
+    def _read(self) -> Parameters:
+        return resolve_parameters(self.fn, self.task, skip_first=self.skip_context)
 
     def _bind(self, parameters: Parameters, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         bound: dict[str, Any] = dict(zip(parameters.positional, args, strict=False))

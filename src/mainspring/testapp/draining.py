@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.bulk import Bulk
 from mainspring.clock import MovableClock
 from mainspring.errors import InsideTest
 from mainspring.query import Query
@@ -136,11 +137,13 @@ class _Crew:
             queues=tuple(sorted(queues)),
             async_slots=max(1, parts.settings.async_slots),
             thread_slots=max(1, parts.settings.thread_slots),
+            labels=tuple({label for spec in parts.tasks.values() for label in spec.needs}),
             poll=_POLL,
             until_empty=False,
         )
         self._board = Board.create()
-        self._worker = Worker(parts._replace(settings=settings), self._store, board=self._board)
+        tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
+        self._worker = Worker(parts._replace(settings=settings, tasks=tasks), self._store, board=self._board)
         self._running = asyncio.create_task(self._worker.run())
         self._serving = queues
 
@@ -155,6 +158,11 @@ class _Crew:
         with contextlib.suppress(Exception):  # said by serve() if it was its own error
             await running
         self._board.close()
+
+
+def _hurried(bulk: Bulk | None) -> Bulk | None:
+    """A call takes what is ready: nobody else will enqueue while a test waits."""
+    return None if bulk is None else bulk._replace(wait=0)
 
 
 async def _promote(store: Watched) -> int | None:

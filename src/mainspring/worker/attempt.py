@@ -9,6 +9,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from mainspring.outcomes import Lease
     from mainspring.records import Body, Claim, LogLine
@@ -63,6 +64,9 @@ class Attempt:
     Owned by the loop's thread, except ``started``, ``slot``, ``next_at`` and ``begun`` of a thread
     body, which its own thread writes before the body starts.
     """
+
+    many = False
+    """It stands for the jobs of one call of a bulk task."""
 
     __slots__ = (
         "asked_at",
@@ -140,6 +144,11 @@ class Attempt:
         self.progress: bytes | None = None
         self.logs: deque[LogLine] | None = None
         self.stream: Stream | None = None
+
+    @property
+    def jobs(self) -> Sequence[Attempt]:
+        """The attempts that end with it: itself."""
+        return (self,)
 
     @property
     def pressing(self) -> bool:

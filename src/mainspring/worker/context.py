@@ -142,6 +142,11 @@ class Context:
             self._logger = telling.JobLogger(fields if self._attempt is None else self._attempt.fields)
         return self._logger
 
+    @property
+    def jobs(self) -> tuple[Self, ...]:
+        """The context of each job that this call runs: of each item of a bulk task, in order; else this one alone."""
+        return (self,)
+
     # ---- whether to go on --------------------------------------------------------------------
 
     @property
@@ -234,6 +239,15 @@ class AsyncContext(Context):
         return await (call.aenqueue() if origin is None else call.aenqueue_child(origin))
 
 
+def _made(attempt: Attempt) -> Context:
+    spec: TaskSpec = attempt.spec
+    if attempt.many:
+        from mainspring.worker.bulk_context import AsyncBulkContext, BulkContext
+
+        return (AsyncBulkContext if spec.kind == "async" else BulkContext)(attempt, attempt.claim.task)
+    return (AsyncContext if spec.kind == "async" else Context)(attempt, attempt.claim.task)
+
+
 def log_fields() -> dict[str, Any] | None:
     """What every log record made here should carry: whose job it is. None outside of one."""
     attempt = current.get(None)
@@ -243,8 +257,6 @@ def log_fields() -> dict[str, Any] | None:
 def context_of(attempt: Attempt) -> Context:
     """The context of an attempt, made once."""
     if attempt.context is None:
-        spec: TaskSpec = attempt.spec
-        made = AsyncContext if spec.kind == "async" else Context
-        attempt.context = made(attempt, attempt.claim.task)
+        attempt.context = _made(attempt)
     found: Context = attempt.context
     return found

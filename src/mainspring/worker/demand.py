@@ -1,51 +1,79 @@
 """What to ask the store for: free slots and room ahead, turned into wants.
 
 Lanes. A job of a queue waits in ``queue/async``, ``queue/thread`` or, enqueued by name, in
-``queue/any``. With room for both kinds the three are asked for together, in one order of priority;
-what is left of either kind's room is asked for alone.
+``queue/any``; on terms beside these (see lanes). With room for both kinds all are asked for together,
+in one order of priority; what is left of either kind's room is asked for alone.
 
 A queue with a cap is asked for apart from the others, never claimed ahead, and counts what is held
 of it. Room is shared out in a new order each turn; what gave less than it was asked for is *dry*
 and is left out until something wakes it, so its room goes to the others: no slot idles while
 any queue has work, at most one turn later.
+
+With weights every queue is asked for apart, for its part of the room (see shares). A line of lanes that
+has room of its own is asked for beside all that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from mainspring.lanes import base_lane
+from mainspring.lanes import KINDS, base_lane, base_of
 from mainspring.records import Claim, Want
+from mainspring.worker.planning import ALONE, Ask, Given, Line, Plan, Room, kind_of, of_line
 from mainspring.worker.pools.base import AHEAD_MAX, Pool
+from mainspring.worker.shares import Shares
 
 _AGED = 20
 """One claim in so many is by age alone."""
-
-
-class _Ask(NamedTuple):
-    group: str
-    kind: str
-    """``both``, ``async``, ``thread`` or ``any``."""
-    want: Want
+_OPEN = ""
+"""The group of the queues that are asked for together."""
+_PLAIN: Mapping[str, tuple[str, ...]] = {kind: (kind,) for kind in KINDS}
 
 
 class Demand:
-    """Keeps count of what is held, what was asked for and what is dry."""
+    """Keeps count of what is held, what was asked for and what is dry.
 
-    def __init__(self, queues: Sequence[str], caps: Mapping[str, int], pools: Mapping[str, Pool]) -> None:
+    ``kinds`` gives for each kind of slot the kinds of the base lanes to ask for.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str],
+        caps: Mapping[str, int],
+        pools: Mapping[str, Pool],
+        *,
+        kinds: Mapping[str, tuple[str, ...]] = _PLAIN,
+        weights: Mapping[str, float] | None = None,
+        lines: Sequence[Line] = (),
+    ) -> None:
         self._caps = {queue: caps[queue] for queue in queues if queue in caps}
-        open_queues = [queue for queue in queues if queue not in caps]
+        self._kinds = kinds
+        weighed = {queue: (weights or {}).get(queue, 1) for queue in queues}
+        self._shares = {kind: Shares(weighed) for kind in ("both", *KINDS)} if set(weighed.values()) - {1} else {}
+        open_queues = tuple(queue for queue in queues if queue not in caps)
         self._groups: dict[str, tuple[str, ...]] = {queue: (queue,) for queue in self._caps}
-        if open_queues:
-            self._groups[""] = tuple(open_queues)
-        self._order = list(self._groups)
+        if self._shares:
+            self._groups |= {queue: (queue,) for queue in open_queues}
+        elif open_queues:
+            self._groups[_OPEN] = open_queues
+        self._lines = {f"line {n}": line for n, line in enumerate(lines)}
+        self._line_of = {
+            base_lane(queue, kind): name
+            for name, line in self._lines.items()
+            for queue in queues
+            for kind in line.kinds
+        }
+        self._order = [*([_OPEN] if self._shares else self._groups), *self._lines]
+        self._pools = pools
         self._aio, self._thread = pools["async"], pools["thread"]
         self._dry: set[tuple[str, str]] = set()
         self._held = dict.fromkeys(self._caps, 0)
-        self._asked: list[_Ask] = []
+        self._named: dict[tuple[str, str], tuple[str, ...]] = {}  # lanes by group and kind
+        self._asked = Plan()
+        self._turns = 0
         self._woken = False  # since the last wants
-        self._young = 0  # claims since the last by age
+        self._young: dict[str, int] = {}  # claims of each group since the last by age
 
     # ---- counting ----------------------------------------------------------------------------
 
@@ -72,7 +100,9 @@ class Demand:
     @property
     def dry(self) -> bool:
         """Slots are free and the store had nothing for them."""
-        return not self._plan()
+        if self._shares and any(any(most.values()) for _, _, most in self._contests(self._room())):
+            return False  # the same at less cost
+        return not self._plan().asks
 
     @property
     def half_ahead(self) -> int:
@@ -82,70 +112,167 @@ class Demand:
     @property
     def urgent(self) -> bool:
         """Worth a turn now: work for an idle slot, or half of the room ahead is used up."""
-        return (self.idle or self._low(self._aio) or self._low(self._thread)) and not self.dry
+        wanted = self.idle or self._low(self._aio) or self._low(self._thread)
+        return (wanted or any(line.ask(0)[0] for line in self._lines.values())) and not self.dry
 
     def wants(self) -> tuple[Want, ...]:
         """The wants of the next turn; :meth:`heard` must follow."""
         self._order = self._order[1:] + self._order[:1]  # of a scheduler there is none
+        self._turns += 1
         self._asked = self._plan()
         self._woken = False
-        return tuple(ask.want for ask in self._asked)
+        return tuple(ask.want for ask in self._asked.asks)
 
-    def heard(self, claims: Sequence[Claim]) -> None:
-        """What the store gave for the last wants."""
-        asked, self._asked = self._asked, []
-        if not asked:
+    def heard(self, claims: Sequence[Claim], *, partly: bool = False) -> None:
+        """What the store gave for the last wants; ``partly``: it stopped before it had looked everywhere."""
+        plan, self._asked = self._asked, Plan()
+        if not plan.asks:
             return
-        aged = min(len(claims), sum(ask.want.oldest for ask in asked))
-        self._young = min(_AGED * AHEAD_MAX, self._young + len(claims)) - _AGED * aged
-        if self._woken or len(claims) >= sum(ask.want.n for ask in asked):
+        enough = len(claims) >= sum(ask.want.n for ask in plan.asks)
+        got: Given = plan.filled if enough else self._counted(claims)
+        given = got if enough else plan.attributed(got)
+        self._grow_older(plan, given)
+        if self._shares:
+            self._charge(plan, given, partly=partly)
+        if enough or self._woken:
             return
-        got: dict[tuple[str, str], int] = {}
-        for claim in claims:
-            group = claim.queue if claim.queue in self._caps else ""
-            for key in ((group, _kind_of(claim)), (group, "both")):
-                got[key] = got.get(key, 0) + 1
-        for group, kind, want in asked:
+        for group, kind, want in plan.asks:
             if got.get((group, kind), 0) < want.n:
                 self._dry.add((group, kind))
 
-    def _plan(self) -> list[_Ask]:
-        plan: list[_Ask] = []
-        taken = {"async": 0, "thread": 0}
-        young = max(0, self._young)
-        for group in self._order:
-            for kind, n in self._shares(group, taken):
-                oldest = n if young >= n * _AGED else 0  # all at once, then none for long: by age is the dearer way
-                young -= oldest * _AGED
-                plan.append(_Ask(group, kind, Want(self._lanes(group, kind), n, oldest)))
-                for side in taken:
-                    taken[side] += n if kind in (side, "both", "any") else 0
+    # ---- the reply ---------------------------------------------------------------------------
+
+    def _counted(self, claims: Sequence[Claim]) -> Given:
+        """Claims by group and kind; those of a group also as of both kinds."""
+        got = Counter[tuple[str, str]]()
+        for claim in claims:
+            line = self._line_of.get(base_of(claim.lane)) if self._line_of else None
+            if line is not None:
+                got[of_line(line, claim.queue if claim.queue in self._caps else ""), ALONE] += 1
+                continue
+            group = claim.queue if claim.queue in self._groups else _OPEN
+            got[group, kind_of(claim)] += 1
+            got[group, "both"] += 1
+        return got
+
+    def _grow_older(self, plan: Plan, given: Given) -> None:
+        for group, asked in plan.by_age.items():
+            young = sum(n for (each, _), n in given.items() if each == group)
+            self._young[group] = min(_AGED * AHEAD_MAX, self._young.get(group, 0) + young) - _AGED * min(young, asked)
+
+    def _charge(self, plan: Plan, given: Given, *, partly: bool) -> None:
+        """Wants are filled in their order: where the store stopped, nobody knows what those behind have."""
+        last = max((n for n, ask in enumerate(plan.asks) if given[ask.group, ask.kind]), default=0)
+        looked_at = plan.asks[:last] if partly else plan.asks
+        for kind, split in plan.splits.items():
+            short = {ask.group for ask in looked_at if ask.kind == kind and given[ask.group, kind] < ask.want.n}
+            got = {queue: given.get((queue, kind), 0) for queue in split.given}
+            self._shares[kind].charge(got, short | split.full)
+
+    # ---- the plan ----------------------------------------------------------------------------
+
+    def _plan(self) -> Plan:
+        plan, room = Plan(), self._room()
+        for name in self._order:
+            if name in self._lines:
+                self._ask_line(plan, name, room)
+            elif self._shares:
+                self._ask_by_weight(plan, room)
+            else:
+                for kind, n in self._rooms(name, room):
+                    self._ask(plan, room, name, kind, n)
         return plan
 
-    def _shares(self, group: str, taken: Mapping[str, int]) -> list[tuple[str, int]]:
+    def _room(self) -> Room:
+        return Room({queue: cap - self._held[queue] for queue, cap in self._caps.items()})
+
+    def _ask(self, plan: Plan, room: Room, group: str, kind: str, n: int) -> None:
+        self._add(plan, group, kind, n, self._lanes(group, kind))
+        room.take(group, kind, n)
+
+    def _add(self, plan: Plan, group: str, kind: str, n: int, lanes: tuple[str, ...]) -> None:
+        young = max(0, self._young.get(group, 0)) - _AGED * plan.by_age.get(group, 0)
+        oldest = n if young >= n * _AGED else 0  # all at once, then none for long: by age is the dearer way
+        plan.add(Ask(group, kind, Want(lanes, n, oldest)))
+
+    def _rooms(self, group: str, room: Room) -> list[tuple[str, int]]:
         """How many of each kind to ask this group for."""
-        aio = self._room(self._aio, group, taken["async"])
-        thread = self._room(self._thread, group, taken["thread"])
-        cap = self._caps[group] - self._held[group] if group else aio + thread
+        aio, thread = self._free(self._aio, group, room, "async"), self._free(self._thread, group, room, "thread")
+        cap = room.left.get(group, aio + thread)
         both = min(aio, thread, cap)
         alone = min(aio - both, cap - both)
-        shares = [("both", both), ("async", alone), ("thread", min(thread - both, cap - both - alone))]
+        rooms = [("both", both), ("async", alone), ("thread", min(thread - both, cap - both - alone))]
         if both > 0:
             if (group, "both") in self._dry:
                 return []
-        elif self._aio.held <= self._aio.slots and self._thread.held <= self._thread.slots:
-            # One kind is full. A job enqueued by name may be of either: looked at one by one, at most one waits.
-            shares.append(("any", min(1, cap, aio + thread)))
-        return [(kind, n) for kind, n in shares if n > 0 and (group, kind) not in self._dry]
+        elif self._takes_any:
+            rooms.append(("any", min(1, cap, aio + thread)))
+        return [(kind, n) for kind, n in rooms if n > 0 and (group, kind) not in self._dry]
 
-    def _room(self, pool: Pool, group: str, taken: int) -> int:
-        ahead = 0 if group else self._ahead(pool)
-        return max(0, pool.slots + ahead - pool.held - taken)
+    def _ask_by_weight(self, plan: Plan, room: Room) -> None:
+        """The same for all queues at once, each for its part."""
+        for kind, n, most in self._contests(room):
+            shares = self._shares[kind]
+            given = shares.split(n, most)
+            plan.split(kind, given, {queue for queue in given if given[queue] == most[queue] < n})
+            for queue in sorted(filter(given.get, given), key=shares.deficits.__getitem__, reverse=True):
+                self._ask(plan, room, queue, kind, given[queue])
+
+    def _contests(self, room: Room) -> Iterator[tuple[str, int, dict[str, int]]]:
+        """For each kind the room that queues compete for, and the most that each of them can take of it."""
+        aio, thread = self._free(self._aio, _OPEN, room, "async"), self._free(self._thread, _OPEN, room, "thread")
+        both = min(aio, thread)
+        rooms = [("both", both), ("async", aio - both), ("thread", thread - both)]
+        if not both and self._takes_any:
+            rooms.append(("any", min(1, aio + thread)))
+        for kind, n in rooms:
+            if n > 0:
+                yield kind, n, {
+                    queue: min(n, self._most(queue, kind, room)) for queue in self._groups
+                    if (queue, kind) not in self._dry and not (both and (queue, "both") in self._dry)
+                }  # fmt: skip
+
+    def _most(self, queue: str, kind: str, room: Room) -> int:
+        """The most that a queue may be asked for: as much as there is, unless it has a cap."""
+        if queue not in self._caps:
+            return AHEAD_MAX + self._aio.slots + self._thread.slots
+        sides = [self._free(self._pools[side], queue, room, side) for side in ("async", "thread")]
+        free = {"both": min(sides), "async": sides[0], "thread": sides[1], "any": sum(sides)}
+        return max(0, min(free[kind], room.left[queue]))
+
+    def _ask_line(self, plan: Plan, name: str, room: Room) -> None:
+        """The queues without a cap, or by turns one that has one."""
+        line = self._lines[name]
+        parts = [
+            queue for queue in ("", *self._caps)
+            if room.left.get(queue, 1) > 0 and (of_line(name, queue), ALONE) not in self._dry
+            and self._line_lanes(line, queue)
+        ]  # fmt: skip
+        if not parts:
+            return
+        n, slots = line.ask(self._free(self._pools[line.kind], name, room, line.kind))
+        queue = parts[self._turns // len(self._order) % len(parts)]
+        n = min(n, room.left.get(queue, n))
+        if n > 0:
+            self._add(plan, of_line(name, queue), ALONE, n, self._line_lanes(line, queue))
+            room.take(queue, line.kind, n, slots)
+
+    @property
+    def _takes_any(self) -> bool:
+        """One kind is full. A job enqueued by name may be of either: looked at one by one, at most one waits."""
+        return self._aio.held <= self._aio.slots and self._thread.held <= self._thread.slots
+
+    def _free(self, pool: Pool, group: str, room: Room, side: str) -> int:
+        ahead = 0 if group in self._caps or group in self._lines else self._ahead(pool)
+        return max(0, pool.slots + ahead - pool.held - room.taken[side])
 
     def _ahead(self, pool: Pool) -> int:
-        """Claims ahead would keep a capped queue from ever finding a free slot: none while one may have work."""
+        """Claims ahead would keep a capped queue, or a line, from ever finding a slot: none while one may have work."""
         for queue, cap in self._caps.items():
             if self._held[queue] < cap and (queue, "both") not in self._dry:
+                return 0
+        for name in self._lines:
+            if (of_line(name, ""), ALONE) not in self._dry:
                 return 0
         return pool.pace.ahead()
 
@@ -153,14 +280,22 @@ class Demand:
         ahead = self._ahead(pool)
         return pool.slots + ahead - pool.held > ahead // 2
 
+    # ---- lanes -------------------------------------------------------------------------------
+
     def _lanes(self, group: str, kind: str) -> tuple[str, ...]:
-        kinds = {"both": ("async", "thread", "any"), "any": ("any",)}.get(kind, (kind,))
-        if (kind == "async" and not self._thread.slots) or (kind == "thread" and not self._aio.slots):
-            kinds = (kind, "any")
-        return tuple(base_lane(queue, each) for queue in self._groups[group] for each in kinds)
+        lanes = self._named.get((group, kind))
+        if lanes is None:
+            kinds: tuple[str, ...] = KINDS if kind == "both" else (kind,)
+            if (kind == "async" and not self._thread.slots) or (kind == "thread" and not self._aio.slots):
+                kinds = (kind, "any")
+            found = [each for plain in kinds for each in self._kinds[plain]]
+            lanes = tuple(base_lane(queue, each) for queue in self._groups[group] for each in found)
+            self._named[group, kind] = lanes
+        return lanes
 
-
-def _kind_of(claim: Claim) -> str:
-    """The kind of the base lane that a claim came from."""
-    rest = claim.lane[len(claim.queue) + 1 :]
-    return next((kind for kind in ("async", "thread") if rest.startswith(kind)), "any")
+    def _line_lanes(self, line: Line, capped: str) -> tuple[str, ...]:
+        """The lanes of a line in one queue with a cap, or in all without."""
+        queues = (capped,) if capped else [each for queues in self._groups.values() for each in queues]
+        return tuple(
+            base_lane(queue, kind) for queue in queues for kind in line.kinds if capped or queue not in self._caps
+        )

@@ -22,6 +22,7 @@ from mainspring.outcomes import Ack
 from mainspring.worker import around, verdict
 from mainspring.worker.attempt import NEVER, Attempt, Ending
 from mainspring.worker.board import EARLY, STRICT, SUSPECT, UNTOLD, Board
+from mainspring.worker.bulk_executor import BulkExecutor
 from mainspring.worker.context import context_of, current
 from mainspring.worker.opening import open_record
 
@@ -46,6 +47,8 @@ class Executor:
         self._layers = around.layers(middleware)
         self._started = started
         self._later: dict[tuple[str, int], int] = {}
+        self.bulk = BulkExecutor(self, board)
+        """The same for the calls of bulk tasks."""
 
     def refuse(self, attempt: Attempt) -> Ack | None:
         """The ack for a claim whose body must not start: it was told to end, or it expired meanwhile."""
@@ -58,18 +61,27 @@ class Executor:
 
     def open_body(self, attempt: Attempt) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The function with its arguments. Sets the attempt's limits; raises ``Undecodable``."""
+        args, kwargs = self.open_arguments(attempt)
+        fn, first = self.around(attempt)
+        return fn, (*first, *args) if first else args, kwargs
+
+    def open_arguments(self, attempt: Attempt) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the job. Sets the attempt's limits; raises ``Undecodable``."""
         spec = attempt.spec
         opened = open_record(spec, attempt.claim.record)
-        args, kwargs = opened.args, opened.kwargs
         attempt.body = body = opened.body
         attempt.timeout = spec.timeout if body.timeout is None else body.timeout
         if body.retries is not None:
             attempt.retries = body.retries
-        if spec.takes_context:
-            args = (context_of(attempt), *args)
+        return opened.args, opened.kwargs
+
+    def around(self, attempt: Attempt) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """The function with everything around it, and the context if it takes one."""
+        spec = attempt.spec
+        first = (context_of(attempt),) if spec.takes_context else ()
         if self._layers or spec.plan is not None:
-            return around.body(spec, context_of(attempt), self._layers), args, kwargs
-        return spec.fn, args, kwargs
+            return around.body(spec, context_of(attempt), self._layers), first
+        return spec.fn, first
 
     def begin(self, attempt: Attempt, slot: int) -> None:
         """The body starts now, in ``slot``."""
@@ -87,7 +99,8 @@ class Executor:
         flags = ((spec.strict or attempt.limited) and STRICT) | (claim.crashes and SUSPECT)
         if attempt.early:
             flags |= EARLY if claim.early else EARLY | UNTOLD
-        self._board.start(slot, claim.id, claim.token, deadline, later, flags, now)
+        if slot >= 0:  # there may be none left on the board for an item of a bulk call
+            self._board.start(slot, claim.id, claim.token, deadline, later, flags, now)
         current.set(attempt)
         if self._started is not None:
             self._started(attempt)

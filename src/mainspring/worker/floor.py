@@ -12,8 +12,11 @@ from mainspring.clock import boottime
 from mainspring.outcomes import Ack, Lease
 from mainspring.worker import verdict
 from mainspring.worker.attempt import Attempt, Ending
+from mainspring.worker.bulk_attempt import BulkAttempt
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.executor import Executor
+from mainspring.worker.fitness import can_run
+from mainspring.worker.gatherer import Gatherer
 from mainspring.worker.pools.aio import AsyncPool
 from mainspring.worker.pools.base import Pool
 from mainspring.worker.pools.thread import ThreadPool
@@ -60,13 +63,20 @@ class Floor:
         self._enrol = enrol
         self.due_soon = due_soon
         self._reported: dict[str, float] = {}
-        settings = parts.settings
+        settings = self._settings = parts.settings
         started = herald.started if herald is not None and parts.hooks.has("started") else None
         executor = Executor(board, parts.middleware, started)
         self.deadlines = Deadlines(self.bodies, settings.grace / 1e6, on_stuck)
         aio = AsyncPool(settings.async_slots, 0, executor, self.deadlines, self.done)
         thread = ThreadPool(settings.thread_slots, settings.async_slots, executor, self.deadlines, self.done)
         self.pools: dict[str, Pool] = {"async": aio, "thread": thread}
+        self._gatherer = Gatherer(
+            parts, self.pools, lambda attempt, error: self.done(attempt, executor.failed(attempt, error))
+        )
+        self._refuse = executor.refuse
+        self.lines = self._gatherer.lines
+        """What the bulk tasks ask for."""
+        self._bulk = bool(self.lines)
 
     # ---- for the turner ----------------------------------------------------------------------
 
@@ -77,13 +87,16 @@ class Floor:
             return verdict.no_name(lease, claim.task, self.code)
         if spec is None:
             spec = self._learned(claim.task)
-        if spec is None or not self.pools[spec.kind].slots:
+        if spec is None or not can_run(spec, self._settings):
             self._cannot_run(claim, spec)
             return Ack.returned(lease, park=True)
+        self._bulk = self._bulk or spec.bulk is not None
         return Attempt(claim, spec, lease, now, self)
 
     def launch(self, attempts: list[Attempt]) -> None:
-        """Start them, those that must not wait first."""
+        """Start them, those that must not wait first; gather those that share calls."""
+        if self._bulk:
+            attempts = self._gatherer.gather(attempts)
         pressing = [attempt for attempt in attempts if attempt.pressing]
         for attempt in pressing:
             pool = self.pools[attempt.spec.kind]
@@ -98,9 +111,13 @@ class Floor:
 
     def ordered(self, attempt: Attempt, order: Order) -> None:
         self.deadlines.ask(attempt, Ending.CANCEL, order.reason)
+        if attempt.spec.bulk is not None:
+            self._withdraw(attempt)
 
     def taken_away(self, attempt: Attempt) -> None:
         self.deadlines.ask(attempt, Ending.GONE)
+        if attempt.spec.bulk is not None:
+            self._withdraw(attempt)
 
     async def enrol(self) -> None:
         await self._enrol()
@@ -118,8 +135,12 @@ class Floor:
         return int(boottime() * 1e6) + self.turner.store_ahead
 
     def done(self, attempt: Attempt, ack: Ack) -> None:
-        """An attempt is over: hand on its ack, its news first."""
+        """An attempt is over: hand on its ack, its news first; of a call the acks of its items."""
         self.calm.set()
+        if isinstance(attempt, BulkAttempt):
+            for each, its in attempt.settled:
+                self.done(each, its)
+            return
         if attempt.ending is Ending.GONE:
             return
         if attempt.told:
@@ -136,6 +157,9 @@ class Floor:
     def give_back_unused(self, *, all_of_them: bool = False) -> None:
         """Hand back the claims that have waited for a slot for too long, or all that wait."""
         before = float("inf") if all_of_them else boottime() - UNUSED_AFTER
+        if all_of_them:
+            for attempt in self._gatherer.empty():
+                self._give_back(attempt)
         for pool in self.pools.values():
             waiting = pool.waiting(before)
             if waiting:
@@ -160,8 +184,18 @@ class Floor:
             pool.close()
 
     def _give_back(self, attempt: Attempt) -> None:
-        attempt.over = True
-        self.done(attempt, Ack.returned(attempt.lease))
+        for each in attempt.jobs:
+            each.over = True
+            self.done(each, Ack.returned(each.lease))
+
+    def _withdraw(self, attempt: Attempt) -> None:
+        """A job of a bulk task was cancelled or taken away: its call goes on as long as there are others."""
+        if self._gatherer.withdraw(attempt):
+            attempt.over = True
+            self.done(attempt, self._refuse(attempt) or Ack.returned(attempt.lease))
+        for call in self.bodies():
+            if attempt in call.jobs and all(each.ending >= Ending.CANCEL for each in call.jobs):
+                self.deadlines.ask(call, min(each.ending for each in call.jobs), attempt.reason)
 
     def _learned(self, task: str) -> TaskSpec | None:
         """A task that the program declared after this worker had started."""
@@ -180,6 +214,12 @@ class Floor:
                 "task %r (job %s, queue %r) is not known to this worker; its jobs stay ready for one that knows it.\n"
                 '  Name its module in Mainspring(include=["..."]), or give the renamed task this name in aliases=.',
                 claim.task, claim.id.hex(), claim.queue,
+            )  # fmt: skip
+        elif lacking := ", ".join(sorted(set(spec.needs) - set(self._settings.labels))):
+            log.warning(
+                "task %r (job %s, queue %r) needs a worker labelled %s; its jobs stay ready for one.\n"
+                "  Start one with --labels, or serve the queue by another worker.",
+                claim.task, claim.id.hex(), claim.queue, lacking,
             )  # fmt: skip
         else:
             log.warning(

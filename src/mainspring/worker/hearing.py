@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.query import Query
 from mainspring.states import State
+from mainspring.worker.fitness import fits, runnable
 from mainspring.worker.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -55,22 +56,39 @@ async def hear_of_the_end(store: Store, turner: Turner, parts: Parts, outage: Ou
     """Call ``over`` when no job is left that could still run here.
 
     Counted are ready, running, scheduled and retrying jobs of the worker's queues and of the tasks
-    that it knows: jobs of unknown tasks, and blocked ones whose parents are not among them, would
-    keep it for ever.
+    that it can run: jobs of other tasks, those pinned to another version, and blocked ones whose
+    parents are not among them, would keep it for ever.
     """
-    live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=tuple(parts.tasks) or None)
+    live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=runnable(parts) or None)
     trouble = Trouble("counting the jobs that are left", log, outage)
     while True:
         await asyncio.sleep(0.02)
         if not (turner.empty and turner.thirsty):
             continue
         try:
-            counts = await store.count(live)
+            left = await _is_left(store, live, parts)
         except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
             await asyncio.sleep(trouble.failed(error))
             continue
         trouble.over()
-        if not sum(counts[state] for state in _LIVE):
+        if not left:
             over()
             return
         await asyncio.sleep(0.2)
+
+
+async def _is_left(store: Store, live: Query, parts: Parts) -> bool:
+    if parts.tasks and not live.tasks:
+        return False  # of all that it knows it can run nothing
+    counts = await store.count(live)
+    if not any(counts[state] for state in _LIVE):
+        return False
+    if not any(parts.tasks[task].pinned or parts.tasks[task].needs for task in live.tasks):
+        return True
+    cursor = None
+    while True:  # only their lanes tell what they ask of a worker
+        found = await store.find(live, cursor=cursor)
+        if any(fits(row.lane, parts) for row in found.jobs):
+            return True
+        if (cursor := found.cursor) is None:
+            return False

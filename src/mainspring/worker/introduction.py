@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from mainspring.codec import dumps
 from mainspring.records import Registration
 from mainspring.redact import redact
+from mainspring.worker.fitness import runnable
 from mainspring.worker.parts import Parts
 
 
 def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
     """The registration, with ``more`` facts for people and witnesses to read.
 
-    Named are the tasks that it can run: jobs parked for want of a slot of their kind must not come back to it.
+    Named are the tasks that it can run: jobs parked for want of a slot or a label must not come back to it.
     """
     settings = parts.settings
-    slots = {"async": settings.async_slots, "thread": settings.thread_slots}
     info = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -28,11 +28,12 @@ def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
         "roles": sorted(settings.roles),
         "async_slots": settings.async_slots,
         "thread_slots": settings.thread_slots,
+        "labels": list(settings.labels),
         **more,
     }
     return Registration(
         queues=settings.queues,
-        tasks=tuple(name for name, spec in parts.tasks.items() if slots[spec.kind]),
+        tasks=runnable(parts),
         lease=settings.lease,
         info=dumps(info),
     )
@@ -45,4 +46,6 @@ def described(parts: Parts) -> str:
     if "worker" not in settings.roles:
         return f"store {store}, no slots: serves the fleet"
     queues = ", ".join(settings.queues) or "none"
-    return f"store {store}, queues {queues}, {settings.async_slots} async and {settings.thread_slots} thread slots"
+    labels = f", labels {', '.join(settings.labels)}" if settings.labels else ""
+    slots = f"{settings.async_slots} async and {settings.thread_slots} thread slots"
+    return f"store {store}, queues {queues}, {slots}{labels}"

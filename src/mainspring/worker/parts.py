@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +32,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     until_empty: bool = False
     roles: frozenset[str] = frozenset({"worker", "scheduler"})
     """``worker`` runs jobs; ``scheduler`` runs the services that serve the whole fleet."""
+    labels: tuple[str, ...] = ()
+    """What it has that tasks may need."""
 
     @property
     def beat(self) -> int:
@@ -67,3 +70,5 @@ class Parts(NamedTuple):
     logs: LogSettings = LogSettings()
     learn: Callable[[str], TaskSpec | None] | None = None
     """Looks for a task that was declared after the worker was made."""
+    weights: Mapping[str, float] = MappingProxyType({})
+    """The weights of queues; 1 for those that are not here."""

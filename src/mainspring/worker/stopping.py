@@ -107,8 +107,12 @@ class Stopping:
             log.error("job %s (%s) does not end; it is given back when this process is gone", *what)
             return
         log.error("job %s (%s) does not end; it is handed back while its body still runs", *what)
-        self._turner.report(self._parting(attempt))
-        attempt.ending = Ending.GONE  # what it may still come to is not reported
+        for each in attempt.jobs:
+            if each.ending is not Ending.GONE:
+                each.ending = max(each.ending, attempt.ending)
+                self._turner.report(self._parting(each))
+                each.ending = Ending.GONE  # what it may still come to is not reported
+        attempt.ending = Ending.GONE
 
     def _parting(self, attempt: Attempt) -> Ack:
         run_us = attempt.run_us(boottime())
@@ -121,7 +125,7 @@ class Stopping:
     async def _flush(self) -> bool:
         """Wait until every ack has reached the store; False if the store would not take them in time."""
         end = boottime() + self._grace * _FLUSH
-        stuck = {attempt.claim.id for attempt in self._floor.bodies() if attempt.stuck}
+        stuck = {each.claim.id for attempt in self._floor.bodies() if attempt.stuck for each in attempt.jobs}
         while boottime() < end:
             if not self._turner.unreported(stuck):
                 return True

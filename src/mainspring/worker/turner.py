@@ -201,7 +201,7 @@ class Turner:
         claims = reply.claims if turn.seen == turn.number - 1 else self._unknown(reply.claims)
         if reply.more:
             self._demand.wake()
-        self._demand.heard(claims)
+        self._demand.heard(claims, partly=reply.more)
         if claims:
             self._take(claims, now)
         for order in reply.orders:

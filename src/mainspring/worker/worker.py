@@ -20,6 +20,7 @@ from mainspring.worker.attempt import Attempt, Ending
 from mainspring.worker.board import ORDERED, STUCK, Board, Phase
 from mainspring.worker.demand import Demand
 from mainspring.worker.enrolling import Beats, MakeBeats, enrol, say_goodbye
+from mainspring.worker.fitness import lane_kinds
 from mainspring.worker.floor import Floor
 from mainspring.worker.hearing import hear_of_the_end, hear_of_work
 from mainspring.worker.herald import Herald
@@ -154,7 +155,10 @@ class Worker:
             parts, self._board, herald=herald,
             on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon,
         )  # fmt: skip
-        demand = Demand(settings.queues, settings.concurrency, floor.pools)
+        demand = Demand(
+            settings.queues, settings.concurrency, floor.pools,
+            kinds=lane_kinds(parts), weights=parts.weights, lines=floor.lines,
+        )  # fmt: skip
         self._turner = floor.turner = Turner(self._store, demand, floor, self._outage)
         self._turner.herald = herald
         floor.reporter = Reporter(self._store, lambda: self.id, self._turner.report, self._outage)
@@ -254,7 +258,9 @@ class Worker:
             log.error("%s does not end; its slot stays occupied until it does: nobody can replace this worker", what)
             return
         log.error("%s does not end: this worker finishes its other jobs and is replaced", what)
-        self._board.mark(attempt.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
+        for each in attempt.jobs:
+            if each.slot >= 0:
+                self._board.mark(each.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
         self._board.phase = Phase.REPLACE
         self._stopping.drain()
 

@@ -6,19 +6,17 @@ made at each entry into ready, so lanes without ready jobs can be pruned at any 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.lanes import limited_lane, parked_lane, suspect_lane
+from mainspring.lanes import base_of, limited_lane, parked_lane, suspect_lane
 from mainspring.records import Bucket
 
 if TYPE_CHECKING:
     from .tx import Tx
 
-_BASE = re.compile(r"[^/]*/\w+")
 _decode = msgspec.json.Decoder(list[tuple[str, int]]).decode
 
 
@@ -29,11 +27,6 @@ def write_buckets(buckets: Sequence[Bucket]) -> str | None:
 
 def read_buckets(text: str | None) -> list[tuple[str, int]]:
     return _decode(text) if text else []
-
-
-def base_of(lane: str) -> str:
-    found = _BASE.match(lane)
-    return found[0] if found else lane
 
 
 def queue_of(lane: str) -> str:

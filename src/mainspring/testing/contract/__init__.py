@@ -64,6 +64,7 @@ MODULES = (
     "rescues",
     "suspects",
     "tallying",
+    "terms",
     "times",
     "turns",
     "waking",

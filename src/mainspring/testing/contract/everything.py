@@ -30,6 +30,7 @@ from .reports import *
 from .rescues import *
 from .suspects import *
 from .tallying import *
+from .terms import *
 from .times import *
 from .turns import *
 from .waking import *

@@ -58,7 +58,7 @@ class AsyncPool:
         attempt.task = self._loop.create_task(self._run(attempt, slot), context=self._context.copy())
 
     async def _run(self, attempt: Attempt, slot: int) -> None:
-        executor = self._executor
+        executor = self._executor.bulk if attempt.many else self._executor
         ack: Ack | None = None
         try:
             ack = executor.refuse(attempt)
@@ -81,7 +81,7 @@ class AsyncPool:
     def _over(self, attempt: Attempt, slot: int, ack: Ack) -> None:
         attempt.over = True
         if attempt.begun:
-            self._executor.end(attempt)
+            (self._executor.bulk if attempt.many else self._executor).end(attempt)
             self.pace.ran(ack.run_us)
         del self._running[slot]
         self._free.append(slot)

@@ -22,6 +22,7 @@ from typing import Any
 from mainspring import bodies
 from mainspring.outcomes import Ack
 from mainspring.worker.attempt import Attempt
+from mainspring.worker.bulk_executor import BulkExecutor
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.executor import Executor
 from mainspring.worker.pools.base import Done, Pace
@@ -128,7 +129,7 @@ class Runner:
             pool.run(self._work, attempt)
 
     def _work(self, attempt: Attempt) -> None:
-        pool, executor = self._pool, self._pool.executor
+        pool, executor = self._pool, self._executor_of(attempt)
         ack = executor.refuse(attempt)
         if ack is None:
             ack = self._run(attempt)
@@ -145,24 +146,27 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - struck while the body's own error was being taken down
             ends.append(error)
         self._leave()
-        executor, end = self._pool.executor, ends[0]
+        executor, end = self._executor_of(attempt), ends[0]
         if isinstance(end, _Returned):
             return executor.succeeded(attempt, end.value)
         return executor.failed(attempt, end)
 
     def _body(self, attempt: Attempt, ends: list[_Returned | BaseException]) -> None:
         try:
-            fn, args, kwargs = self._pool.executor.open_body(attempt)
+            fn, args, kwargs = self._executor_of(attempt).open_body(attempt)
             self._enter(attempt)
             ends.append(_Returned(fn(*args, **kwargs)))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends its attempt, not the worker
             ends.append(error)
 
+    def _executor_of(self, attempt: Attempt) -> Executor | BulkExecutor:
+        return self._pool.executor.bulk if attempt.many else self._pool.executor
+
     def _enter(self, attempt: Attempt) -> None:
         deadlines = self._pool.deadlines
         attempt.runner = self
         self.attempt = attempt
-        self._pool.executor.begin(attempt, self._slot)
+        self._executor_of(attempt).begin(attempt, self._slot)
         if attempt.next_at < deadlines.next_at:
             deadlines.arm_from_thread(attempt.next_at)
         with self._lock:

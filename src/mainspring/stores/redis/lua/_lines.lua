@@ -1,8 +1,8 @@
 -- lines: where ready jobs stand. Needs common, heads, wake.
 -- Lists hold id and seq, one list for each lane and priority. The heads index of a group (a base lane with the lanes
 -- beside it; its suspects apart) has each list that is not empty, by the place of its first entry in the line.
-local function base_of(lane) return string.match(lane, '^[^/]*/%a+') end
-local function group_of(lane) return string.match(lane, '^[^/]*/%a+!?') end
+local function base_of(lane) return string.match(lane, '^[^/]*/[^!#?]+') end
+local function group_of(lane) return string.match(lane, '^[^/]*/[^!#?]+!?') end
 local function line_of(lane, priority) return priority .. ':' .. lane end
 
 local arrivals, arriving, gaps = {}, {}, {}

@@ -1,0 +1,195 @@
+"""Q7: queues with weights share the claims of a worker; what one does not use is lent at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
+from mainspring.states import State
+from tests.rows.crew import LIMIT, until
+
+WEIGHTS = {"gold": 5, "silver": 3, "bronze": 2}
+
+
+def declare(app: Mainspring, ran: list[str], *, kind: str = "async") -> Any:
+    """A task that notes the queue that its job came from."""
+    for name, weight in WEIGHTS.items():
+        app.queue(name, weight=weight)
+
+    async def note(queue: str) -> None:
+        ran.append(queue)
+
+    def note_in_thread(queue: str) -> None:
+        ran.append(queue)
+
+    return app.task(name="note")(note if kind == "async" else note_in_thread)
+
+
+def fill(app: Mainspring, note: Any, each: dict[str, int]) -> None:
+    calls = [note.options(queue=queue).s(queue) for queue, n in each.items() for _ in range(n)]
+    for start in range(0, len(calls), 1000):
+        app.enqueue_many(calls[start : start + 1000])
+
+
+def in_percent(ran: list[str]) -> dict[str, float]:
+    return {queue: 100 * n / len(ran) for queue, n in Counter(ran).items()}
+
+
+@pytest.mark.row("Q7")
+class TestWeights:
+    @pytest.mark.option("queue.weight")
+    @pytest.mark.parametrize("kind", ["async", "thread"])
+    def test_backlogged_queues_share_by_weight_within_five_points(self, app: Mainspring, kind: str) -> None:
+        """Enqueued one after the other, so that any other order would show; as long as all of them have jobs."""
+        ran: list[str] = []
+        note = declare(app, ran, kind=kind)
+        fill(app, note, dict.fromkeys(WEIGHTS, 1200))
+        with app.worker():
+            until(lambda: len(ran) == 3600, "all have run")
+        backlogged = ran[: min(len(ran) - 1 - ran[::-1].index("gold"), 2000)]
+        shares = in_percent(backlogged)
+        assert all(abs(shares[queue] - 10 * weight) <= 5 for queue, weight in WEIGHTS.items()), shares
+
+    def test_a_small_worker_shares_too(self, app: Mainspring) -> None:
+        """One slot, jobs too long to be claimed ahead: the parts are smaller than a job."""
+        ran: list[str] = []
+        for name, weight in WEIGHTS.items():
+            app.queue(name, weight=weight)
+
+        @app.task(name="note")
+        async def note(queue: str) -> None:
+            ran.append(queue)
+            await asyncio.sleep(0.011)
+
+        fill(app, note, dict.fromkeys(WEIGHTS, 60))
+        with app.worker(async_slots=1, thread_slots=0):
+            until(lambda: len(ran) >= 100, "a hundred have run")
+        shares = in_percent(ran[:100])
+        assert all(abs(shares[queue] - 10 * weight) <= 5 for queue, weight in WEIGHTS.items()), shares
+
+    def test_a_share_that_is_not_used_is_lent(self, app: Mainspring) -> None:
+        """Every slot runs a job of the lightest queue while the others have none."""
+        slots, inside = 8, 0
+        for name, weight in WEIGHTS.items():
+            app.queue(name, weight=weight)
+        met = asyncio.Event()
+
+        @app.task(name="meet", queue="bronze")
+        async def meet() -> None:
+            nonlocal inside
+            inside += 1
+            if inside == slots:
+                met.set()
+            await met.wait()
+
+        jobs = app.enqueue_many([meet.s() for _ in range(slots)])
+        with app.worker(async_slots=slots, thread_slots=2):
+            assert {job.join(timeout=LIMIT).state for job in jobs} == {State.SUCCEEDED}
+
+    def test_the_lightest_queue_does_not_starve(self, app: Mainspring) -> None:
+        """One in a thousand: it comes while the flood is far from its end."""
+        ran: list[str] = []
+        app.queue("flood", weight=1000)
+
+        @app.task(name="note")
+        async def note(queue: str) -> None:
+            ran.append(queue)
+
+        fill(app, note, {"flood": 3000, "default": 2})
+        with app.worker(async_slots=4, thread_slots=0):
+            until(lambda: len(ran) == 3002, "all have run")
+        assert ran.index("default") < 2000
+
+    def test_priorities_order_inside_a_queue_only(self, app: Mainspring) -> None:
+        ran: list[str] = []
+        for name in ("one", "two"):
+            app.queue(name, weight=10)
+
+        @app.task(name="note")
+        async def note(name: str) -> None:
+            ran.append(name)
+            await asyncio.sleep(0.011)
+
+        urgent = note.options(queue="one", priority="critical")
+        usual, lesser = note.options(queue="two"), note.options(queue="two", priority="low")
+        app.enqueue_many([lesser.s("lesser"), *(urgent.s("urgent") for _ in range(10)), usual.s("usual")])
+        with app.worker(async_slots=1, thread_slots=0):
+            until(lambda: len(ran) == 12, "all have run")
+        assert max(ran.index("usual"), ran.index("lesser")) <= 4
+        assert ran.index("usual") < ran.index("lesser")
+
+    def test_a_cap_holds_beside_weights(self, app: Mainspring) -> None:
+        now: Counter[str] = Counter()
+        most: Counter[str] = Counter()
+        for name, weight in WEIGHTS.items():
+            app.queue(name, weight=weight)
+
+        @app.task(name="note")
+        async def note(queue: str) -> None:
+            now[queue] += 1
+            most[queue] = max(most[queue], now[queue])
+            await asyncio.sleep(0.002)
+            now[queue] -= 1
+
+        fill(app, note, dict.fromkeys(WEIGHTS, 60))
+        with app.worker(async_slots=16, thread_slots=0, concurrency={"gold": 2}, until_empty=True) as worker:
+            until(lambda: sum(app.jobs.count().values()) == app.jobs.count()[State.SUCCEEDED], "all have run")
+        assert worker.exit_code == 0
+        assert most["gold"] == 2
+        assert most["silver"] > 2
+
+
+@pytest.mark.stores("sqlite")
+class TestDeclaring:
+    def test_a_worker_serves_declared_queues(self, app: Mainspring) -> None:
+        """Though no task names them."""
+        app.queue("premium", weight=5)
+
+        @app.task(name="work")
+        async def work() -> str:
+            return "done"
+
+        with app.worker():
+            assert "premium" in app.workers.list()[0].queues
+            assert work.options(queue="premium").enqueue().result(timeout=LIMIT) == "done"
+
+    def test_the_handle_stands_for_the_name(self, app: Mainspring) -> None:
+        premium, other = app.queue("premium", weight=5), app.queue("other")
+
+        @app.task(name="work", queue=premium)
+        async def work() -> None: ...
+
+        assert (work.queue, work.enqueue().info().queue) == ("premium", "premium")
+        assert work.options(queue=other).enqueue().info().queue == "other"
+        assert (premium.name, premium.options["weight"], other.options["weight"]) == ("premium", 5, 1)
+
+    def test_said_again_it_must_be_the_same(self, app: Mainspring) -> None:
+        first = app.queue("premium", weight=5)
+        assert app.queue("premium", weight=5) == first
+        with pytest.raises(InvalidOption, match=r"already declared as Queue\('premium', weight=5\)"):
+            app.queue("premium", weight=4)
+        with pytest.raises(InvalidOption, match="already declared"):
+            app.queue("premium")
+
+    @pytest.mark.parametrize("weight", [0, -1, True, "5", None, float("nan"), float("inf"), 2_000_000])
+    def test_a_weight_that_is_none_is_refused(self, app: Mainspring, weight: Any) -> None:
+        with pytest.raises(InvalidOption, match=r"queue 'premium': weight=.*must be a number"):
+            app.queue("premium", weight=weight)
+
+    def test_a_name_that_is_none_is_refused(self, app: Mainspring) -> None:
+        with pytest.raises(InvalidOption, match="not a queue name"):
+            app.queue("pre mium")
+
+    def test_unknown_options_are_refused_and_later_ones_named(self, app: Mainspring) -> None:
+        with pytest.raises(UnknownOption, match="did you mean 'weight'"):
+            app.queue("premium", wieght=5)  # type: ignore[call-arg]
+        with pytest.raises(UnknownOption, match=r"'retries' is an option of task\.options"):
+            app.queue("premium", retries=5)  # type: ignore[call-arg]
+        for name in ("max_depth", "on_full", "order", "fair_by", "limit"):
+            with pytest.raises(NotBuilt, match=name):
+                app.queue("premium", **{name: 5})

@@ -1,0 +1,197 @@
+"""What a worker asks for, turn by turn, against a store that is a few numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.lanes import base_lane, base_of
+from mainspring.records import Claim, Want
+from mainspring.worker.demand import Demand
+from mainspring.worker.pools.base import Pool
+
+WEIGHTS = {"gold": 5.0, "silver": 3.0, "bronze": 2.0}
+
+
+class Slots:
+    """A pool that holds what it is told to."""
+
+    def __init__(self, slots: int, ahead: int = 0) -> None:
+        self.slots = slots
+        self.held = 0
+        self.pace = self
+        self._ahead = ahead
+
+    def ahead(self) -> int:
+        return self._ahead
+
+
+def claim(lane: str) -> Claim:
+    return Claim(
+        id=b"", token=0, task="t", queue=lane.partition("/")[0], lane=lane, priority=0, attempt=1, epoch=0, crashes=0,
+        early=False, enqueued=0, expires=None, record=b"", turn=1,
+    )  # fmt: skip
+
+
+class Shop:
+    """A worker and its store: how many jobs wait in each lane, and what was handed out."""
+
+    def __init__(self, ready: Mapping[str, int], *, aio: Slots, thread: Slots, **given: Any) -> None:
+        self.ready = Counter(ready)
+        self.pools = {"async": aio, "thread": thread}
+        queues = sorted({lane.partition("/")[0] for lane in ready})
+        self.demand = Demand(queues, given.pop("caps", {}), cast("Mapping[str, Pool]", self.pools), **given)
+        self.got = Counter[str]()
+        self.held = Counter[str]()
+
+    def turn(self, most: int = 10_000) -> list[str]:
+        """One turn in which the store hands out ``most`` at most; returns the lanes."""
+        lanes = list[str]()
+        wants = self.demand.wants()
+        for want in wants:
+            left = want.n
+            for lane in want.lanes:
+                n = min(self.ready[lane], left, most - len(lanes))
+                self.ready[lane] -= n
+                left -= n
+                lanes += [lane] * n
+        partly = len(lanes) == most
+        if partly:
+            self.demand.wake()
+        self.demand.heard([claim(lane) for lane in lanes], partly=partly)
+        for lane in lanes:
+            queue, _, kind = lane.partition("/")
+            self.demand.took(queue)
+            self.got[queue] += 1
+            self.held[lane] += 1
+            self.pools["thread" if kind.startswith("thread") else "async"].held += 1
+        return lanes
+
+    def finish(self, lane: str) -> None:
+        queue, _, kind = lane.partition("/")
+        self.held[lane] -= 1
+        self.demand.released(queue)
+        self.pools["thread" if kind.startswith("thread") else "async"].held -= 1
+
+    def shares(self) -> dict[str, float]:
+        return {queue: 100 * n / self.got.total() for queue, n in self.got.items()}
+
+
+def backlog(kind: str = "async") -> dict[str, int]:
+    return {base_lane(queue, kind): 100_000 for queue in WEIGHTS}
+
+
+@pytest.mark.parametrize("weights", [None, {}, {"gold": 1, "elsewhere": 5}])
+def test_without_weights_all_queues_are_one_want(weights: Any) -> None:
+    shop = Shop(backlog(), aio=Slots(10), thread=Slots(4), weights=weights)
+    every = tuple(f"{queue}/{kind}" for queue in sorted(WEIGHTS) for kind in ("async", "thread", "any"))
+    alone = tuple(f"{queue}/async" for queue in sorted(WEIGHTS))
+    assert shop.demand.wants() == (Want(every, 4), Want(alone, 6))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 70), st.integers(0, 10), st.integers(0, 256), st.integers(0, 1_000))
+def test_weighted_queues_share_however_slots_become_free(aio: int, thread: int, ahead: int, seed: int) -> None:
+    random = Random(seed)
+    shop = Shop(backlog(), aio=Slots(aio, ahead), thread=Slots(thread), weights=WEIGHTS)
+    while shop.got.total() < 1_500:
+        shop.turn()
+        running = list(shop.held.elements())
+        for lane in random.sample(running, random.randint(1, len(running))):
+            shop.finish(lane)
+    assert all(abs(shop.shares()[queue] - 10 * weight) <= 1 for queue, weight in WEIGHTS.items()), shop.shares()
+
+
+def test_a_store_that_stops_in_the_middle_of_a_turn_favours_nobody() -> None:
+    """As it does when payloads are large: those at the end of the wants come first the next time."""
+    shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)
+    while shop.got.total() < 2_000:
+        for lane in shop.turn(most=7):
+            shop.finish(lane)
+    assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.sampled_from([f"{q}/{k}" for q in WEIGHTS for k in ("async", "thread")]), st.integers(0, 40)),
+    st.sampled_from([{}, {"gold": 3}, {"gold": 1, "bronze": 4}]),
+)
+def test_no_slot_idles_while_a_queue_has_work_for_it(ready: dict[str, int], caps: dict[str, int]) -> None:
+    """Whoever has the work, within a few turns that follow one another at once."""
+    every = dict.fromkeys(backlog(), 0) | ready
+    shop = Shop(every, aio=Slots(12), thread=Slots(5), caps=caps, weights=WEIGHTS)
+    for _ in range(12):
+        shop.turn()
+    for kind in ("async", "thread"):
+        pool = shop.pools[kind]
+        for queue in WEIGHTS:
+            capped = sum(n for lane, n in shop.held.items() if lane.startswith(queue + "/")) >= caps.get(queue, 1_000)
+            assert pool.held == pool.slots or capped or not shop.ready[f"{queue}/{kind}"]
+    assert all(
+        sum(n for lane, n in shop.held.items() if lane.startswith(queue + "/")) <= n for queue, n in caps.items()
+    )
+    assert all(pool.held <= pool.slots for pool in shop.pools.values())
+
+
+def test_one_claim_in_twenty_of_each_queue_is_by_age() -> None:
+    """Of the heavy ones too, whose parts are large."""
+    shop = Shop(backlog(), aio=Slots(100), thread=Slots(0), weights=WEIGHTS)
+    aged, asked = Counter[str](), Counter[str]()
+    for _ in range(400):
+        for want in shop.demand.wants():
+            queue = want.lanes[0].partition("/")[0]
+            aged[queue] += want.oldest
+            asked[queue] += want.n
+        for lane in shop.turn():
+            shop.finish(lane)
+    assert all(0.03 <= aged[queue] / asked[queue] <= 0.07 for queue in WEIGHTS), (aged, asked)
+
+
+class Bus:
+    """A line that takes up to ``size`` jobs for one slot."""
+
+    kind = "async"
+    kinds = ("async~*bus~",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def ask(self, free: int) -> tuple[int, int]:
+        return (self.size, 1) if free else (0, 0)
+
+
+class TestLines:
+    def test_a_line_is_asked_for_apart_and_takes_its_slots(self) -> None:
+        ready = {"a/async": 100, "a/async~*bus~": 100}
+        shop = Shop(ready, aio=Slots(4), thread=Slots(0), lines=(Bus(50),))
+        sums = {base_of(want.lanes[0]): want.n for _ in range(2) for want in shop.demand.wants()}
+        assert sums["a/async~*bus~"] == 50
+        assert sums["a/async"] in (3, 4)
+
+    def test_the_cap_of_a_queue_holds_for_a_line(self) -> None:
+        ready = {"a/async~*bus~": 100, "b/async~*bus~": 100}
+        shop = Shop(ready, aio=Slots(8), thread=Slots(0), caps={"a": 5}, lines=(Bus(50),))
+        wanted = Counter[str]()
+        for _ in range(6):
+            for want in shop.demand.wants():
+                queues = {lane.partition("/")[0] for lane in want.lanes if "bus" in lane}
+                assert len(queues) <= 1
+                wanted.update(dict.fromkeys(queues, want.n))
+        assert wanted["a"] % 5 == 0
+        assert wanted["b"] % 50 == 0
+        assert wanted["a"] > 0 < wanted["b"]
+
+    def test_a_dry_line_is_left_out_until_something_wakes_it(self) -> None:
+        shop = Shop({"a/async": 0, "a/async~*bus~": 3}, aio=Slots(2), thread=Slots(0), lines=(Bus(50),))
+        shop.turn()
+        for lane in list(shop.held.elements()):
+            shop.finish(lane)
+        assert shop.demand.dry
+        shop.demand.wake()
+        assert not shop.demand.dry

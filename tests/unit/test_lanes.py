@@ -1,0 +1,73 @@
+"""The names of lanes: what can be read off them, and which of them lie beside which."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from mainspring.lanes import (
+    base_lane,
+    base_of,
+    limited_lane,
+    on_terms,
+    parked_lane,
+    quoted,
+    suspect_lane,
+    terms_of,
+    version_term,
+)  # fmt: skip
+
+QUEUES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,5}", fullmatch=True)
+LABELS = st.from_regex(r"[a-z0-9_-]{1,4}", fullmatch=True)
+VERSIONS = st.text(min_size=1, max_size=6)
+TERMS = st.lists(
+    st.one_of(LABELS, VERSIONS.map(version_term), VERSIONS.map(lambda name: "*" + quoted(name))), max_size=3
+)
+BASES = st.builds(
+    lambda queue, kind, terms: base_lane(queue, on_terms(kind, terms)),
+    QUEUES, st.sampled_from(["async", "thread", "any"]), TERMS,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(BASES, BASES)
+def test_no_base_lane_lies_among_the_lanes_beside_another(one: str, other: str) -> None:
+    """A store finds the lanes beside a base lane in the range of names from it to it with @ behind."""
+    assume(one != other)
+    assert not one.encode() <= other.encode() < one.encode() + b"@"
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["async", "thread"]), TERMS, TERMS)
+def test_no_terms_hide_among_others(kind: str, one: list[str], more: list[str]) -> None:
+    """The same for one queue and terms that begin alike, which chance seldom makes."""
+    first, second = base_lane("q", on_terms(kind, one)), base_lane("q", on_terms(kind, one + more))
+    assume(first != second)
+    for left, right in ((first, second), (second, first)):
+        assert not left.encode() <= right.encode() < left.encode() + b"@"
+
+
+@settings(deadline=None)
+@given(BASES, st.text(min_size=1, max_size=6))
+def test_every_lane_beside_a_base_lane_is_in_its_range_and_tells_it(base: str, name: str) -> None:
+    for lane in (
+        suspect_lane(base), parked_lane(base, name), parked_lane(suspect_lane(base), name), limited_lane(base, [name]),
+    ):  # fmt: skip
+        assert base.encode() <= lane.encode() < base.encode() + b"@"
+        assert base_of(lane) == base
+
+
+@settings(deadline=None)
+@given(QUEUES, TERMS)
+def test_terms_can_be_read_off_again(queue: str, terms: list[str]) -> None:
+    lane = suspect_lane(base_lane(queue, on_terms("async", terms)))
+    assert terms_of(lane) == tuple(sorted(set(terms)))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_texts_stay_apart_and_short(one: str, other: str) -> None:
+    assert (quoted(one) == quoted(other)) is (one == other)
+    assert len(quoted(one)) <= 100
+    assert quoted(one).isascii()
+    assert not set(quoted(one)) & set("/~,!#?")
