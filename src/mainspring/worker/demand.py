@@ -21,6 +21,7 @@ from mainspring.worker.pools.base import AHEAD_MAX, Pool
 
 _AGED = 20
 """One claim in so many is by age alone."""
+_NONE = {"async": 0, "thread": 0}
 
 
 class _Ask(NamedTuple):
@@ -72,7 +73,7 @@ class Demand:
     @property
     def dry(self) -> bool:
         """Slots are free and the store had nothing for them."""
-        return not self._plan()
+        return not any(self._shares(group, _NONE) for group in self._order)
 
     @property
     def half_ahead(self) -> int:
