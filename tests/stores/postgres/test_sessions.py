@@ -454,6 +454,10 @@ class TestJoined:
             store.enqueue_now(batch(*calls[1].jobs), holder)  # what goes with it has to wait for this to be undone
             first = [asyncio.create_task(store.enqueue(call)) for call in calls]
             await first[0]
+            for _ in range(3000):
+                if await store._sessions.rows("select 1 from pg_locks where not granted", {}):
+                    break
+                await asyncio.sleep(0.01)
             again = asyncio.create_task(store.enqueue(Batch(id=calls[2].id, jobs=calls[2].jobs, retry=True)))
             done, _ = await asyncio.wait([again, *first[1:]], timeout=0.5)
             assert not done

@@ -16,7 +16,9 @@ declare
     v_take boolean[];
 begin
     if {schema}.is_late_v1(p_batch, false, p_now) then
-        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
+        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+        v_made := array(select j.id from {schema}.jobs j where j.id = any(p_id));
+        v_over := {schema}.among_v1(p_id, v_made || {schema}.over_v1(p_id));
     end if;
     v_now := {schema}.now_v1(p_now);
     with made as (
@@ -69,6 +71,7 @@ set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_now bigint;
+    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -78,13 +81,18 @@ declare
     v_made bytea[];
     v_row record;
 begin
-    if {schema}.is_late_v1(p_batch, p_retry, p_now) then
-        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
-    end if;
+    v_late := {schema}.is_late_v1(p_batch, p_retry, p_now);
+    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
     v_take := array(
-        select not exists (select 1 from {schema}.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        select not exists (select 1 from {schema}.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
+    if v_late then
+        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
+        v_take := array(
+            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
+        );
+    end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from {schema}.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
             if v_row.holder is not null then
