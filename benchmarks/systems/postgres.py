@@ -5,25 +5,16 @@ What the store shows done: every peer keeps a finished job in its table with its
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 from benchmarks import peers
 from benchmarks.systems import PROGRAMS, System
 from benchmarks.systems.ours import mainspring
-from benchmarks.systems.sql import questions
+from benchmarks.systems.sql import floor, questions
+from benchmarks.systems.taskito import taskito
 
 _OURS = questions("mainspring.jobs", "mainspring.finished where state = 'succeeded'")
-
-
-def floor(durability: str = "full") -> System:
-    return System(
-        program="floor_postgres",
-        worker=(sys.executable, "-m", PROGRAMS + "floor_postgres"),
-        least=20_000,
-        durability=durability,
-        asked=questions("job", begun="select not exists (select 1 from job where id = 1)"),
-    )
+_TASKITO = questions("taskito.jobs where status in (0, 1)", "taskito.archived_jobs where status = 2")
 
 
 def peer(name: str, undone: str, done: str, *, share: float = 1.0, environment: str = "python") -> System:
@@ -37,20 +28,9 @@ def peer(name: str, undone: str, done: str, *, share: float = 1.0, environment: 
     )
 
 
-def taskito() -> System:
-    return System(
-        program="taskito_app",
-        worker=(peers.script("taskito"), "worker", "--app", PROGRAMS + "taskito_app:app"),
-        interpreter=peers.python(),
-        least=1000,
-        share=0.1,
-        asked=questions("taskito.jobs where status in (0, 1)", "taskito.archived_jobs where status = 2"),
-    )
-
-
 SYSTEMS = {
-    "floor": floor,
-    "floor normal": partial(floor, "normal"),
+    "floor": partial(floor, "postgres"),
+    "floor normal": partial(floor, "postgres", "normal"),
     "chancy": partial(
         peer,
         "chancy",
@@ -74,5 +54,5 @@ SYSTEMS = {
     "mainspring async": partial(mainspring, _OURS),
     "mainspring thread": partial(mainspring, _OURS, "thread"),
     "mainspring async normal": partial(mainspring, _OURS, durability="normal"),
-    "taskito": taskito,
+    "taskito": partial(taskito, _TASKITO),
 }

@@ -13,6 +13,7 @@ from benchmarks import peers
 from benchmarks.processes import ROOT
 from benchmarks.systems import PROGRAMS, Questions, System
 from benchmarks.systems.ours import mainspring
+from benchmarks.systems.taskito import taskito
 
 
 def _questions(waiting: str, count: str = "") -> Questions:
@@ -29,7 +30,7 @@ local found = {}
 for i = 1, #group, 2 do found[group[i]] = group[i + 1] end
 return found['pending'] + found['lag']
 """
-_TASKITO = (
+_TASKITO = _questions(
     "return redis.call('scard', 'taskito:jobs:status:0') + redis.call('scard', 'taskito:jobs:status:1')",
     "return redis.call('scard', 'taskito:jobs:status:2') + redis.call('scard', 'taskito:archived:status:2')",
 )
@@ -85,17 +86,6 @@ def bullmq() -> System:
     )
 
 
-def taskito() -> System:
-    return System(
-        program="taskito_app",
-        worker=(peers.script("taskito"), "worker", "--app", PROGRAMS + "taskito_app:app"),
-        interpreter=peers.python(),
-        least=1000,
-        share=0.1,
-        asked=_questions(*_TASKITO),
-    )
-
-
 SYSTEMS = {
     "floor": floor,
     "dramatiq": dramatiq,
@@ -104,5 +94,5 @@ SYSTEMS = {
     "bullmq": bullmq,
     "mainspring async": partial(mainspring, _OURS),
     "mainspring thread": partial(mainspring, _OURS, "thread"),
-    "taskito": taskito,
+    "taskito": partial(taskito, _TASKITO),
 }

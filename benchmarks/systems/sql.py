@@ -1,8 +1,11 @@
-"""Questions to a store that speaks SQL, from what is common to them."""
+"""What is common to the stores that speak SQL: the floor, and questions to them."""
 
 from __future__ import annotations
 
-from benchmarks.systems import Questions
+import sys
+
+from benchmarks.frame import Engine
+from benchmarks.systems import PROGRAMS, Questions, System
 
 
 def questions(undone: str, done: str = "", *, begun: str = "") -> Questions:
@@ -12,4 +15,16 @@ def questions(undone: str, done: str = "", *, begun: str = "") -> Questions:
         waiting=f"select count(*) from {undone}",  # noqa: S608
         begun=begun or f"select exists (select 1 from {done})",  # noqa: S608
         count=f"select count(*) from {done}" if done else "",  # noqa: S608
+    )
+
+
+def floor(engine: Engine, durability: str = "full") -> System:
+    """What the engine itself can do."""
+    program = f"floor_{engine}"
+    return System(
+        program=program,
+        worker=(sys.executable, "-m", PROGRAMS + program),
+        least=20_000,
+        durability=durability,
+        asked=questions("job", begun="select not exists (select 1 from job where id = 1)"),
     )

@@ -1,27 +1,22 @@
-"""On SQLite. huey: four threads, minimal log, its default durability (SQLite's: a sync for each commit).
-taskito: polling each millisecond, eight workers, batches of a hundred."""
+"""On SQLite. huey: four threads, minimal log, its default durability (SQLite's: a sync for each commit)."""
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 from benchmarks import peers
 from benchmarks.systems import PROGRAMS, Questions, System
 from benchmarks.systems.ours import mainspring
-from benchmarks.systems.sql import questions
+from benchmarks.systems.sql import floor, questions
+from benchmarks.systems.taskito import taskito
 
 _OURS = questions("mainspring_jobs", "mainspring_finished where state = 'succeeded'")
-
-
-def floor(durability: str = "full") -> System:
-    return System(
-        program="floor_sqlite",
-        worker=(sys.executable, "-m", PROGRAMS + "floor_sqlite"),
-        least=20_000,
-        durability=durability,
-        asked=questions("job", begun="select not exists (select 1 from job where id = 1)"),
-    )
+_TASKITO = Questions(
+    left="select exists (select 1 from jobs where status in (0, 1))",
+    waiting="select count(*) from jobs where status in (0, 1)",
+    begun="select exists (select 1 from jobs where status = 2) or exists (select 1 from archived_jobs)",
+    count="select (select count(*) from jobs where status = 2) + (select count(*) from archived_jobs)",
+)
 
 
 def huey() -> System:
@@ -33,28 +28,12 @@ def huey() -> System:
     )
 
 
-def taskito() -> System:
-    return System(
-        program="taskito_app",
-        worker=(peers.script("taskito"), "worker", "--app", PROGRAMS + "taskito_app:app"),
-        interpreter=peers.python(),
-        least=1000,
-        share=0.1,
-        asked=Questions(
-            left="select exists (select 1 from jobs where status in (0, 1))",
-            waiting="select count(*) from jobs where status in (0, 1)",
-            begun="select exists (select 1 from jobs where status = 2) or exists (select 1 from archived_jobs)",
-            count="select (select count(*) from jobs where status = 2) + (select count(*) from archived_jobs)",
-        ),
-    )
-
-
 SYSTEMS = {
-    "floor": floor,
-    "floor normal": partial(floor, "normal"),
+    "floor": partial(floor, "sqlite"),
+    "floor normal": partial(floor, "sqlite", "normal"),
     "huey": huey,
     "mainspring async": partial(mainspring, _OURS),
     "mainspring thread": partial(mainspring, _OURS, "thread"),
     "mainspring async normal": partial(mainspring, _OURS, durability="normal"),
-    "taskito": taskito,
+    "taskito": partial(taskito, _TASKITO),
 }

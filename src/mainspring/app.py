@@ -171,6 +171,18 @@ class Mainspring(Declaring):
         replies = client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
         return job if new.unique is None else found(job, replies[0])
 
+    async def aenqueue_one(self, call: Call[R]) -> Job[R]:
+        if self._on_enqueue:
+            call = self.through(call)
+        client = self.client
+        new, job = call.new_job(self.settings.version, client)
+        batch, connection = Batch(id=new.id, jobs=(new,)), call.connection
+        if connection is not None:  # one insert in the caller's own transaction
+            replies = client.enqueue_now(batch, connection)
+        else:
+            replies = await client.enqueue(batch)
+        return job if new.unique is None else found(job, replies[0])
+
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
         made = batch_of(self, calls, connection)
         if not made.jobs:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
-from uuid import UUID
 
 from mainspring.call import Call
 from mainspring.errors import InvalidOption, KeyTaken
-from mainspring.ids import new_id
+from mainspring.ids import raw_id, raw_ids
 from mainspring.job import Job
 from mainspring.stores.base import Batch
 
@@ -30,7 +29,7 @@ class Made(NamedTuple, Generic[R]):
 
     def answered(self, replies: Sequence[Enqueued]) -> list[Job[R]]:
         """The handles, after the store has said which jobs it made and which it found."""
-        return [found(job, reply) for job, reply in zip(self.jobs, replies, strict=True)]
+        return [job if reply.created else found(job, reply) for job, reply in zip(self.jobs, replies, strict=True)]
 
     def explained(self, error: KeyTaken) -> KeyTaken:
         """The same error; if the key is taken by another call of this batch, it says so."""
@@ -42,9 +41,8 @@ class Made(NamedTuple, Generic[R]):
 
 def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made[R]:
     """The batch of these calls. They must be of this app, and go through one connection if through any."""
-    pairs = []
+    ours: list[Call[R]] = []
     connections = {} if connection is None else {id(connection): connection}
-    version, client = app.settings.version, app.client
     for each in _each(calls):
         if not isinstance(each, Call):
             hint = "A call is task.s(...), with the arguments of one job, or app.call(name, ...)."
@@ -55,15 +53,18 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made
                 hint="One enqueue goes into one store: enqueue it through its own app.",
             )  # fmt: skip
         call = app.through(each)
-        pairs.append(call.new_job(version, client))
-        if connection is None or call.connection is not None:
-            connections[id(call.connection)] = call.connection
+        ours.append(call)
+        own = call.connection
+        if own is not None or connection is None:
+            connections[id(own)] = own
     if len(connections) > 1:
         raise InvalidOption(
             "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",
             hint="They are enqueued all or none, so in one transaction: enqueue_many(calls, connection=...).",
         )  # fmt: skip
-    batch = Batch(id=new_id().bytes, jobs=tuple([new for new, _ in pairs]))
+    version, client = app.settings.version, app.client
+    pairs = [call.new_job(version, client, None, id) for id, call in zip(raw_ids(len(ours)), ours, strict=True)]
+    batch = Batch(id=raw_id(), jobs=tuple([new for new, _ in pairs]))
     return Made(batch, [job for _, job in pairs], next(iter(connections.values()), None))
 
 
@@ -85,7 +86,7 @@ def child_of(call: Call[R], origin: Origin) -> Made[R]:
 
 def found(job: Job[R], reply: Enqueued) -> Job[R]:
     """The handle of what the store answered: the job itself, or the one that holds its unique key."""
-    return job if reply.id == job.id.bytes else job.holder(UUID(bytes=reply.id))
+    return job if reply.id == job.id.bytes else job.holder(reply.id)
 
 
 def through(middleware: Middleware, call: Call[R]) -> Call[R]:

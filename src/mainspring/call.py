@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from uuid import UUID
 
 from mainspring import options
 from mainspring.codec import loads
 from mainspring.errors import NotBuilt
-from mainspring.ids import new_id
+from mainspring.ids import id_of, raw_id
 from mainspring.job import Job
 from mainspring.making import Making, Origin, Target, key_of
 from mainspring.records import NewJob
@@ -52,9 +51,7 @@ class Call(Handle, Generic[R_co]):
         return self._app.enqueue_one(self)
 
     async def aenqueue(self) -> Job[R_co]:
-        job: Job[R_co]
-        [job] = await self._app.aenqueue_many([self])
-        return job
+        return await self._app.aenqueue_one(self)
 
     def enqueue_child(self, origin: Origin) -> Job[R_co]:
         """Create it as the child of a job, for ``ctx.spawn``; one of that id that is there already is found."""
@@ -121,15 +118,18 @@ class Call(Handle, Generic[R_co]):
 
     # ---- become a job -------------------------------------------------------------------------
 
-    def new_job(self, code: str | None, client: Client, origin: Origin | None = None) -> tuple[NewJob, Job[R_co]]:
-        """The record to insert, and the handle of it."""
+    def new_job(
+        self, code: str | None, client: Client, origin: Origin | None = None, id: bytes | None = None
+    ) -> tuple[NewJob, Job[R_co]]:
+        """The record to insert, and the handle of it. Whoever makes many has their ids."""
         target = self._target
+        if id is None:
+            id = raw_id() if origin is None else origin.id
+        job = Job(id, target.name, client, target.decode)
         if self._options or code is not None or origin is not None or not target.plain:
-            job = Job(new_id() if origin is None else UUID(bytes=origin.id), target.name, client, target.decode)
-            return self.making(code).job(job.id, origin), job
-        job = Job(new_id(), target.name, client, target.decode)
+            return self.making(code).job(id_of(id), origin), job
         new = NewJob(
-            id=job.id.bytes,
+            id=id,
             task=target.name,
             queue=target.queue,
             kind=target.kind,

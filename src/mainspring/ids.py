@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
+from struct import Struct
 from time import time_ns
 from uuid import UUID, SafeUUID
 
@@ -20,6 +21,7 @@ _MARKS = (7 << 76) | (2 << 62)  # version and variant
 _new = UUID.__new__
 _set = object.__setattr__  # UUID forbids setattr; its constructor costs twice the rest of new_id
 _UNKNOWN = SafeUUID.unknown
+_halves = Struct(">QQ").pack
 
 _lock = RLock()  # a signal handler may make an id while this thread makes one
 _last_ms = 0
@@ -68,6 +70,29 @@ def new_ids(count: int) -> list[UUID]:
         raise InvalidOption("count", count, "cannot be negative")
     ms, first = _reserve(count)
     return [_make(ms, tail) for tail in range(first, first + count)]
+
+
+def raw_ids(count: int) -> list[bytes]:
+    """Many new ids, in order, as stores keep them: 16 bytes each, at a third of the cost."""
+    ms, first = _reserve(count)
+    high, low = ms << 16 | 7 << 12 | first >> 62, 2 << 62 | first & _LOW
+    if first + count - 1 >> 62 == first >> 62:
+        return [_halves(high, each) for each in range(low, low + count)]
+    return [_make(ms, tail).bytes for tail in range(first, first + count)]
+
+
+def raw_id() -> bytes:
+    """One of them."""
+    ms, tail = _reserve(1)
+    return _halves(ms << 16 | 7 << 12 | tail >> 62, 2 << 62 | tail & _LOW)
+
+
+def id_of(raw: bytes) -> UUID:
+    """The id of these 16 bytes."""
+    made = _new(UUID)
+    _set(made, "int", int.from_bytes(raw))
+    _set(made, "is_safe", _UNKNOWN)
+    return made
 
 
 def derived_id(parent: bytes, *parts: bytes) -> bytes:

@@ -9,6 +9,7 @@ from uuid import UUID
 from mainspring import checks, sync
 from mainspring.codec import loads
 from mainspring.errors import JobCancelled, JobDead, JobNotFound, KeyTaken, ResultGone, ResultTimeout, WrongState
+from mainspring.ids import id_of
 from mainspring.info import error_of, info_of, log_of
 from mainspring.pace import Pace
 from mainspring.query import Query
@@ -27,22 +28,30 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(Handle, Generic[R_co]):
     """A job that was enqueued, here or anywhere: ``id`` is all it takes."""
 
-    __slots__ = ("_client", "_decode", "created", "id", "task")
+    __slots__ = ("_client", "_decode", "_id", "created", "task")
 
     LATER = frozenset({"why"})
     INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
 
     def __init__(
-        self, id: UUID, task: str, client: Client, decode: Callable[[bytes], R_co], created: bool = True
+        self, id: UUID | bytes, task: str, client: Client, decode: Callable[[bytes], R_co], created: bool = True
     ) -> None:
-        self.id = id
+        self._id = id
         self.task = task
         self.created = created
         """False when the enqueue found a job that holds the unique key, and made none."""
         self._client = client
         self._decode = decode
 
-    def holder(self, id: UUID) -> Job[R_co]:
+    @property
+    def id(self) -> UUID:
+        """Made of its bytes when somebody asks: of the many jobs of one enqueue few are asked."""
+        id = self._id
+        if isinstance(id, bytes):
+            id = self._id = id_of(id)
+        return id
+
+    def holder(self, id: bytes) -> Job[R_co]:
         """The handle of the job that holds the unique key which this one wanted."""
         return Job(id, self.task, self._client, self._decode, created=False)
 

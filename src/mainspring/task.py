@@ -53,7 +53,7 @@ class BaseTask(Generic[P, R]):
         return self.s(*args, **kwargs).enqueue()
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        return await self.s(*args, **kwargs).aenqueue()
+        return await self._app.aenqueue_one(self.s(*args, **kwargs))
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
         """The same task with these options for the jobs enqueued through it."""

@@ -92,7 +92,7 @@ def frozen(ground: Arena) -> Iterator[None]:
 
 @pytest.mark.row("B22")
 def test_a_store_frozen_for_longer_than_the_default_lease(fleet: Fleet, ground: Arena, tmp_path: Path) -> None:
-    """fault-18, with the settings that people have: 20 s, 8 ordinary jobs, half of them end meanwhile."""
+    """fault-18, with the settings that people have: 17 s, 8 ordinary jobs, half of them end meanwhile."""
     for _ in range(2):
         fleet.start(async_slots=4, **DEFAULT).wait_ready()
     before, gates = living(fleet), [tmp_path / "during", tmp_path / "after"]
@@ -102,7 +102,7 @@ def test_a_store_frozen_for_longer_than_the_default_lease(fleet: Fleet, ground: 
         began = time.monotonic()
         gates[0].touch()
         until(lambda: len(fleet.journal(word="END")) == 4, what="bodies end while the store is frozen")
-        until(lambda: time.monotonic() - began > 20, what="longer than a lease")
+        until(lambda: time.monotonic() - began > 17, what="longer than a lease")
     gates[1].touch()
     assert_each_ran_once(fleet, jobs)
     assert living(fleet) == before

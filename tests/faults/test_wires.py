@@ -143,14 +143,14 @@ def test_beats_arrive_and_turns_do_not(fleet: Fleet, ground: Any, tmp_path: Path
     """fault-17: the worker says that it claims nothing, ends nobody's work, and reports it when it is heard again."""
     words = (b"turn_v1", script("turn").sha.encode())
     with chaos.Proxy(ground.url, words=words) as wire:
-        by_wire(fleet, wire)
+        by_wire(fleet, wire, target="tests.faults.impatient:app")
         gate = tmp_path / "gate"
         job = fleet.tasks.wait_first.enqueue(str(gate))
         (first,) = fleet.started(job)
         workers = fleet.tasks.app.workers
         with wire.suffering(Deaf()):
             gate.touch()
-            until(lambda: not all(each.claiming for each in workers.list()), limit=100, what="it says so")
+            until(lambda: not all(each.claiming for each in workers.list()), what="it says so")
         (info,) = fleet.ended([job])
         assert (info.state, info.token, info.crashes) == (State.SUCCEEDED, first.token, 0)
 

@@ -208,7 +208,8 @@ async def test_claims_ahead_are_bounded_and_given_back_when_unused(world: World)
 
     await eventually(shared, "another worker runs what was given back")
     gate.set()
-    await asyncio.gather(*(world.final(job) for job in jobs))
+    for job in jobs:
+        await world.final(job)
     assert {(await world.row(job)).attempt for job in jobs} == {1}
     assert [await running.drained(), await other.drained()] == [0, 0]
 
@@ -234,7 +235,8 @@ async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: s
     await world.put(*(world.new_job(first) for _ in range(40)))
     jobs = await world.put(*(world.new_job(second, buckets=buckets) for _ in range(60)))
     running = world.worker(async_slots=2, thread_slots=0)
-    await asyncio.gather(*(world.final(job) for job in jobs))
+    for job in jobs:
+        await world.final(job)
     assert await world.counts() == {State.SUCCEEDED: 100}
     assert waiting == [0] * 60
     returned = [a.outcome for job in jobs for a in await world.attempts(job)]
@@ -259,7 +261,8 @@ async def test_a_full_worker_asks_for_nothing(world: World) -> None:
     assert store.turns[-1].wants == ()
     assert len(store.turns[-1].holds or ()) == 2
     gate.set()
-    await asyncio.gather(*(world.final(job) for job in jobs))
+    for job in jobs:
+        await world.final(job)
     assert await running.drained() == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -268,3 +269,16 @@ async def test_a_low_lease_ends_guarded_bodies_only(world: World) -> None:
     assert result(await world.final(plain)) == "finished"
     assert await world.attempts(plain) == []
     assert await running.drained() == 0
+
+
+async def test_a_word_to_end_that_comes_too_late_is_no_trouble(world: World) -> None:
+    """It was over by itself, and its board is gone."""
+    troubles: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: troubles.append(context))
+    running = world.worker(until_empty=True)
+    assert await running.end() == 0
+    running.worker._board.close()
+    running.worker.drain()
+    running.worker.stop()
+    await asyncio.sleep(0)
+    assert troubles == []

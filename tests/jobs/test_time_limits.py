@@ -262,6 +262,7 @@ async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_end
     assert await running.drained() == 0
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may strike in a finaliser
 async def test_a_late_exception_never_strikes_the_next_body(world: World) -> None:
     """Bodies that end just when their limit passes: the others in the same thread are not hurt."""
 

@@ -202,7 +202,8 @@ class Fleet:
         return blocking("workers", ask())
 
     def registered_pids(self) -> list[int]:
-        pids = [int(json.loads(row.info).get("pid", 0)) for row in self.workers() if not row.lost]
+        told = [json.loads(row.info) for row in self.workers() if not row.lost]
+        pids = [int(info["pid"]) for info in told if "pid" in info]  # a test's own hand is no process
         self._seen_pids.update(pids)
         return pids
 

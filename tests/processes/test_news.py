@@ -120,8 +120,9 @@ def test_a_sibling_tells_of_the_jobs_of_a_worker_that_somebody_killed(
     gate = str(tmp_path / "gate")
     late, early = fleet.tasks.app.call("wait", gate).enqueue(), enqueue(fleet, "begun", gate, ack="early")
     until(lambda: heard(late) and heard(early) and Path(gate + ".begun").exists(), what="both run")
-    for job in (late, early):
-        kill(heard(job)[0]["pid"], signal.SIGKILL)
+    kill(heard(late)[0]["pid"], signal.SIGKILL)
+    until(lambda: "stalled" in names(heard(late)), what="the other one tells of it")
+    kill(heard(early)[0]["pid"], signal.SIGKILL)
     (info,) = fleet.ended([early])
     assert (info.state, info.reason) == (State.DEAD, Reason.CRASHED)
     Path(gate).touch()

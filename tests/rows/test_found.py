@@ -69,6 +69,7 @@ class TestCalls:
 
 class TestBodies:
     @pytest.mark.own_server
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may strike in a finaliser
     def test_a_body_that_is_struck_while_it_enqueues_harms_nobody(self, app: Mainspring, outside: Outside) -> None:
         """Exceptions from outside arrive at any bytecode; the store's lock and transaction must not be there."""
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 LIMIT = 100
-QUIET = ("-p", "no:valkey", "-p", "no:cacheprovider", "-W", "error", "-W", "ignore:The configuration option")
+QUIET = (
+    *("-p", "no:valkey", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"),
+    *("-W", "error", "-W", "ignore:The configuration option"),
+)
 """Other plugins do not disturb; a warning of ours would be an error."""
 
 SHOP = """

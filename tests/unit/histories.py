@@ -100,6 +100,13 @@ GOOD = {
     "terminated, gone without a goodbye, lost": h(
         *TWICE, troubles=(Trouble(what="terminated", worker="w1", began=2, ended=3),)
     ),
+    "terminated while a claim lay with a frozen store": h(
+        NEW, claim(1, 30, 10), taken(2, 48, 10), claim(3, 49, 11, "w2"), done(4, 50, 11, "w2"),
+        troubles=(
+            Trouble(what="terminated", worker="w1", began=15, ended=17),
+            Trouble(what="store_away", began=10, ended=30),
+        ),
+    ),
     "not yet at rest": h(NEW, claim(1, 1, 10), calls=(ASKED,), quiet=False),
     "a little growth": History(samples=tuple(Sample(what="rss", at=n, size=100 + n) for n in range(9))),
     "few samples": History(samples=(Sample(what="rss", at=0, size=1), Sample(what="rss", at=1, size=9))),
@@ -202,6 +209,13 @@ BAD: dict[str, list[History]] = {
         h(NEW, claim(1, 9, 10), done(2, 9, 10), troubles=(Trouble(what="terminated", worker="w1", began=5, ended=9),)),
         h(*PLAIN, troubles=(Trouble(what="terminated", worker="w1", began=1.5, ended=60),)),
         h(
+            NEW, claim(1, 30, 10), done(2, 31, 10),
+            troubles=(
+                Trouble(what="terminated", worker="w1", began=15, ended=32),
+                Trouble(what="store_away", began=16, ended=30),
+            ),
+        ),
+        h(
             *PLAIN, step(3, 3, A.RETRY, S.READY, epoch=2), claim(4, 4, 11, epoch=2),
             done(5, 5, 11, epoch=2), troubles=(Trouble(what="terminated", worker="w1", began=2, ended=5),),
         ),
@@ -243,7 +257,7 @@ BAD: dict[str, list[History]] = {
     "I34": [
         h(NEW, claim(1, 601, 10), done(2, 2, 10)),
         h(replace(NEW, at=600), claim(1, 1, 10), done(2, 2, 10)),
-        h(NEW, claim(1, 5, 10), done(2, 3.5, 10)),
+        h(NEW, claim(1, 5, 10), done(2, 4.99, 10)),
     ],
     "I35": [
         History(asked="full", durability="redis:none"),

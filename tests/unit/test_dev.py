@@ -102,9 +102,12 @@ def test_once():
         (folder / "conftest.py").write_text(self.CONFTEST)
         (folder / "test_it.py").write_text(module)
         results = folder / "results.json"
-        env = dict(os.environ) | {"PYTHONPATH": str(ROOT), "MAINSPRING_TEST_RESULTS": str(results)}
-        command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), "-q", *args, str(folder)]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        env = {"PYTHONPATH": str(ROOT), "MAINSPRING_TEST_RESULTS": str(results), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        command = [sys.executable, "-m", "pytest", "-p", "xdist", "-c", os.devnull, "--rootdir", str(folder), "-q"]
+        done = subprocess.run(
+            [*command, *args, str(folder)],
+            cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         kept: list[mission.Tested] = json.loads(results.read_text())["tests"] if results.exists() else []
         return done.stdout + done.stderr, kept
 

@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import ids
 from mainspring.errors import InvalidOption
-from mainspring.ids import new_id, new_ids, parse_id, worker_id
+from mainspring.ids import id_of, new_id, new_ids, parse_id, raw_id, raw_ids, worker_id
 
 
 def test_an_id_is_a_version_7_uuid_with_the_time_in_it() -> None:
@@ -28,6 +28,20 @@ def test_ids_of_a_process_grow_also_within_a_millisecond() -> None:
     made = [new_id() for _ in range(5000)] + new_ids(5000) + [new_id()]
     assert made == sorted(set(made))
     assert all(each.version == 7 and each.variant == uuid.RFC_4122 for each in made)
+
+
+def test_raw_ids_are_the_bytes_of_ids_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where counting up reaches the upper half."""
+    frozen = time.time_ns()
+    monkeypatch.setattr(ids, "time_ns", lambda: frozen)
+    before = new_id()
+    monkeypatch.setattr(ids, "_tail", (5 << 62) - 3)
+    made = [before, *map(id_of, [*raw_ids(2), *raw_ids(5), raw_id()]), new_id()][1:]
+    assert made == sorted(set(made))
+    assert [each.int & (1 << 62) - 1 for each in made[2:5]] == [0, 1, 2]
+    assert all((each.version, each.variant) == (7, uuid.RFC_4122) for each in made)
+    assert all(each == uuid.UUID(bytes=each.bytes) and each.int >> 80 == before.int >> 80 for each in made)
+    assert raw_ids(0) == []
 
 
 def test_ids_grow_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:

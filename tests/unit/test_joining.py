@@ -40,17 +40,71 @@ class Server:
             raise Refused
         return [2 * number for number in numbers]
 
-    def joiner(self, most: int = 100) -> Joiner[int, int]:
+    def joiner(self, most: int = 100, flights: int = 1) -> Joiner[int, int]:
         return Joiner(
-            self.alone, self.together, undone=lambda error: isinstance(error, Refused), size=lambda _: 1, most=most
+            self.alone,
+            self.together,
+            undone=lambda error: isinstance(error, Refused),
+            size=lambda _: 1,
+            most=most,
+            flights=flights,
         )
 
 
 async def ask(joiner: Joiner[int, int], *numbers: int) -> list[asyncio.Task[int]]:
     asked = [asyncio.create_task(joiner.call(number)) for number in numbers]
-    for _ in range(3):
+    for _ in range(5):
         await asyncio.sleep(0)
     return asked
+
+
+async def test_many_are_shared_out_between_the_flights() -> None:
+    """In the order in which they came."""
+    server = Server()
+    asked = await ask(server.joiner(flights=2), *range(1, 12))
+    assert server.heard == [[1], [2, 3, 4, 5, 6, 7]]
+    server.open.set()
+    assert await asyncio.gather(*asked) == list(range(2, 24, 2))
+    assert server.heard == [[1], [2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+async def test_a_few_are_not_parted() -> None:
+    server = Server()
+    asked = await ask(server.joiner(flights=2), 1, 2, 3, 4, 5)
+    server.open.set()
+    await asyncio.gather(*asked)
+    assert server.heard == [[1], [2, 3, 4, 5]]
+
+
+async def test_two_flights_do_not_leave_in_one_step_of_the_loop() -> None:
+    """Also when they came back in one: the server would have nothing to do while the callers make their next calls."""
+    left: list[int] = []
+    step, gate = 0, asyncio.Event()
+
+    async def alone(number: int) -> int:
+        return (await together([number]))[0]
+
+    async def together(numbers: Sequence[int]) -> Sequence[int]:
+        left.append(step)
+        await gate.wait()
+        return numbers
+
+    joiner: Joiner[int, int] = Joiner(alone, together, undone=lambda _: False, size=lambda _: 1, most=100, flights=2)
+
+    async def produce() -> None:
+        for number in range(5):
+            await joiner.call(number)
+
+    producers = asyncio.gather(*(produce() for _ in range(12)))
+    while not producers.done():
+        for _ in range(10):
+            await asyncio.sleep(0)
+            step += 1
+        gate.set()  # whoever is on the way comes back in one step
+        gate = asyncio.Event()
+    await producers
+    assert len(left) > 8
+    assert len(left) == len(set(left))
 
 
 async def test_the_first_goes_at_once_and_the_others_go_together() -> None:
@@ -110,3 +164,17 @@ async def test_a_call_that_was_given_up_before_it_went_is_not_made() -> None:
     server.open.set()
     await asyncio.wait(asked)
     assert server.heard == [[1], [3]]
+
+
+async def test_a_joint_call_for_which_nobody_waits_any_more_is_given_up() -> None:
+    server = Server()
+    asked = await ask(server.joiner(flights=2), 1, 2, 3)
+    assert server.heard == [[1], [2, 3]]
+    for number, leaver in enumerate(asked[1:]):
+        assert server.cancelled == 0, f"{number} of 2 have left"
+        leaver.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert server.cancelled == 1
+    server.open.set()
+    assert await asked[0] == 2

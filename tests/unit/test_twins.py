@@ -44,7 +44,7 @@ NO_STORE: dict[type, set[str]] = {
 """Public methods that do not look into the store."""
 
 NO_TWIN: dict[type, set[str]] = {
-    Mainspring: {"enqueue_one", "run", "test", "worker"},
+    Mainspring: {"run", "test", "worker"},
 }
 """Methods that run something for as long as it takes, have ``with`` and ``async with``, or serve a verb."""
 

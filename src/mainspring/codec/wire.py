@@ -102,8 +102,8 @@ def loads(data: bytes | memoryview | msgspec.Raw, declared: Any = Any) -> Any:
 
 def too_deep(data: bytes, limit: int) -> bool:
     """Whether the JSON is nested deeper than ``limit``."""
-    if data.count(b"[") + data.count(b"{") <= limit:
-        return False
+    if len(data) <= 2 * limit or data.count(b"[") + data.count(b"{") <= limit:
+        return False  # each level has two brackets
     bare = re.sub(rb'"(?:[^"\\]|\\.)*+"', b"", data)
     open_close = bare.translate(_BRACKETS, _NOT_BRACKETS)
     for _ in range(limit):  # each pass takes away the innermost level

@@ -7,7 +7,6 @@ it does not know is a bug and comes out as it is.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +36,7 @@ from mainspring.records import (
 )
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, TallyBy, Turn
+from mainspring.stores.deadlines import Deadlines
 
 R = TypeVar("R")
 
@@ -52,6 +52,15 @@ class Door:
         self.engine = inner.engine
         self.url = inner.url
         self.deadline = deadline
+
+    @property
+    def deadline(self) -> float:
+        """Seconds that a call may take."""
+        return self._deadlines.seconds
+
+    @deadline.setter
+    def deadline(self, seconds: float) -> None:
+        self._deadlines = Deadlines(seconds)
 
     async def open(self) -> None:
         await self._call("open", self.inner.open())
@@ -157,13 +166,13 @@ class Door:
 
     async def _call(self, name: str, call: Awaitable[R], deadline: float | None = None) -> R:
         failpoints.hit(name + ".before")
-        deadline = deadline or self.deadline
+        deadlines = self._deadlines if deadline is None else Deadlines(deadline)
         try:
-            async with asyncio.timeout(deadline):
+            with deadlines.begin():
                 reply = await call
         except TimeoutError as late:
             raise StoreUnavailable(
-                f"{name}: {self.url} gave no answer in {deadline:g} s",
+                f"{name}: {self.url} gave no answer in {deadlines.seconds:g} s",
                 hint="Whether it took effect is unknown; Mainspring repeats the call in a way that is safe.",
             ) from late
         except Exception as error:

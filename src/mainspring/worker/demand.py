@@ -100,8 +100,11 @@ class Demand:
     @property
     def dry(self) -> bool:
         """Slots are free and the store had nothing for them."""
-        if self._shares and any(any(most.values()) for _, _, most in self._contests(self._room())):
-            return False  # the same at less cost
+        room = self._room()
+        if self._shares and any(any(most.values()) for _, _, most in self._contests(room)):
+            return False  # the same as below at less cost
+        if not self._shares and not self._lines:
+            return not any(self._rooms(group, room) for group in self._order)
         return not self._plan().asks
 
     @property

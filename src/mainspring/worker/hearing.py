@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainspring.worker")
 
 _DEAF = 2.0  # most seconds until one who cannot listen tries again
-_BREATH = 0.002  # between two wake-ups while no slot waits for work
+_BREATH = 0.002  # between two wake-ups: the first of them is under way
 _LIVE = (State.READY, State.RUNNING, State.SCHEDULED, State.RETRYING)
 
 
@@ -40,8 +40,7 @@ async def hear_of_work(store: Store, turner: Turner, parts: Parts, outage: Outag
                     await listener.wait(poll)
                     trouble.over()
                     turner.wake()
-                    if not turner.thirsty:
-                        await asyncio.sleep(_BREATH)
+                    await asyncio.sleep(_BREATH)
             finally:
                 listener.close()
         except Exception as error:  # noqa: BLE001 - then there is the poll alone

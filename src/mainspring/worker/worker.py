@@ -73,6 +73,7 @@ class Worker:
         self._parts = parts = roles.fitted(parts)
         self._store = store
         self._board = board
+        self._over = False
         self._lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turner: Turner | None = None
@@ -271,8 +272,8 @@ class Worker:
         self._in_loop(lambda: self._begin_end(how))
 
     def _begin_end(self, how: str) -> None:
-        if self._stopping is None:
-            return  # told again once it is built
+        if self._stopping is None or self._over:
+            return  # told again once it is built; or its board may be gone
         if self._board.phase != Phase.REPLACE:
             self._board.phase = Phase.DRAINING
         if how == "drain":
@@ -301,6 +302,7 @@ class Worker:
             await say_goodbye(self._store, self.id, min(1.0, self._parts.settings.grace / 1e6))
         if self._board.phase != Phase.REPLACE:
             self._board.phase = Phase.DONE
+        self._over = True
 
     def _left_to_supervisor(self) -> bool:
         """A body still runs: its job is given back by whoever sees this process end."""

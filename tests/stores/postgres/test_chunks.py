@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -137,9 +136,8 @@ class TestDropped:
         with psycopg.connect(postgres_url) as reader:
             reader.execute(f"select count(*) from {store.schema}.finished".encode())
             pruning = asyncio.create_task(store.prune(KEEP))
-            before = time.monotonic()
-            await finish(store)
-            assert time.monotonic() - before < 5, "acks stood behind the drop"
+            async with asyncio.timeout(8):  # one that stands behind the drop is ended by the server after 10 s
+                await finish(store)
             assert await pruning == 3, "they go, and leave the day empty"
             assert old in history.days()
         assert await store.prune(KEEP) == 0

@@ -59,7 +59,8 @@ async def test_a_turn_sent_into_a_freeze_and_given_up_is_repeated_safely() -> No
 
         server.freeze()
         turn = asyncio.create_task(hand.take(5))
-        await asyncio.wait([turn], timeout=0.5)
+        done, _ = await asyncio.wait([turn], timeout=0.5)
+        assert not done, "the server is frozen"
         turn.cancel()
         server.thaw()
         await asyncio.wait([turn])

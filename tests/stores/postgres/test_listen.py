@@ -101,8 +101,9 @@ class TestRinging:
         assert not await listener.wait(0.2)
         listener.close()
 
-    async def test_the_transaction_that_enqueues_does_not_notify(self, store: PostgresStore, postgres_url: str) -> None:
-        """All notifying transactions of a database commit one after the other, so none of ours waits for the disk."""
+    async def test_no_function_notifies(self, store: PostgresStore, postgres_url: str) -> None:
+        """All notifying transactions of a server commit one after the other, so none of ours waits for the disk: that
+        is for the callers to say."""
         with psycopg.connect(postgres_url, autocommit=True) as looker:
             texts = looker.execute(
                 "select prosrc from pg_proc where pronamespace = to_regnamespace(%s)", (store.schema,)

@@ -6,14 +6,11 @@ import asyncio
 
 import redis.asyncio
 
-from mainspring.errors import QueueDraining, StoreUnavailable
+from mainspring.errors import QueueDraining
 from mainspring.query import Query
 from mainspring.records import Mode
 from mainspring.stores.door import Door
-from mainspring.testing import servers
 from mainspring.testing.contract.hands import Hand, ids, job, one, put_in
-
-from .conftest import MakeStore
 
 
 async def test_enqueues_that_meet_are_one_script(own_store: Door, own_client: redis.asyncio.Redis) -> None:
@@ -35,17 +32,3 @@ async def test_a_queue_that_takes_no_more_refuses_only_its_own(own_store: Door) 
     )
     assert [isinstance(each, QueueDraining) for each in said] == [False, False, True, False]
     assert sum((await own_store.count(Query.everything())).values()) == 3
-
-
-async def test_what_is_lost_is_unknown_to_all(make_store: MakeStore) -> None:
-    with servers.valkey(own=True) as server:
-        assert isinstance(server, servers.Valkey)
-        store = make_store(server.url)
-        await store.open()
-        server.freeze()
-        calls = [asyncio.create_task(one(store)) for _ in range(5)]
-        await asyncio.sleep(0.05)
-        server.kill()
-        said = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(each, StoreUnavailable) for each in said)
-        await store.close()

@@ -70,10 +70,13 @@ Losing = Callable[[Awaitable[Any]], Awaitable[None]]
 async def warmed(store: Door) -> None:
     """All scripts loaded, so that a call is one EVALSHA."""
     hand = Hand(store)
-    await put_in(store, job(queue="warm"))
+    first = job(queue="warm")
+    await put_in(store, first)
+    await put_in(store, first, job(queue="warm"))
     await hand.join()
-    (claim,) = await hand.take(1, "warm/any")
+    claim, other = await hand.take(2, "warm/any")
     await hand.succeed(claim)
+    await hand.succeed(other)
     await store.promote()
     await store.rescue("nobody", 1, Outcome.LOST)
     await store.retire(hand.name, Outcome.INTERRUPTED)

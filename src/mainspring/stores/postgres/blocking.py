@@ -12,7 +12,8 @@ from mainspring.stores.base import Batch
 from mainspring.stores.postgres import enqueue, migrate
 from mainspring.stores.postgres.callers import IDENTITY, Callers
 from mainspring.stores.postgres.listen import RING, RING_INSIDE, Bell, ready_queues
-from mainspring.stores.postgres.session import Sessions, run
+from mainspring.stores.postgres.ringing import SETTLE, Ringing
+from mainspring.stores.postgres.session import Rows, Sessions, Step, run
 from mainspring.stores.postgres.statements import fill
 
 
@@ -33,16 +34,23 @@ class Blocking:
         if not self.looked:
             migrate.check_now(self._sessions.rows_now, self._schema, self._url)
             self.looked = True
-        sql, params = enqueue.call(batch, self._schema, now)
+        call = enqueue.call(batch, self._schema, now)
         if connection is None:
-            rows = self._sessions.rows_now(sql, params, may_wait=batch.retry or enqueue.may_wait(batch))
-            if channels := self._bell.due(ready_queues(batch) | enqueue.freed(rows)):
-                with suppress(psycopg.Error):
-                    self._sessions.rows_now(RING, {"channels": channels})
-            return enqueue.reply(batch, rows)
-        rows = self._callers.run(connection, sql, params)
+            return enqueue.reply(batch, self._insert(batch, call))
+        rows = self._callers.run(connection, *call)
         run(connection, RING_INSIDE, {"channels": self._bell.channels(ready_queues(batch) | enqueue.freed(rows))})
         return enqueue.reply(batch, rows)
+
+    def _insert(self, batch: Batch, call: Step) -> Rows:
+        ringing = Ringing(self._bell, batch, call)
+        rows = self._sessions.rows_now(*ringing.step, may_wait=batch.retry or enqueue.may_wait(batch))
+        rows = ringing.ran(rows)
+        if ringing.unsettled and self._sessions.patient:
+            self._sessions.rows_now(*SETTLE)
+        if channels := ringing.left(rows):
+            with suppress(psycopg.Error):
+                self._sessions.rows_now(RING, {"channels": channels})
+        return rows
 
     def _identity(self) -> tuple[Any, ...]:
         if self._known is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 from mainspring.lanes import base_lane, limited_lane
 from mainspring.records import Enqueued, NewJob
@@ -12,6 +12,8 @@ from mainspring.stores.postgres import follows
 from mainspring.stores.postgres.arrays import flags, numbers, words
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
+
+T = TypeVar("T")
 
 _JOBS = """%(id)b::bytea[], %(task)b::text[], %(queue)b::text[], %(home)b::text[],
     %(priority)s::integer[], %(delay)s::bigint[], %(run_at)s::bigint[], %(expires_in)s::bigint[],
@@ -35,22 +37,24 @@ _FULL = (
 def call(batch: Batch, schema: str, now: int | None) -> tuple[LiteralString, Params]:
     """The statement that inserts a batch."""
     jobs = _distinct(batch.jobs)
+    plain = not batch.retry and _plain(jobs)
+    each = _one_for_all if plain else list
     params: dict[str, Any] = {
         "batch": batch.id,
         "now": now,
         "id": [job.id for job in jobs],
-        "task": [job.task for job in jobs],
-        "queue": [job.queue for job in jobs],
-        "home": [_home(job) for job in jobs],
-        "priority": numbers([job.priority for job in jobs]),
-        "delay": numbers([job.delay for job in jobs]),
-        "run_at": numbers([job.run_at for job in jobs]),
-        "expires_in": numbers([job.expires_in for job in jobs]),
-        "crashes": numbers([job.crashes for job in jobs]),
-        "early": flags([job.early for job in jobs]),
+        "task": each([job.task for job in jobs]),
+        "queue": each([job.queue for job in jobs]),
+        "home": each([_home(job) for job in jobs]),
+        "priority": numbers(each([job.priority for job in jobs])),
+        "delay": numbers(each([job.delay for job in jobs])),
+        "run_at": numbers(_unless_none([job.run_at for job in jobs])),
+        "expires_in": numbers(_unless_none([job.expires_in for job in jobs])),
+        "crashes": numbers(each([job.crashes for job in jobs])),
+        "early": flags(each([job.early for job in jobs])),
         "record": [job.record for job in jobs],
     }
-    if not batch.retry and _plain(jobs):
+    if plain:
         return fill(_PLAIN, schema), params
     return fill(_FULL, schema), params | {"retry": batch.retry} | _beside(jobs)
 
@@ -120,6 +124,11 @@ def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "mark": [mark for _, mark in marks],
         "follows": follows.written(jobs),
     }
+
+
+def _one_for_all(values: list[T]) -> list[T]:
+    """The first alone, if all are the same: most batches are of one task."""
+    return values[:1] if values and values.count(values[0]) == len(values) else values
 
 
 def _unless_none(values: list[int | None]) -> Iterable[int | None]:

@@ -1,4 +1,4 @@
-"""Wake-ups: NOTIFY after a commit, LISTEN on a connection of its own, a channel for each queue.
+"""Wake-ups: NOTIFY with a commit or after it, LISTEN on a connection of its own, a channel for each queue.
 
 A process rings for a queue once in a few milliseconds at most, at the first commit of a burst. What is
 committed in the rest of that time is rung for by nobody: a listener therefore wakes a second time, a
@@ -58,12 +58,20 @@ class Bell:
 
     def due(self, queues: Iterable[str]) -> list[str]:
         """The channels to ring now: those that were quiet for a while."""
+        quiet = self.quiet(queues)
+        self.rang(quiet, time.monotonic())
+        return self.channels(quiet)
+
+    def quiet(self, queues: Iterable[str]) -> set[str]:
+        """Those of the queues that were not rung for a moment ago."""
         now = time.monotonic()
-        quiet = [queue for queue in queues if now - self._rung.get(queue, 0.0) >= _QUIET]
+        return {queue for queue in queues if now - self._rung.get(queue, 0.0) >= _QUIET}
+
+    def rang(self, queues: Iterable[str], at: float) -> None:
+        """Listeners of these queues were woken after the moment ``at``."""
         if len(self._rung) > 1000:  # names of queues may be made up without end
             self._rung.clear()
-        self._rung.update(dict.fromkeys(quiet, now))
-        return self.channels(quiet)
+        self._rung.update(dict.fromkeys(queues, at))
 
     def channels(self, queues: Iterable[str]) -> list[str]:
         """The channels of these queues."""

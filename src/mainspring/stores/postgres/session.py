@@ -92,6 +92,11 @@ class Sessions:
             raise closed(self._url)
         return self._server
 
+    @property
+    def patient(self) -> bool:
+        """Whether commits wait, for the disk at least."""
+        return self.server.commit != "off"
+
     async def connect(self) -> AsyncLink:
         """A connection of its own: nothing else is said on it."""
         link = await AsyncLink.connect(**self._told(), **self._how)

@@ -41,8 +41,9 @@ from mainspring.stores.postgres.blocking import Blocking
 from mainspring.stores.postgres.chunks import Chunks
 from mainspring.stores.postgres.joint import Producers
 from mainspring.stores.postgres.links import listening_at
-from mainspring.stores.postgres.listen import RING, Bell, Ears, ready_queues
+from mainspring.stores.postgres.listen import RING, Bell, Ears
 from mainspring.stores.postgres.prune import prune
+from mainspring.stores.postgres.ringing import SETTLE, Ringing
 from mainspring.stores.postgres.session import Rows, Sessions, Step
 from mainspring.stores.postgres.statements import fill, schema_of, statement
 from mainspring.stores.postgres.strays import LowWater
@@ -272,14 +273,20 @@ class PostgresStore:
         return fleet.rescued(rows)
 
     async def _insert(self, batch: Batch, *first: Step) -> list[Enqueued]:
-        sql, params = enqueue.call(batch, self.schema, self._now())
-        rows = await self._sessions.rows(sql, params, first=first)
-        await self._ring(ready_queues(batch) | enqueue.freed(rows))
+        ringing = Ringing(self._bell, batch, enqueue.call(batch, self.schema, self._now()))
+        rows = ringing.ran(await self._sessions.rows(*ringing.step, first=first))
+        if ringing.unsettled and self._sessions.patient:
+            await self._sessions.rows(*SETTLE)
+        await self._tell(ringing.left(rows))
         return enqueue.reply(batch, rows)
 
     async def _ring(self, queues: Iterable[str]) -> None:
-        """Wake listeners of these queues, after the commit; what goes wrong here is made good by their polls."""
-        if channels := self._bell.due(queues):
+        """Wake listeners of these queues, after the commit."""
+        await self._tell(self._bell.due(queues))
+
+    async def _tell(self, channels: list[str]) -> None:
+        """What goes wrong here is made good by the polls of those who listen."""
+        if channels:
             with suppress(psycopg.Error):
                 await self._sessions.rows(RING, {"channels": channels})
 

@@ -115,7 +115,7 @@ class LowWater:
             self._warned = time.monotonic()
             log.warning(
                 "process %s of the server has held a transaction open for %.0f min: dead rows cannot be vacuumed, "
-                "and claims get slower. End it: select pg_terminate_backend(%s)", pid, seconds / 60, pid,
+                "and tables grow. End it: select pg_terminate_backend(%s)", pid, seconds / 60, pid,
             )  # fmt: skip
 
 

@@ -1,13 +1,12 @@
 """The ACL line of a user who may do what Mainspring does, in one namespace, and nothing else.
 
-``python -m mainspring.stores.redis.acl [NAMESPACE]`` prints it for a users file or ``ACL SETUSER``. CONFIG is not in
-it: that would show the server's secrets. What is lost is the last word of the durability class, ``aof-everysec``.
+``python -m mainspring.stores.redis [NAMESPACE]`` prints it for a users file or ``ACL SETUSER``. CONFIG is not in it:
+that would show the server's secrets. What is lost is the last word of the durability class, ``aof-everysec``.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
 from importlib.resources import files
 
@@ -43,7 +42,3 @@ def rules(namespace: str, *, wait_fsync: bool = False) -> list[str]:
 def line(namespace: str = "default", *, wait_fsync: bool = False) -> str:
     """The line for a users file; name and password are for the reader to choose."""
     return " ".join(["user", "mainspring", "on", ">PASSWORD", *rules(namespace, wait_fsync=wait_fsync)])
-
-
-if __name__ == "__main__":
-    print(line(*sys.argv[1:2]))  # noqa: T201 (that is its task)

@@ -1,8 +1,8 @@
 """The arguments and the reply of ``enqueue.lua`` and ``enqueue_any.lua``.
 
-A batch of jobs on which nothing hangs is written by the first, which only puts each job in its place; every other
-batch by the second. Both look for an id in every place, live or ended. So ``Batch.retry`` asks for nothing more, and
-a first try that comes after a retry of its batch makes no second job.
+A batch of jobs on which nothing hangs is written by the first, which only puts each job in its place (or by
+``enqueue_one.lua``, if it is one); every other batch by the second. All look for an id in every place, live or ended.
+So ``Batch.retry`` asks for nothing more, and a first try that comes after a retry of its batch makes no second job.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -21,7 +21,7 @@ from mainspring.records import Edge, Enqueued, Follow, NewJob
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
 
-from .heads import CODES, LARGE, More, new_head
+from .heads import CODES, LARGE, More, around_record, new_head, rest
 
 MAX_JOBS = 1_000
 MAX_BYTES = 8 * 1024 * 1024
@@ -36,21 +36,30 @@ HIGHEST = 100
 _CONFLICTS = {"return": 0, "error": 1, "replace": 2}
 _READY = bytes([CODES[State.READY]])
 _pack = msgspec.msgpack.Encoder().encode
-_line_number = Struct(">H").pack
 _length = Struct(">I").pack
 
 
-def arguments(batch: Batch) -> tuple[str, list[bytes]]:
+Words = list[bytes | str]
+
+
+def arguments(batch: Batch) -> tuple[str, Words]:
     """The script for this batch, and its arguments."""
-    jobs = batch.jobs
+    return _bounded(batch.jobs, is_plain(batch))
+
+
+def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
+    """The same for several batches as one; each of them is plain."""
+    jobs = [job for batch in batches for job in batch.jobs]
+    return _bounded(jobs, _are_distinct(jobs))
+
+
+def _bounded(jobs: Sequence[NewJob], plain: bool) -> tuple[str, Words]:
     if len(jobs) > MAX_JOBS:
         raise StoreConflict(
             f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
             hint="Send it in several batches.",
         )
-    for job in jobs:
-        _check(job)
-    name, words = ("enqueue", _plain(jobs)) if is_plain(batch) else ("enqueue_any", _any(jobs))
+    name, words = _plain(jobs) if plain else ("enqueue_any", _any(jobs))
     size = sum(map(len, words))
     if size > MAX_BYTES:
         raise StoreConflict(
@@ -61,8 +70,12 @@ def arguments(batch: Batch) -> tuple[str, list[bytes]]:
 
 
 def is_plain(batch: Batch) -> bool:
-    """Whether nothing but their place in the line holds its jobs back."""
-    return bool(batch.jobs) and all(map(_is_plain, batch.jobs))
+    """Whether nothing but their place in the line holds its jobs back, and no two are the same."""
+    return all(map(_is_plain, batch.jobs)) and _are_distinct(batch.jobs)
+
+
+def _are_distinct(jobs: Sequence[NewJob]) -> bool:
+    return len(jobs) == 1 or 0 < len({job.id for job in jobs}) == len(jobs)
 
 
 def _check(job: NewJob) -> None:
@@ -96,27 +109,56 @@ def _is_plain(job: NewJob) -> bool:
     )
 
 
-def _plain(jobs: Sequence[NewJob]) -> list[bytes]:
-    """The lines that the jobs stand in, then each job with the number of its line."""
-    lines: dict[tuple[str, str, str, int], bytes] = {}
-    packed: list[tuple[bytes | str, ...]] = []
-    words = [b""]
-    for job in jobs:
-        key = job.queue, job.kind, job.task, job.priority
-        group, lane = _names(job.queue, job.kind, job.task)
-        number = lines.get(key)
-        if number is None:
-            number = lines[key] = _line_number(len(packed))
-            lane_name = lane.decode()
-            packed.append((f"{job.priority}:{lane_name}", lane_name, job.queue, (_READY + group).decode()))
-        words.append(number + job.id + _head(job, group, lane))
-    words[0] = _pack(packed)
-    return words
+class _Kind(NamedTuple):
+    """What plain jobs of one task have in common: where they stand, and all of a stored job but its record."""
+
+    line: str
+    group: str
+    queue: str
+    counted: str
+    before: bytes
+    after: bytes
 
 
-def _any(jobs: Sequence[NewJob]) -> list[bytes]:
-    words: list[bytes] = []
+@lru_cache(maxsize=4096)
+def _kind(queue: str, kind: str, task: str, priority: int, crashes: int, early: bool) -> _Kind:
+    group, lane = _names(queue, kind, task)
+    head = new_head(group=group, lane=lane, priority=priority, crash_limit=crashes, early=early, record=b"")
+    home = lane.decode()
+    return _Kind(f"{priority}:{home}", home, queue, (_READY + group).decode(), *around_record(head))
+
+
+def _plain(jobs: Sequence[NewJob]) -> tuple[str, Words]:
+    """What the kinds of jobs have in common is said once; jobs of one kind mostly come in a row."""
+    kinds: dict[_Kind, int] = {}
+    runs: list[int] = []
+    ids: list[bytes] = []
+    rests: list[bytes] = []
+    last: tuple[str | int, ...] = ()
+    after = b""
     for job in jobs:
+        asked = job.queue, job.kind, job.task, job.priority, job.crashes, job.early
+        if asked != last:
+            _check(job)
+            kind = _kind(*asked)
+            last, after = asked, kind.after
+            runs += (kinds.setdefault(kind, len(kinds) + 1), 0)
+        runs[-1] += 1
+        ids.append(job.id)
+        rests.append(rest(after, job.record))
+        if len(job.id) != 16:
+            _check(job)
+    before = [kind.before for kind in kinds]
+    if len(jobs) == 1:
+        [kind] = kinds
+        return "enqueue_one", [*kind[:4], *before, *ids, *rests]
+    return "enqueue", [_pack(([kind[:4] for kind in kinds], runs)), *before, *ids, *rests]
+
+
+def _any(jobs: Sequence[NewJob]) -> Words:
+    words: Words = []
+    for job in jobs:
+        _check(job)
         words += (job.id + _text(job), _beside(job))
     return words
 
@@ -127,17 +169,6 @@ def _names(queue: str, kind: str, task: str) -> tuple[bytes, bytes]:
     if max(len(group), len(lane)) >= 2**16:
         raise StoreConflict("the names of a queue and a task have more than 65,535 bytes together")
     return group, lane
-
-
-def _head(job: NewJob, group: bytes, lane: bytes) -> bytes:
-    return new_head(
-        group=group,
-        lane=lane,
-        priority=job.priority,
-        crash_limit=job.crashes,
-        early=job.early,
-        record=job.record,
-    )
 
 
 def _text(job: NewJob) -> bytes:
@@ -208,15 +239,15 @@ def _check_follow(job: NewJob, follow: Follow) -> None:
         raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {made.task!r} {wrong}")
 
 
-def enqueued(batch: Batch, reply: Any) -> list[Enqueued]:
+def enqueued(jobs: Sequence[NewJob], reply: Any) -> list[Enqueued]:
     """What the script says; its refusals as errors."""
     if reply == 1:
-        return [Enqueued(job.id, True) for job in batch.jobs]
+        return [Enqueued(job.id, True) for job in jobs]
     if reply and reply[0] in _REFUSALS:
         raise _REFUSALS[reply[0]](*reply[1:])
     return [
         Enqueued(made, False) if isinstance(made, bytes) else Enqueued(job.id, made == 1)
-        for job, made in zip(batch.jobs, reply, strict=True)
+        for job, made in zip(jobs, reply, strict=True)
     ]
 
 

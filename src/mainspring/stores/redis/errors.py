@@ -81,7 +81,7 @@ def _login(text: str) -> dict[str, str]:
 def _forbidden(text: str) -> dict[str, str]:
     return {
         "message": f"the server's ACL forbids what Mainspring needs: {text}",
-        "hint": "python -m mainspring.stores.redis.acl prints the line that allows it, and no more.",
+        "hint": "python -m mainspring.stores.redis prints the line that allows it, and no more.",
     }
 
 

@@ -51,6 +51,8 @@ _FIXED = Struct(">BBBBdhIdddIIIIdddIIdB")
 # state, ends, claims, rest, seq, priority, attempt, started, turn, ended, crashes, crash limit, epoch, deps,
 # enqueued, due, expires, length of the record, length of more, token, length of the worker
 _LENGTH = Struct(">H")
+_size = Struct(">I").pack
+_LENGTH_OF_RECORD = Struct(">BBBBdhIdddIIIIddd").size
 moment = Struct(">d").pack
 """A place, a token or a moment as it stands in a head."""
 
@@ -132,6 +134,16 @@ def new_head(
     )  # fmt: skip
     parts = (fixed, _LENGTH.pack(len(group)), group, _LENGTH.pack(len(lane)), lane, packed)
     return b"".join(parts if apart else (*parts, record))
+
+
+def around_record(head: bytes) -> tuple[bytes, bytes]:
+    """A new head without a record, parted where the length of one stands: see :func:`rest`."""
+    return head[:_LENGTH_OF_RECORD], head[_LENGTH_OF_RECORD + 4 :]
+
+
+def rest(after: bytes, record: bytes) -> bytes:
+    """What follows the first part of a head that :func:`around_record` has parted."""
+    return _size(len(record)) + after + record
 
 
 def read(raw: bytes) -> Head:

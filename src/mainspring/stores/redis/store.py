@@ -135,7 +135,7 @@ class RedisStore:
             schema.check_now(self._connection, self._tag + "meta", self._wanted)
             self._is_checked = True
         name, words = enqueue.arguments(batch)
-        return enqueue.enqueued(batch, self._connection.run_now(name, *words))
+        return enqueue.enqueued(batch.jobs, self._connection.run_now(name, *words))
 
     async def turn(self, turn: Turn) -> Turned:
         acks, unstorable = turns.storable(turn.acks)

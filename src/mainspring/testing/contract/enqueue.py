@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,7 +13,7 @@ from mainspring.ids import new_id, new_ids
 from mainspring.outcomes import Ack
 from mainspring.query import Query
 from mainspring.records import Bucket, Edge, Enqueued
-from mainspring.states import Reason, State
+from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Batch, Store
 
 from .hands import HOUR, LANE, SECOND, Hand, ending, gone, ids, ignoring, job, lease, one, put_in, row, running, state
@@ -69,6 +71,42 @@ class TestEnqueue:
         assert all(each.created for each in said)
         counts = await store.count(Query.everything())
         assert (counts[State.READY], counts[State.SCHEDULED]) == (500, 500)
+
+    async def test_jobs_of_several_tasks_stand_in_the_order_of_the_batch(self, store: Store) -> None:
+        """Also those that are new among others that are there already."""
+        jobs = [job(task=f"task-{n % 3}", crashes=3 + n % 2) for n in range(40)]
+        await put_in(store, *jobs[10:30:3])
+        said = await put_in(store, *jobs)
+        assert [each.created for each in said] == [each not in jobs[10:30:3] for each in jobs]
+        hand = await Hand(store).join()
+        new = [each for each in jobs if each not in jobs[10:30:3]]
+        assert ids(await hand.take(50)) == ids([*jobs[10:30:3], *new])
+
+    @pytest.mark.parametrize("delay", [0, SECOND])
+    async def test_jobs_that_are_alike_all_have_what_they_share(
+        self, store: Store, clock: MovableClock, delay: int
+    ) -> None:
+        """A store may write once what they have in common; an odd one among them has its own."""
+        alike = partial(job, task="t", queue="mine", kind="async", priority=7, crashes=5, early=True, delay=delay)
+        jobs = [alike(record=b"%d" % n) for n in range(4)]
+        odd = job(id=jobs[1].id, queue="q", delay=2 * SECOND, expires_in=HOUR, record=b"odd")
+        for batch in (jobs, [jobs[0], odd, *jobs[2:]]):
+            await put_in(store, *batch)
+            for asked in batch:
+                found = await row(store, asked)
+                assert (found.task, found.queue, found.lane) == (asked.task, asked.queue, f"{asked.queue}/{asked.kind}")
+                assert (found.priority, found.crash_limit, found.early) == (asked.priority, asked.crashes, asked.early)
+                assert found.due == (clock.now_us() + asked.delay if asked.delay else None)
+                assert found.expires == (clock.now_us() + asked.expires_in if asked.expires_in else None)
+                assert found.record == asked.record
+            await store.act(Action.DELETE, Query(ids=tuple(ids(batch))))
+
+    async def test_a_job_that_is_twice_in_a_batch_is_made_once(self, store: Store) -> None:
+        made, other = job(), job()
+        said = await put_in(store, made, other, made)
+        assert [each.created for each in said] == [True, True, False]
+        hand = await Hand(store).join()
+        assert ids(await hand.take(5)) == ids([made, other])
 
     async def test_nothing_is_inserted_when_one_job_cannot_be(self, store: Store) -> None:
         good, bad = job(), job(after=[Edge(new_id().bytes)])

@@ -47,7 +47,7 @@ SMALL = hypothesis.settings(
     print_blob=True,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
-FEW = hypothesis.settings(SMALL, max_examples=25)
+FEW = hypothesis.settings(SMALL, max_examples=15)
 """For a store that is slow to make anew."""
 SOAK = hypothesis.settings(SMALL, max_examples=4_000, stateful_step_count=100)
 

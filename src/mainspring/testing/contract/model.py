@@ -25,7 +25,6 @@ class Model:
 
     def __init__(self) -> None:
         self.now = 0
-        self.step = 0
         self.jobs: dict[bytes, ModelJob] = {}
         self.workers: dict[str, ModelWorker] = {}
         self.modes: dict[str, Mode] = {}
@@ -39,11 +38,10 @@ class Model:
     def begin(self, now: int) -> None:
         """A call begins: the store's time is ``now``."""
         self.now = now
-        self.step += 1
         self.fresh = []
 
     def _ready(self, job: ModelJob) -> None:
-        job.state, job.due, job.arrived = State.READY, None, self.step
+        job.state, job.due = State.READY, None
         self.fresh.append(job)
 
     def _after(self, job: ModelJob, due: int, state: State) -> None:

@@ -37,8 +37,6 @@ class ModelJob:
     turn: int = 0
     ordered: bool = False
     seq: int = 0
-    arrived: int = 0
-    """The step of its last entry into ready: the order of arrival as far as the contract fixes it."""
     attempts: list[Ended] = field(default_factory=list)
     acked: dict[int, tuple[str, Outcome]] = field(default_factory=dict)
     """Tokens whose ack was applied, with the owner and what it said."""

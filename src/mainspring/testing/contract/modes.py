@@ -228,6 +228,8 @@ class TestDraining:
             assert await put_in(store, first, retry=retry) == [Enqueued(first.id, False)]
         with pytest.raises(QueueDraining):
             await put_in(store, first, second, retry=True)
+        with pytest.raises(QueueDraining):
+            await put_in(store, first, second)
         assert await gone(store, second)
 
     async def test_a_key_that_is_held_needs_no_place(self, store: Store) -> None:

@@ -64,6 +64,17 @@ class TestRaces:
             found = await row(store, child)
             assert (found.state, found.deps) == (State.READY, 0)
 
+    async def test_a_repeat_that_comes_while_its_job_ends(self, store: Store, second_store: Store) -> None:
+        """It is looked for in two places while it goes from one to the other: none is made a second time."""
+        hand = await Hand(store).join()
+        for _ in range(10 * ROUNDS):
+            made = await one(store)
+            claim = await hand.take_one()
+            _, (said,) = await asyncio.gather(hand.succeed(claim), put_in(second_store, made, retry=True))
+            assert not said.created
+            assert await state(store, made) == State.SUCCEEDED
+            assert await hand.take(9) == ()
+
     async def test_cancel_against_claim(self, store: Store, second_store: Store) -> None:
         """Cancelled before it started, or running with an order: never running without one."""
         hand = await Hand(store).join()

@@ -116,7 +116,7 @@ def the_living_are_left_alone(history: History) -> Found:
 
 
 def the_terminated_take_no_more(history: History) -> Found:
-    """I13: after the word to terminate a worker claims no more, and it is gone within the bound."""
+    """I13: after the word to terminate a worker asks for no more, and it is gone within the bound."""
     ends = [each for each in history.troubles if each.what == "terminated"]
     claims: dict[str, list[Event]] = {}
     for event in history.events:
@@ -124,10 +124,16 @@ def the_terminated_take_no_more(history: History) -> Found:
             claims.setdefault(event.worker, []).append(event)
     for each in ends:
         for event in claims.get(each.worker, ()):
-            if each.began + history.bounds.slack < event.at:
+            if each.began + history.bounds.slack < event.at and not _lay_with_the_store(history, each.began, event.at):
                 yield event.job, f"was claimed by {each.worker} {event.at - each.began:.1f} s after the word to end"
         if each.ended - each.began > history.bounds.ending:
             yield each.worker, f"took {each.ended - each.began:.1f} s to end"
+
+
+def _lay_with_the_store(history: History, asked: float, at: float) -> bool:
+    """Whether the store stood still from before one moment to the other: what it then does was asked of it before."""
+    away = (each for each in history.troubles if each.what == "store_away")
+    return any(each.began < asked and at <= each.ended + history.bounds.slack for each in away)
 
 
 def overlaps(history: History) -> Iterator[tuple[Run, Run]]:

@@ -10,7 +10,7 @@ create function {schema}.act_v1(
 ) returns table (kind text, id bytea, note text, holder bytea)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_now bigint;

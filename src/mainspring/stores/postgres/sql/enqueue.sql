@@ -1,4 +1,5 @@
 -- enqueue_plain: (new) -> ready | scheduled for jobs that wait for nobody, that nothing limits and that have no key
+-- What all jobs have in common may stand once: task, queue, home, priority, delay, crash limit, early.
 -- The lock on the batch makes a repeat wait for a first try that still runs here. returns the ids that were not made
 create function {schema}.enqueue_plain_v1(
     p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[],
@@ -6,7 +7,7 @@ create function {schema}.enqueue_plain_v1(
 ) returns table (id bytea, answer bytea, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_now bigint;
@@ -15,22 +16,26 @@ declare
     v_take boolean[];
 begin
     if {schema}.is_late_v1(p_batch, false, p_now) then
-        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
+        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+        v_made := array(select j.id from {schema}.jobs j where j.id = any(p_id));
+        v_over := {schema}.among_v1(p_id, v_made || {schema}.over_v1(p_id));
     end if;
     v_now := {schema}.now_v1(p_now);
     with made as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
         )
-        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.later then 0 else nextval('{schema}.seq') end, case when n.later then n.due end,
-            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
+        select n.id, case when n.later then 'scheduled' else 'ready' end, coalesce(n.task, p_task[1]),
+            coalesce(n.queue, p_queue[1]), coalesce(n.home, p_home[1]), coalesce(n.home, p_home[1]),
+            coalesce(n.priority, p_priority[1]), case when n.later then 0 else nextval('{schema}.seq') end,
+            case when n.later then n.due end, v_now + n.expires_in, coalesce(n.crash_limit, p_crash_limit[1]),
+            coalesce(n.early, p_early[1]), v_now, n.record
         from (
             select u.*, d.due, d.due > v_now as later
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
             ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.run_at, v_now + coalesce(u.delay, p_delay[1])) as due) d
             where v_over is null or not v_over[u.n]
             order by u.n
         ) n
@@ -41,6 +46,9 @@ begin
     if cardinality(v_made) < cardinality(p_id) then
         v_take := {schema}.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
+    end if;
+    if cardinality(p_queue) = 1 then
+        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
     end if;
     perform {schema}.refuse_draining_v1(p_queue, v_take);
 end
@@ -59,10 +67,11 @@ create function {schema}.enqueue_v1(
 ) returns table (id bytea, answer bytea, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_now bigint;
+    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -72,13 +81,18 @@ declare
     v_made bytea[];
     v_row record;
 begin
-    if {schema}.is_late_v1(p_batch, p_retry, p_now) then
-        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
-    end if;
+    v_late := {schema}.is_late_v1(p_batch, p_retry, p_now);
+    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
     v_take := array(
-        select not exists (select 1 from {schema}.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        select not exists (select 1 from {schema}.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
+    if v_late then
+        v_over := {schema}.among_v1(p_id, {schema}.over_v1(p_id));
+        v_take := array(
+            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
+        );
+    end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from {schema}.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
             if v_row.holder is not null then

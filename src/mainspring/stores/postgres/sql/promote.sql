@@ -4,7 +4,7 @@ create function {schema}.promote_v1(p_limit integer, p_now bigint)
 returns table (now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     v_now bigint := {schema}.now_v1(p_now);
     v_expired bytea[];

@@ -7,7 +7,7 @@ create function {schema}.prune_v1(
 ) returns integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     c_rounds constant integer := 10;
     v_now bigint := {schema}.now_v1(p_now);

@@ -8,7 +8,7 @@ create function {schema}.report_v1(
 ) returns setof boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     v_last bigint;
 begin

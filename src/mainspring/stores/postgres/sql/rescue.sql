@@ -4,7 +4,7 @@ create function {schema}.rescue_v1(p_worker text, p_number bigint, p_cause text,
 returns table (id bytea, state text, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_worker {schema}.workers;
@@ -26,7 +26,7 @@ create function {schema}.retire_v1(
 ) returns table (id bytea, state text, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_worker {schema}.workers;

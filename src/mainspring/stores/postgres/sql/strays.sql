@@ -89,7 +89,7 @@ $$;
 create function {schema}.heads_v1(p_lanes text[]) returns table (lane text, priority integer, seq bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_last bigint := coalesce(pg_sequence_last_value('{schema}.seq'::regclass), 0);
@@ -109,7 +109,7 @@ create function {schema}.strays_v1(p_lane text[], p_priority integer[], p_seq bi
 returns table (lane text, priority integer, seq bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_read bigint := pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass);

@@ -1,0 +1,100 @@
+"""A deadline ends what its task waits for, and nothing else: as ``asyncio.timeout`` does, with one timer for many."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from mainspring.stores.deadlines import Deadlines
+
+pytestmark = pytest.mark.asyncio
+
+SOON = 0.05
+
+
+async def forever(deadlines: Deadlines) -> None:
+    with deadlines.begin():
+        await asyncio.Event().wait()
+
+
+async def test_what_takes_longer_ends_with_a_timeout() -> None:
+    deadlines = Deadlines(SOON)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await forever(deadlines)
+    assert time.monotonic() - began >= SOON * 0.9
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_each_of_many_has_its_own() -> None:
+    """Those that are over in time hear nothing, whatever began before or after them."""
+    deadlines = Deadlines(SOON)
+    late = [asyncio.create_task(forever(deadlines)) for _ in range(3)]
+
+    async def quick() -> int:
+        with deadlines.begin():
+            await asyncio.sleep(0)
+        return 1
+
+    assert await asyncio.gather(*(quick() for _ in range(20))) == [1] * 20
+    await asyncio.sleep(SOON / 2)
+    late += [asyncio.create_task(forever(deadlines)) for _ in range(3)]
+    ended = await asyncio.wait_for(asyncio.gather(*late, return_exceptions=True), 10)
+    assert [type(each) for each in ended] == [TimeoutError] * 6
+
+
+async def test_it_works_again_after_a_pause() -> None:
+    """The timer is set anew when there is something to watch."""
+    deadlines = Deadlines(SOON)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(forever(deadlines), 10)
+        await asyncio.sleep(SOON * 2)
+
+
+async def test_to_be_cancelled_by_others_is_no_timeout() -> None:
+    task = asyncio.create_task(forever(Deadlines(10)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_cancelled_by_others_and_late_it_is_cancelled() -> None:
+    deadlines = Deadlines(SOON)
+
+    async def slow_to_go() -> None:
+        with deadlines.begin():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(slow_to_go())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+
+
+async def test_an_error_of_the_call_itself_comes_out() -> None:
+    with pytest.raises(KeyError), Deadlines(10).begin():
+        raise KeyError
+
+
+async def test_a_task_is_needed() -> None:
+    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def begin() -> None:
+        try:
+            Deadlines(1).begin()
+        except RuntimeError as error:
+            told.set_exception(error)
+
+    asyncio.get_running_loop().call_soon(begin)
+    with pytest.raises(RuntimeError):
+        await told
