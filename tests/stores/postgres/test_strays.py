@@ -169,8 +169,11 @@ class TestMarks:
         await hand.take(1)
         await store._low_water.look()
         assert grave.marks()
-        grave.fill_in()
-        await store._low_water.look()
+        for _ in range(100):  # a snapshot of somebody else keeps the dead from the vacuum for a moment
+            grave.fill_in()
+            await store._low_water.look()
+            if not grave.marks():
+                break
         assert grave.marks() == {}
         assert len(await hand.take(5)) == 2
 
