@@ -302,10 +302,9 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
 #variable_conflict use_column
 declare
     v_part record;
-    v_got bytea[];
+    v_got integer;
     v_left integer := p_n;
     v_room bigint;
-    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -325,24 +324,47 @@ begin
         exit when v_left <= 0;
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        if v_part.seq is null then
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > v_now)
-                order by j.priority desc, j.seq limit v_left for update skip locked
-            );
-        else
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > v_now)
-                order by j.seq limit v_left for update skip locked
-            );
-        end if;
-        v_left := v_left - cardinality(v_got);
-        return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
+        return query select t.* from mainspring_stored.claim_line_v1(
+            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        ) t;
+        get diagnostics v_got = row_count;
+        v_left := v_left - v_got;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    with one as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+            and (j.expires is null or j.expires > v_now)
+        order by j.seq limit p_n for update skip locked
+    ), several as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
+            and (j.expires is null or j.expires > v_now)
+        order by j.priority desc, j.seq limit p_n for update skip locked
+    ), locked as (
+        select * from one union all select * from several
+    ), picked as (
+        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+    ), taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+        from picked p where j.ctid = p.at and p.before < p_room
+        returning j.*
+    )
+    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+    from taken t order by t.priority desc, t.seq;
 end
 $$;
 
@@ -1656,7 +1678,7 @@ CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[],
     AS $$
 #variable_conflict use_column
 declare
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -1666,7 +1688,7 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read;
+    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
 end
 $$;
 
@@ -1859,7 +1881,7 @@ declare
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
     v_got bytea[];
 begin
     perform mainspring_stored.guard_v1();
@@ -1891,6 +1913,7 @@ begin
             v_gates := mainspring_stored.gates_v1(v_lanes, p_done || array(select a.id from unnest(p_acks) a));
         end if;
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked;
     if cardinality(p_done) > 0 then
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_now);
         if cardinality(v_moved.woken) > 0 then
@@ -1936,6 +1959,7 @@ begin
             ))
         order by j.turn, j.priority desc, j.seq;
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
     else
@@ -1970,49 +1994,18 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
-                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
-                    order by j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
+                    p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
-                        and (j.expires is null or j.expires > v_now)
-                    order by j.priority desc, j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.priority desc, t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -2041,9 +2034,7 @@ begin
             end if;
         end loop;
         update mainspring_stored.workers w set turn = p_number, seen = v_now where w.id = p_worker;
-        if cardinality(p_low_lane) > 0
-            or pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
-        then
+        if cardinality(p_low_lane) > 0 or mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from mainspring_stored.lows_v1(
@@ -2076,6 +2067,13 @@ begin
     end if;
     return v_room;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
 $$;
 
 CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
@@ -2697,40 +2695,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794817766042236, 1, 1, 'hand-1-326d52', 1794817766055873, 1794817766073071, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794817766042236, 1, 1, 'hand-1-326d52', 1794817766055873, 1794817766073071, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794823913345641, 1, 1, 'hand-1-405263', 1794823913347107, 1794823913351901, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794823913345641, 1, 1, 'hand-1-405263', 1794823913347107, 1794823913351901, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794817766042236, 1794817766022162, 1794817766073071, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-326d52', 1794817766055873, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794823913345641, 1794823913335516, 1794823913351901, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794823913347107, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794817766042236, 1794817766022162, 1794817766073071, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-326d52', 1794817766055873, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794817766134353, 1794817766149512, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794823913345641, 1794823913335516, 1794823913351901, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794823913347107, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794823913378969, 1794823913386824, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794817766042236, 1794817766022162, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-326d52', NULL, NULL, 1794817766055873, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794817766042236, 1794817766022162, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-326d52', 1794821366073071, NULL, 1794817766055873, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794817766134353, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794817766134353, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794817766134353, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794817766134353, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794817766134353, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794823913345641, 1794823913335516, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', NULL, NULL, 1794823913347107, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794823913345641, 1794823913335516, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794827513351901, NULL, 1794823913347107, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794823913378969, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794823913378969, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('76dfe418-e96d-400f-9735-f5e6f2af236e');
+INSERT INTO mainspring_stored.meta VALUES ('2f5a020b-434f-4973-bc25-7c739f46aea4');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794817766157603);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794823913392337);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794817766101166);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794823913366313);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-326d52', 1, 2, false, 1794817765995324, 1794817766073071, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-405263', 1, 2, false, 1794823913330677, 1794823913351901, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 

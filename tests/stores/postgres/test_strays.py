@@ -125,6 +125,21 @@ class TestMarks:
         assert ids([*claims, *rest]) == [each.id for each in made]
         await hand.succeed(*claims, *rest)
 
+    async def test_pages_of_entries_that_are_known_to_be_dead_leave_a_mark_too(
+        self, grave: Grave, store: PostgresStore, hand: Hand
+    ) -> None:
+        """No snapshot is held, and no vacuum has come: who walks marks them dead and later steps over them."""
+        grave.run("alter table {schema}.jobs set (autovacuum_enabled = off)")
+        grave.dig(DEAD)
+        grave.holder.rollback()
+        (first,) = await put_in(store, job())
+        assert ids(await take(store, hand, 1)) == [first.id]
+        store._low_water.close()
+        (second,) = await put_in(store, job())
+        assert await grave.walked(hand) < 500, "they are counted as entries: this shows nothing"
+        assert ids(await hand.take(1)) == [second.id]
+        assert [place for place, _ in grave.marks().items()] == [(LANE, 0)]
+
     async def test_an_empty_lane_is_walked_over_once(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
         grave.dig(3_000)
         assert await hand.take(10) == ()

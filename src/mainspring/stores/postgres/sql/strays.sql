@@ -3,6 +3,13 @@
 -- this keeps a mark for each base lane and priority, the first seq of its last claim, and asks only for what lies above.
 -- What lies below and is alive (its transaction committed late) is a stray, and is looked for at a slow pace.
 
+-- walked: how far this transaction has walked in the index of what is ready. Entries known to be dead are stepped over
+-- without being counted, and yet their pages are read, until a vacuum: a page counts as twenty entries.
+create function {schema}.walked_v1() returns bigint language sql as $$
+    select pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('{schema}.jobs_ready'::regclass)
+$$;
+
 -- claim_above: ready -> running in these base lanes, priority by priority, above the marks; between known priorities all is new
 create function {schema}.claim_above_v1(
     p_lanes text[], p_n integer, p_worker text, p_number bigint, p_now bigint,
@@ -14,10 +21,9 @@ create function {schema}.claim_above_v1(
 #variable_conflict use_column
 declare
     v_part record;
-    v_got bytea[];
+    v_got integer;
     v_left integer := p_n;
     v_room bigint;
-    v_now bigint := {schema}.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -37,23 +43,11 @@ begin
         exit when v_left <= 0;
         v_room := p_room - {schema}.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        if v_part.seq is null then
-            v_got := array(
-                select j.id from {schema}.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > v_now)
-                order by j.priority desc, j.seq limit v_left for update skip locked
-            );
-        else
-            v_got := array(
-                select j.id from {schema}.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > v_now)
-                order by j.seq limit v_left for update skip locked
-            );
-        end if;
-        v_left := v_left - cardinality(v_got);
-        return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
+        return query select t.* from {schema}.claim_line_v1(
+            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        ) t;
+        get diagnostics v_got = row_count;
+        v_left := v_left - v_got;
     end loop;
 end
 $$;
@@ -104,7 +98,7 @@ end
 $$;
 
 -- strays: where ready jobs begin that lie below a mark, of each lane and priority the first; looks at 100 of them
--- the last row has no lane: how many index entries were walked over
+-- the last row has no lane: how far that was
 create function {schema}.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[])
 returns table (lane text, priority integer, seq bigint)
 language plpgsql
@@ -112,7 +106,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
-    v_read bigint := pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass);
+    v_walked bigint := {schema}.walked_v1();
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -122,7 +116,7 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass) - v_read;
+    return query select null, null::integer, {schema}.walked_v1() - v_walked;
 end
 $$;
 

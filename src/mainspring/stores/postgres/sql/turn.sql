@@ -36,7 +36,7 @@ declare
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('{schema}.seq'::regclass), 0);
-    v_read bigint := pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass);
+    v_walked bigint := {schema}.walked_v1();
     v_got bytea[];
 begin
     perform {schema}.guard_v1();
@@ -68,6 +68,7 @@ begin
             v_gates := {schema}.gates_v1(v_lanes, p_done || array(select a.id from unnest(p_acks) a));
         end if;
     end if;
+    v_walked := {schema}.walked_v1() - v_walked;
     if cardinality(p_done) > 0 then
         v_moved := {schema}.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_now);
         if cardinality(v_moved.woken) > 0 then
@@ -113,6 +114,7 @@ begin
             ))
         order by j.turn, j.priority desc, j.seq;
     end if;
+    v_walked := {schema}.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - {schema}.carried_v1(p_worker, p_number);
     else
@@ -147,49 +149,18 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
-                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
-                    order by j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update {schema}.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select {schema}.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.seq;
+                return query select t.* from {schema}.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
+                    p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - {schema}.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
-                        and (j.expires is null or j.expires > v_now)
-                    order by j.priority desc, j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update {schema}.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select {schema}.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.priority desc, t.seq;
+                return query select t.* from {schema}.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - {schema}.carried_v1(p_worker, p_number);
@@ -218,9 +189,7 @@ begin
             end if;
         end loop;
         update {schema}.workers w set turn = p_number, seen = v_now where w.id = p_worker;
-        if cardinality(p_low_lane) > 0
-            or pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
-        then
+        if cardinality(p_low_lane) > 0 or {schema}.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from {schema}.lows_v1(
@@ -246,6 +215,48 @@ begin
         select coalesce(sum(octet_length(j.record)), 0) from {schema}.jobs j
         where j.state = 'running' and j.worker = p_worker and j.turn = p_number
     );
+end
+$$;
+
+-- claim_line: ready -> running for the first p_n jobs of a lane that nothing limits, of the priorities from p_top down to
+-- p_bottom; with p_from of the one priority p_top, from that seq on. Those behind the one whose record passes p_room stay.
+-- One statement, and rows found by where they lie: this is the way of nearly every claim.
+create function {schema}.claim_line_v1(
+    p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint,
+    p_inline integer, p_room bigint
+) returns table (
+    kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
+    crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_now bigint := {schema}.now_v1(p_now);
+begin
+    return query
+    with one as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
+        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+            and (j.expires is null or j.expires > v_now)
+        order by j.seq limit p_n for update skip locked
+    ), several as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
+        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
+            and (j.expires is null or j.expires > v_now)
+        order by j.priority desc, j.seq limit p_n for update skip locked
+    ), locked as (
+        select * from one union all select * from several
+    ), picked as (
+        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+    ), taken as (
+        update {schema}.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest((select {schema}.now_v1(p_now)), j.enqueued)
+        from picked p where j.ctid = p.at and p.before < p_room
+        returning j.*
+    )
+    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+    from taken t order by t.priority desc, t.seq;
 end
 $$;
 
