@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from mainspring.embedded import EmbeddedWorker
     from mainspring.events import Event, EventName
     from mainspring.jobs import Jobs
+    from mainspring.limiter import Limiter
+    from mainspring.limiting import Limits
+    from mainspring.limits import Concurrency, Rate
     from mainspring.options import WorkerOptions
     from mainspring.queues import Queues
     from mainspring.settings import Settings
@@ -45,7 +48,7 @@ H = TypeVar("H", bound="Callable[[Event], Any]")
 # Names of the public API that are reserved, and refused until they work.
 LATER = frozenset({
     "asgi", "wsgi", "batch", "breaker", "breakers", "bulk_task", "election", "emit", "aemit", "events", "flows",
-    "limiter", "limits", "lock", "locks", "metrics", "pipeline", "pool", "queue", "schedule", "schedules", "semaphore",
+    "lock", "locks", "metrics", "pipeline", "pool", "queue", "schedule", "schedules", "semaphore",
 })  # fmt: skip
 
 
@@ -95,6 +98,12 @@ class Mainspring(Declaring):
         """Take over the tasks of a library's ``Tasks()``, or import a module of that name on first need."""
         for each in tasks:
             self.tasks.include(self, each)
+
+    def limiter(self, name: str, *limits: Rate | Concurrency) -> Limiter:
+        """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
+        from mainspring.limiter import Limiter
+
+        return Limiter(self, name, limits)
 
     def on(self, *events: EventName, task: str | None = None) -> Callable[[H], H]:
         """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
@@ -159,7 +168,7 @@ class Mainspring(Declaring):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        replies = client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
+        replies = client.enqueue_now(Batch(id=new.id, jobs=(new,), limits=call.limits), call.connection)
         return job if new.unique is None else found(job, replies[0])
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
@@ -201,6 +210,13 @@ class Mainspring(Declaring):
         from mainspring.queues import Queues
 
         return Queues(self)
+
+    @property
+    def limits(self) -> Limits:
+        """What is limited, and by how much: see it and change it, for the whole fleet."""
+        from mainspring.limiting import Limits
+
+        return Limits(self)
 
     @property
     def workers(self) -> Workers:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.making import Origin
     from mainspring.middleware import Middleware
-    from mainspring.records import Enqueued
+    from mainspring.records import Enqueued, Limit
 
 R = TypeVar("R")
 
@@ -43,6 +43,7 @@ class Made(NamedTuple, Generic[R]):
 def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made[R]:
     """The batch of these calls. They must be of this app, and go through one connection if through any."""
     pairs = []
+    limits: dict[str, Limit] = {}
     connections = {} if connection is None else {id(connection): connection}
     version, client = app.settings.version, app.client
     for each in _each(calls):
@@ -56,6 +57,7 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made
             )  # fmt: skip
         call = app.through(each)
         pairs.append(call.new_job(version, client))
+        limits.update((each.name, each) for each in call.limits)
         if connection is None or call.connection is not None:
             connections[id(call.connection)] = call.connection
     if len(connections) > 1:
@@ -63,7 +65,7 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made
             "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",
             hint="They are enqueued all or none, so in one transaction: enqueue_many(calls, connection=...).",
         )  # fmt: skip
-    batch = Batch(id=new_id().bytes, jobs=tuple([new for new, _ in pairs]))
+    batch = Batch(id=new_id().bytes, jobs=tuple([new for new, _ in pairs]), limits=tuple(limits.values()))
     return Made(batch, [job for _, job in pairs], next(iter(connections.values()), None))
 
 
@@ -80,7 +82,7 @@ def child_of(call: Call[R], origin: Origin) -> Made[R]:
     app = call.app
     call = app.through(call)
     new, job = call.new_job(app.settings.version, app.client, origin)
-    return Made(Batch(id=new.id, jobs=(new,), retry=True), [job], call.connection)
+    return Made(Batch(id=new.id, jobs=(new,), retry=True, limits=call.limits), [job], call.connection)
 
 
 def found(job: Job[R], reply: Enqueued) -> Job[R]:

@@ -9,7 +9,10 @@ kind beside it:
     email/any                    enqueued by name: the producer does not know the kind of slot
     email/async!                 suspects: one more crash of its worker and the job is dead
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
-    email/async#gate,tenant:7    limited: needs room in the named buckets
+    email/async#api              limited: needs room in the gate "api"
+    email/async#api=tenant=7     limited: and in the part of the limit "tenant" that belongs to key 7
+
+Lanes with the same base, gates and marks are a *group*: what stands before the first ``=``, and any mark behind it.
 
 A claim names base lanes; the store adds the lanes beside them that the worker may take
 from. Queue names have no ``/``, so the base lane can be read off any lane.
@@ -17,11 +20,16 @@ from. Queue names have no ``/``, so the base lane can be read off any lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterable
 from typing import Literal
+
+from mainspring.records import Bucket
 
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
+_PLAIN = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 
 
 def base_lane(queue: str, kind: str) -> str:
@@ -46,5 +54,19 @@ def parked_lane(base: str, task: str) -> str:
     return f"{base}?{task}"
 
 
-def limited_lane(base: str, buckets: Sequence[str]) -> str:
-    return f"{base}#{','.join(sorted(buckets))}"
+def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
+    """The lane of jobs that need room in these buckets. Equal lanes mean equal buckets.
+
+    >>> limited_lane("email/async", [Bucket("tenant", "7"), Bucket("api")])
+    'email/async#api=tenant=7'
+    """
+    gates = sorted({_label(bucket.limit) for bucket in buckets if not bucket.key})
+    keyed = sorted({f"{_label(bucket.limit)}={_label(bucket.key)}" for bucket in buckets if bucket.key})
+    return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
+
+
+def _label(name: str) -> str:
+    """A name as a lane may hold it: short, and without the signs that lanes are written with."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()

@@ -21,6 +21,7 @@ from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
 from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
 from mainspring.keys import Key, to_key
+from mainspring.limits import AnyLimit, to_limits
 
 if TYPE_CHECKING:
     from mainspring.call import Call
@@ -111,6 +112,9 @@ OPTIONS: tuple[Option, ...] = (
            _TASK, checks.follow_up),
     Option("on_cancel", "FollowUp | None", None, "A job to follow one that was cancelled or expired, likewise.",
            _TASK, checks.follow_up),
+    Option("limit", "AnyLimit | Sequence[AnyLimit] | None", (),
+           "How many of its jobs run at once or start in a time, in the whole fleet: Concurrency, Rate, a limiter.",
+           _TASK, to_limits, "none"),
     Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
            _TASK, checks.argument_names, "none"),
     Option("queues", "Sequence[str] | str | None", None,
@@ -138,7 +142,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("pool", "limit", "breaker", "needs", "memory_limit", "cpu_limit", "pin_version"), _TASK),
+    **dict.fromkeys(("pool", "breaker", "needs", "memory_limit", "cpu_limit", "pin_version"), _TASK),
     **dict.fromkeys(("labels",), _WORKER),
 }
 # fmt: on
@@ -187,6 +191,7 @@ class TaskOptions(TypedDict, total=False):
     on_success: FollowUp | None
     on_dead: FollowUp | None
     on_cancel: FollowUp | None
+    limit: AnyLimit | Sequence[AnyLimit] | None
     sensitive: Sequence[str]
 
 

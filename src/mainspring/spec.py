@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mainspring.backoff import Backoff
     from mainspring.codec import Signature
     from mainspring.depends import Plan
+    from mainspring.records import Limit
 
 
 class TaskSpec(NamedTuple):
@@ -40,3 +41,5 @@ class TaskSpec(NamedTuple):
     """Most bytes of a result."""
     hide: tuple[str, ...] = ()
     """The arguments whose values are shown to nobody."""
+    limits: tuple[Limit, ...] = ()
+    """Those that its jobs name."""

@@ -16,6 +16,7 @@ from mainspring.declaring import Declared, Home
 from mainspring.errors import BadSignature, InvalidOption
 from mainspring.ids import parse_id
 from mainspring.job import Job
+from mainspring.limits import bind
 from mainspring.making import Target, key_of
 from mainspring.spec import TaskSpec
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.keys import Key
     from mainspring.options import JobOptions
+    from mainspring.records import Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,6 +111,11 @@ class BaseTask(Generic[P, R]):
         return key_of(self._job_options, self._declared.options)
 
     @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Those that its jobs name."""
+        return tuple(bound.limit for bound in bind(self.name, self._declared.options["limit"], f"task {self.name!r}"))
+
+    @property
     def declared(self) -> Declared:
         """What was declared: the function and its options in normal form."""
         return self._declared
@@ -148,6 +155,7 @@ class BaseTask(Generic[P, R]):
             plan=self._declared.plan,
             upgrade=self._declared.upgrades[-1] if self._declared.upgrades else None,
             hide=self._hidden_in_worker(),
+            limits=self.limits,
         )
 
     def __repr__(self) -> str:

@@ -41,7 +41,10 @@ class Demand:
             self._groups[""] = tuple(open_queues)
         self._order = list(self._groups)
         self._aio, self._thread = pools["async"], pools["thread"]
+        self._sides = (("async", self._aio), ("thread", self._thread))
         self._dry: set[tuple[str, str]] = set()
+        self._spared: set[tuple[str, str]] = set()
+        """Those of the dry that may hold limited jobs, which wait for a free slot."""
         self._held = dict.fromkeys(self._caps, 0)
         self._asked: list[_Ask] = []
         self._woken = False  # since the last wants
@@ -56,10 +59,14 @@ class Demand:
     def released(self, queue: str) -> None:
         if queue in self._held:
             self._held[queue] -= 1
+        if self._spared:
+            self._dry -= self._spared
+            self._spared.clear()
 
     def wake(self) -> None:
         """There may be work in any lane: also of those that a turn under way asks for, which may have come too soon."""
         self._dry.clear()
+        self._spared.clear()
         self._woken = True
 
     # ---- asking ------------------------------------------------------------------------------
@@ -108,6 +115,8 @@ class Demand:
         for group, kind, want in asked:
             if got.get((group, kind), 0) < want.n:
                 self._dry.add((group, kind))
+                if want.limited is not None:
+                    self._spared.add((group, kind))
 
     def _plan(self) -> list[_Ask]:
         plan: list[_Ask] = []
@@ -117,7 +126,7 @@ class Demand:
             for kind, n in self._shares(group, taken):
                 oldest = n if young >= n * _AGED else 0  # all at once, then none for long: by age is the dearer way
                 young -= oldest * _AGED
-                plan.append(_Ask(group, kind, Want(self._lanes(group, kind), n, oldest)))
+                plan.append(_Ask(group, kind, Want(self._lanes(group, kind), n, oldest, self._free(kind, n, taken))))
                 for side in taken:
                     taken[side] += n if kind in (side, "both", "any") else 0
         return plan
@@ -141,6 +150,12 @@ class Demand:
     def _room(self, pool: Pool, group: str, taken: int) -> int:
         ahead = 0 if group else self._ahead(pool)
         return max(0, pool.slots + ahead - pool.held - taken)
+
+    def _free(self, kind: str, n: int, taken: Mapping[str, int]) -> int | None:
+        """How many of ``n`` find a slot that is free now; None: all."""
+        pools = {"async": (self._aio,), "thread": (self._thread,)}.get(kind, (self._aio, self._thread))
+        free = min(max(0, pool.slots - pool.held - taken[side]) for side, pool in self._sides if pool in pools)
+        return free if free < n else None
 
     def _ahead(self, pool: Pool) -> int:
         """Claims ahead would keep a capped queue from ever finding a free slot: none while one may have work."""

@@ -33,7 +33,7 @@ class Blocking:
         if not self.looked:
             migrate.check_now(self._sessions.rows_now, self._schema, self._url)
             self.looked = True
-        sql, params = enqueue.call(batch, self._schema, now)
+        sql, params = enqueue.call(batch, self._schema, now, open_=connection is not None)
         if connection is None:
             rows = self._sessions.rows_now(sql, params, may_wait=batch.retry or enqueue.may_wait(batch))
             if channels := self._bell.due(ready_queues(batch) | enqueue.freed(rows)):

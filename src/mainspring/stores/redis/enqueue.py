@@ -16,11 +16,12 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
-from mainspring.lanes import base_lane
+from mainspring.lanes import base_lane, limited_lane
 from mainspring.records import Edge, Enqueued, Follow, NewJob
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
 
+from . import rooms
 from .heads import CODES, LARGE, More, new_head
 
 MAX_JOBS = 1_000
@@ -50,7 +51,7 @@ def arguments(batch: Batch) -> tuple[str, list[bytes]]:
         )
     for job in jobs:
         _check(job)
-    name, words = ("enqueue", _plain(jobs)) if is_plain(batch) else ("enqueue_any", _any(jobs))
+    name, words = ("enqueue", _plain(jobs)) if is_plain(batch) else ("enqueue_any", _any(batch))
     size = sum(map(len, words))
     if size > MAX_BYTES:
         raise StoreConflict(
@@ -62,7 +63,7 @@ def arguments(batch: Batch) -> tuple[str, list[bytes]]:
 
 def is_plain(batch: Batch) -> bool:
     """Whether nothing but their place in the line holds its jobs back."""
-    return bool(batch.jobs) and all(map(_is_plain, batch.jobs))
+    return bool(batch.jobs) and not batch.limits and all(map(_is_plain, batch.jobs))
 
 
 def _check(job: NewJob) -> None:
@@ -76,6 +77,8 @@ def _check(job: NewJob) -> None:
         wrong = "its number of crashes is too large"
     elif len(job.id) != 16:
         wrong = "its id does not have 16 bytes"
+    elif any(not 0 <= bucket.cost < EXACT for bucket in job.buckets):
+        wrong = "a cost of it is below nothing, or larger than Redis can count exactly"
     if wrong:
         raise StoreConflict(f"job {job.id.hex()}: {wrong}")
 
@@ -114,9 +117,9 @@ def _plain(jobs: Sequence[NewJob]) -> list[bytes]:
     return words
 
 
-def _any(jobs: Sequence[NewJob]) -> list[bytes]:
-    words: list[bytes] = []
-    for job in jobs:
+def _any(batch: Batch) -> list[bytes]:
+    words = [rooms.packed(batch.limits) if batch.limits else b""]
+    for job in batch.jobs:
         words += (job.id + _text(job), _beside(job))
     return words
 
@@ -144,13 +147,13 @@ def _text(job: NewJob) -> bytes:
     group, lane = _names(job.queue, job.kind, job.task)
     return new_head(
         group=group,
-        lane=lane,
+        lane=limited_lane(base_lane(job.queue, job.kind), job.buckets).encode() if job.buckets else lane,
         priority=job.priority,
         crash_limit=job.crashes,
         early=job.early,
         record=job.record,
         more=More(
-            b=[(bucket.name, bucket.size) for bucket in job.buckets],
+            b=rooms.needed(job.buckets),
             m=tuple(dict.fromkeys(job.marks)),
             k=job.keep,
             u=job.unique.hash.hex() if job.unique else None,

@@ -4,7 +4,7 @@ create function {schema}.beat_v1(
     p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint
 ) returns table (id text, number bigint)
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare

@@ -7,7 +7,7 @@ create function {schema}.report_v1(
     p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer
 ) returns setof boolean
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
 declare
     v_last bigint;

@@ -88,7 +88,7 @@ $$;
 -- heads: the first job of each of these lanes, for who could not get there in the time of a call
 create function {schema}.heads_v1(p_lanes text[]) returns table (lane text, priority integer, seq bigint)
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -108,7 +108,7 @@ $$;
 create function {schema}.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[])
 returns table (lane text, priority integer, seq bigint)
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
