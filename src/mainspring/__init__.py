@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from mainspring.depends import Depends as Depends
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
+    from mainspring.errors import RateLimited as RateLimited
     from mainspring.errors import Retry as Retry
     from mainspring.errors import Snooze as Snooze
     from mainspring.events import Event as Event
     from mainspring.info import JobInfo as JobInfo
     from mainspring.job import Job as Job
     from mainspring.keys import Key as Key
+    from mainspring.limits import Concurrency as Concurrency
+    from mainspring.limits import Rate as Rate
     from mainspring.middleware import Middleware as Middleware
     from mainspring.query import Query as Query
     from mainspring.secret import Secret as Secret
@@ -50,6 +53,9 @@ _HOMES = {
     "Key": "mainspring.keys",
     "Mainspring": "mainspring.app",
     "Middleware": "mainspring.middleware",
+    "Concurrency": "mainspring.limits",
+    "Rate": "mainspring.limits",
+    "RateLimited": "mainspring.errors",
     "Query": "mainspring.query",
     "Retry": "mainspring.errors",
     "Secret": "mainspring.secret",
@@ -65,6 +71,7 @@ __all__ = [
     "Backoff",
     "Call",
     "Cancel",
+    "Concurrency",
     "Context",
     "Depends",
     "Discard",
@@ -75,6 +82,8 @@ __all__ = [
     "Mainspring",
     "Middleware",
     "Query",
+    "Rate",
+    "RateLimited",
     "Retry",
     "Secret",
     "Snooze",

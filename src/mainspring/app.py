@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from mainspring.embedded import EmbeddedWorker
     from mainspring.events import Event, EventName
     from mainspring.jobs import Jobs
+    from mainspring.limiter import Limiter
+    from mainspring.limiting import Limits
+    from mainspring.limits import Concurrency, Rate
     from mainspring.options import QueueOptions, WorkerOptions
     from mainspring.queues import Queues
     from mainspring.settings import Settings
@@ -46,7 +49,7 @@ H = TypeVar("H", bound="Callable[[Event], Any]")
 # Names of the public API that are reserved, and refused until they work.
 LATER = frozenset({
     "asgi", "wsgi", "batch", "breaker", "breakers", "election", "emit", "aemit", "events", "flows",
-    "limiter", "limits", "lock", "locks", "metrics", "pipeline", "pool", "schedule", "schedules", "semaphore",
+    "lock", "locks", "metrics", "pipeline", "pool", "schedule", "schedules", "semaphore",
 })  # fmt: skip
 
 
@@ -104,6 +107,12 @@ class Mainspring(Declaring):
         """
         resolved = options.resolve("queue", o, subject=f"queue {name!r}")
         return self.tasks.declared_queues.add(Queue(checks.queue_name(name, "queue"), resolved))
+
+    def limiter(self, name: str, *limits: Rate | Concurrency) -> Limiter:
+        """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
+        from mainspring.limiter import Limiter
+
+        return Limiter(self, name, limits)
 
     def on(self, *events: EventName, task: str | None = None) -> Callable[[H], H]:
         """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
@@ -168,7 +177,7 @@ class Mainspring(Declaring):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        replies = client.enqueue_now(Batch(id=new.id, jobs=(new,)), call.connection)
+        replies = client.enqueue_now(Batch(id=new.id, jobs=(new,), limits=call.limits), call.connection)
         return job if new.unique is None else found(job, replies[0])
 
     async def aenqueue_one(self, call: Call[R]) -> Job[R]:
@@ -176,7 +185,7 @@ class Mainspring(Declaring):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        batch, connection = Batch(id=new.id, jobs=(new,)), call.connection
+        batch, connection = Batch(id=new.id, jobs=(new,), limits=call.limits), call.connection
         if connection is not None:  # one insert in the caller's own transaction
             replies = client.enqueue_now(batch, connection)
         else:
@@ -222,6 +231,13 @@ class Mainspring(Declaring):
         from mainspring.queues import Queues
 
         return Queues(self)
+
+    @property
+    def limits(self) -> Limits:
+        """What is limited, and by how much: see it and change it, for the whole fleet."""
+        from mainspring.limiting import Limits
+
+        return Limits(self)
 
     @property
     def workers(self) -> Workers:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.making import Origin
     from mainspring.middleware import Middleware
-    from mainspring.records import Enqueued
+    from mainspring.records import Enqueued, Limit
 
 R = TypeVar("R")
 
@@ -42,6 +42,7 @@ class Made(NamedTuple, Generic[R]):
 def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made[R]:
     """The batch of these calls. They must be of this app, and go through one connection if through any."""
     ours: list[Call[R]] = []
+    limits: dict[str, Limit] = {}
     connections = {} if connection is None else {id(connection): connection}
     for each in _each(calls):
         if not isinstance(each, Call):
@@ -54,6 +55,7 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made
             )  # fmt: skip
         call = app.through(each)
         ours.append(call)
+        limits.update((each.name, each) for each in call.limits)
         own = call.connection
         if own is not None or connection is None:
             connections[id(own)] = own
@@ -64,7 +66,7 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made
         )  # fmt: skip
     version, client = app.settings.version, app.client
     pairs = [call.new_job(version, client, None, id) for id, call in zip(raw_ids(len(ours)), ours, strict=True)]
-    batch = Batch(id=raw_id(), jobs=tuple([new for new, _ in pairs]))
+    batch = Batch(id=raw_id(), jobs=tuple([new for new, _ in pairs]), limits=tuple(limits.values()))
     return Made(batch, [job for _, job in pairs], next(iter(connections.values()), None))
 
 
@@ -81,7 +83,7 @@ def child_of(call: Call[R], origin: Origin) -> Made[R]:
     app = call.app
     call = app.through(call)
     new, job = call.new_job(app.settings.version, app.client, origin)
-    return Made(Batch(id=new.id, jobs=(new,), retry=True), [job], call.connection)
+    return Made(Batch(id=new.id, jobs=(new,), retry=True, limits=call.limits), [job], call.connection)
 
 
 def found(job: Job[R], reply: Enqueued) -> Job[R]:

@@ -11,7 +11,7 @@ from mainspring.errors import NotBuilt
 from mainspring.ids import id_of, raw_id
 from mainspring.job import Job
 from mainspring.making import Making, Origin, Target, key_of
-from mainspring.records import NewJob
+from mainspring.records import Limit, NewJob
 from mainspring.redact import spelled
 from mainspring.reserved import Handle
 
@@ -102,6 +102,11 @@ class Call(Handle, Generic[R_co]):
     def own_key(self) -> Key | None:
         """The unique key that its job wants."""
         return key_of(self._options, self._target.options)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What the store must know before its job can be limited by it."""
+        return tuple([bound.limit for bound in self._target.bounds]) if self._target.bounds else ()
 
     @property
     def connection(self) -> Any:

@@ -10,6 +10,8 @@ import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from mainspring import guards
 from mainspring.errors import StoreUnavailable
 from mainspring.records import Enqueued, MigrationPlan
@@ -45,7 +47,7 @@ class Client:
         try:
             return self._blocking_store().enqueue_now(batch)
         except StoreUnavailable:
-            return self._enqueue_again(Batch(id=batch.id, jobs=batch.jobs, retry=True))
+            return self._enqueue_again(msgspec.structs.replace(batch, retry=True))
 
     def _enqueue_again(self, batch: Batch) -> list[Enqueued]:
         """Repeat until it is known to be there, or patience ends."""
@@ -67,7 +69,7 @@ class Client:
         except StoreUnavailable:
             # From here on, however long the first try took: a reply that was lost in silence must be repeated too.
             give_up = time.monotonic() + ENQUEUE_PATIENCE
-        batch = Batch(id=batch.id, jobs=batch.jobs, retry=True)
+        batch = msgspec.structs.replace(batch, retry=True)
         pause = 0.05
         while True:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -14,6 +14,7 @@ from mainspring.depends import Plan, plan_of
 from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
 from mainspring.keys import check_names
 from mainspring.lanes import bulk_term, version_term
+from mainspring.limits import bind, check_arguments
 from mainspring.making import FOLLOW_UPS, check_follow_up
 
 if TYPE_CHECKING:
@@ -106,13 +107,15 @@ class Declared(NamedTuple):
     def check_names(self) -> None:
         """Options that speak of arguments must name some that are there."""
         key, sensitive = self.options["key"], self.options["sensitive"]
-        if not sensitive and (key is None or not key.names):
+        bounds = bind(self.name, self.options["limit"], f"task {self.name!r}")
+        if not sensitive and not bounds and (key is None or not key.names):
             return
         supplied = () if self.plan is None else self.plan.names
         names = parameter_names(self.fn, self.name)[int(self.takes_context) :]
         known = [ITEM] if self.bulk is not None else [each for each in names if each not in supplied]
         if key is not None:
             check_names(key, self.name, known)
+        check_arguments(bounds, known, f"task {self.name!r}")
         for name in sensitive:
             if name not in known:
                 why = f"names {name!r}, which is no argument of the task{did_you_mean(name, known)}"

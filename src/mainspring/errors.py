@@ -335,6 +335,18 @@ class KeyTaken(EnqueueError):
         self.holder = holder
 
 
+class LimitTimeout(MainspringError, TimeoutError):
+    """No place was free in a limiter in the time that was given: ``bucket`` is the one that was full."""
+
+    def __init__(self, bucket: str, waited: float) -> None:
+        super().__init__(
+            f"no room in {bucket!r} after {waited:.1f} s",
+            hint="Wait longer, or raise the limit: app.limits.set(name, size).",
+        )
+        self.bucket = bucket
+        self.waited = waited
+
+
 class QueueDraining(EnqueueError):
     """The queue takes no more jobs until somebody opens it again."""
 
@@ -692,6 +704,17 @@ class Snooze(Signal):
         super().__init__(for_ if for_ is not None else until)
         self.for_ = for_
         self.until = until
+
+
+class RateLimited(Signal):
+    """Somebody else's limit said no: run again after ``retry_after`` without blame.
+
+    The rates that the job names let nothing through for as long, in the whole fleet.
+    """
+
+    def __init__(self, retry_after: Duration) -> None:
+        super().__init__(retry_after)
+        self.retry_after = retry_after
 
 
 class Cancel(Signal):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainspring.duration import Duration
     from mainspring.info import JobInfo, LogEntry
     from mainspring.records import Acted, JobRow
+    from mainspring.why import Why
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -30,7 +31,6 @@ class Job(Handle, Generic[R_co]):
 
     __slots__ = ("_client", "_decode", "_id", "created", "task")
 
-    LATER = frozenset({"why"})
     INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
 
     def __init__(
@@ -75,6 +75,17 @@ class Job(Handle, Generic[R_co]):
         if not lines:
             await self._row()  # a job that is not there is no job without lines
         return [log_of(line) for line in lines]
+
+    def why(self) -> Why:
+        """What keeps the job from running, by the rules of the claim; nothing when ``obstacles`` is empty."""
+        return sync.run("job.why", self.awhy())
+
+    async def awhy(self) -> Why:
+        from mainspring.acting import store_now
+        from mainspring.why import why
+
+        store = await self._client.store()
+        return await why(store, await self._row(), await store_now(store))
 
     # ---- wait ---------------------------------------------------------------------------------
 

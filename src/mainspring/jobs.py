@@ -21,6 +21,7 @@ from mainspring.states import LIVE, Action, State
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.options import Priority
+    from mainspring.why import Why
 
 LARGEST_PAGE = 10_000
 RATE = 500.0
@@ -58,8 +59,6 @@ class Jobs(Reserved):
     ``Query.everything()``. It acts on those that are in a state for it and returns how many that were.
     """
 
-    LATER = frozenset({"why"})
-
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
@@ -76,6 +75,13 @@ class Jobs(Reserved):
             raise JobNotFound(id)
         row = found.jobs[0]
         return Job(UUID(bytes=row.id), row.task, self._app.client, self._decoder(row.task), created=False)
+
+    def why(self, id: UUID | str) -> Why:
+        """What keeps this job from running."""
+        return sync.run("app.jobs.why", self.awhy(id))
+
+    async def awhy(self, id: UUID | str) -> Why:
+        return await (await self.aget(id)).awhy()
 
     def list(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Up to ``limit`` jobs, newest first; ``cursor`` of the page before goes on after it.

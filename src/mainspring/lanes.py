@@ -7,10 +7,13 @@ kind beside it:
 
     email/async                  base lane: queue "email", async slots
     email/any                    enqueued by name: the producer does not know the kind of slot
-    email/async~=1.4,gpu~        base lane of jobs with terms: only workers that fit them name it
+    email/async~+1.4,gpu~        base lane of jobs with terms: only workers that fit them name it
     email/async!                 suspects: one more crash of its worker and the job is dead
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
-    email/async#gate,tenant:7    limited: needs room in the named buckets
+    email/async#api              limited: needs room in the gate "api"
+    email/async#api=tenant=7     limited: and in the part of the limit "tenant" that belongs to key 7
+
+Lanes with the same base, gates and marks are a *group*: what stands before the first ``=``, and any mark behind it.
 
 A claim names base lanes; the store adds the lanes beside them that the worker may take
 from. Queue names have no ``/`` and base lanes none of ``! # ?``, so the base lane can be read off
@@ -22,15 +25,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 from urllib.parse import quote
+
+from mainspring.records import Bucket
 
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
 _BASE = re.compile(r"[^/]*/[^!#?]+")
 _TERM = 100
 """Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
+_PLAIN = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 
 
 def base_lane(queue: str, kind: str) -> str:
@@ -47,7 +53,7 @@ def on_terms(kind: str, terms: Iterable[str]) -> str:
     """The kind of a base lane of jobs that only some workers may take.
 
     >>> on_terms("async", ["gpu", version_term("1.4")]), on_terms("thread", [])
-    ('async~=1.4,gpu~', 'thread')
+    ('async~+1.4,gpu~', 'thread')
     """
     found = ",".join(sorted(set(terms)))
     return f"{kind}~{found}~" if found else kind
@@ -61,7 +67,7 @@ def terms_of(lane: str) -> tuple[str, ...]:
 
 def version_term(version: str) -> str:
     """The term of jobs that only workers of this version may take; no label looks like it."""
-    return "=" + quoted(version)
+    return "+" + quoted(version)
 
 
 def bulk_term(task: str) -> str:
@@ -72,7 +78,7 @@ def bulk_term(task: str) -> str:
 def quoted(text: str) -> str:
     """Any text as part of a term: short, and without the characters that mean something in the name of a lane."""
     plain = quote(text, safe="").replace("~", "%7E")
-    return plain if len(plain) <= _TERM else "=" + hashlib.sha256(text.encode()).hexdigest()[:32]
+    return plain if len(plain) <= _TERM else "^" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_suspect(crashes: int, limit: int) -> bool:
@@ -93,5 +99,19 @@ def parked_lane(base: str, task: str) -> str:
     return f"{base}?{task}"
 
 
-def limited_lane(base: str, buckets: Sequence[str]) -> str:
-    return f"{base}#{','.join(sorted(buckets))}"
+def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
+    """The lane of jobs that need room in these buckets. Equal lanes mean equal buckets.
+
+    >>> limited_lane("email/async", [Bucket("tenant", "7"), Bucket("api")])
+    'email/async#api=tenant=7'
+    """
+    gates = sorted({_label(bucket.limit) for bucket in buckets if not bucket.key})
+    keyed = sorted({f"{_label(bucket.limit)}={_label(bucket.key)}" for bucket in buckets if bucket.key})
+    return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
+
+
+def _label(name: str) -> str:
+    """A name as a lane may hold it: short, and without the signs that lanes are written with."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()

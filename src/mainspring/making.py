@@ -12,8 +12,9 @@ from mainspring.codec import loads
 from mainspring.errors import ArgumentError, InvalidOption
 from mainspring.ids import derived_id
 from mainspring.keys import Key, claim_of
+from mainspring.limits import Bound, bind, buckets_of
 from mainspring.query import parent_mark
-from mainspring.records import Body, Follow, NewJob, Unique
+from mainspring.records import Body, Bucket, Follow, NewJob, Unique
 from mainspring.states import State
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Target(msgspec.Struct, frozen=True):
     arguments: Callable[[bytes], dict[str, Any]] | None = None
     """The arguments of an encoded call by name, defaults included; None if the signature is not known."""
     hide: tuple[str, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    """Its limits, and where their keys come from."""
     plain: bool = True
     """Its options ask for nothing but the fields of a ``NewJob`` itself, which stand here for speed."""
     priority: int = 0
@@ -51,9 +54,10 @@ class Target(msgspec.Struct, frozen=True):
         cls, name: str, kind: str, options: Mapping[str, Any], decode: Callable[[bytes], Any], queue: str,
         arguments: Callable[[bytes], dict[str, Any]] | None = None, hide: tuple[str, ...] = (),
     ) -> Target:  # fmt: skip
-        asks = any(options[each] for each in ("key", "tags", "meta", "retention", *FOLLOW_UPS))
+        asks = any(options[each] for each in ("key", "tags", "meta", "retention", "limit", *FOLLOW_UPS))
+        bounds = bind(name, options["limit"], f"task {name!r}")
         return cls(
-            name, kind, options, decode, queue, arguments, hide, not asks and not hide,
+            name, kind, options, decode, queue, arguments, hide, bounds, not asks and not hide,
             options["priority"], options["expires"], options["crashes"], options["ack"] == "early",
         )  # fmt: skip
 
@@ -122,7 +126,16 @@ class Making(NamedTuple):
             unique=unique,
             marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
             keep=task["retention"],
+            buckets=self._buckets(),
         )
+
+    def _buckets(self) -> tuple[Bucket, ...]:
+        bounds = self.target.bounds
+        return buckets_of(bounds, self._named_arguments, f"task {self.target.name!r}") if bounds else ()
+
+    def _named_arguments(self) -> Mapping[str, Any]:
+        assert self.target.arguments is not None, "a task that is not known here has no limits"
+        return self.target.arguments(self.arguments)
 
     def _claim(self, key: Key) -> tuple[Unique, str]:
         return claim_of(key, self.target.name, lambda: self._arguments_by_name(key), self.target.hide)
@@ -162,6 +175,9 @@ def check_follow_up(event: str, wanted: Any, subject: str) -> None:
     if getattr(wanted, "own_key", None) is not None:
         hint = "It is made once for each job that ends so; leave the key out, or enqueue a keyed job inside of it."
         raise InvalidOption(event, wanted, "cannot have key=", subject=subject, hint=hint)
+    if getattr(wanted, "limits", None):
+        hint = "It is inserted without a look at limits: enqueue a limited job inside of it."
+        raise InvalidOption(event, wanted, "cannot have limit=", subject=subject, hint=hint)
     if getattr(wanted, "connection", None) is not None:
         hint = "It is inserted with the job that it follows, wherever that is."
         raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)

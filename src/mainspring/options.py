@@ -21,6 +21,7 @@ from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
 from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
 from mainspring.keys import Key, to_key
+from mainspring.limits import AnyLimit, to_limits
 from mainspring.queue import Queue
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ OPTIONS: tuple[Option, ...] = (
            _TASK, checks.follow_up),
     Option("on_cancel", "FollowUp | None", None, "A job to follow one that was cancelled or expired, likewise.",
            _TASK, checks.follow_up),
+    Option("limit", "AnyLimit | Sequence[AnyLimit] | None", (),
+           "How many of its jobs run at once or start in a time, in the whole fleet: Concurrency, Rate, a limiter.",
+           _TASK, to_limits, "none"),
     Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
            _TASK, checks.argument_names, "none"),
     Option("needs", "Collection[str]", (), "Labels that a worker must have to run its jobs: all of them.",
@@ -157,8 +161,7 @@ OPTIONS: tuple[Option, ...] = (
 
 NOT_BUILT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("pool", "breaker", "memory_limit", "cpu_limit"), _TASK),
-    **dict.fromkeys(("max_depth", "on_full", "order", "fair_by"), _QUEUE),
-    "limit": _TASK | _QUEUE,
+    **dict.fromkeys(("max_depth", "on_full", "order", "fair_by", "limit"), _QUEUE),
 }
 # fmt: on
 
@@ -206,6 +209,7 @@ class TaskOptions(TypedDict, total=False):
     on_success: FollowUp | None
     on_dead: FollowUp | None
     on_cancel: FollowUp | None
+    limit: AnyLimit | Sequence[AnyLimit] | None
     sensitive: Sequence[str]
     needs: Collection[str]
     pin_version: bool

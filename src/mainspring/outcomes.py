@@ -58,6 +58,10 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The worker does not know the task: ready again, but only for a worker that does."""
     run_us: int = 0
     """How long the body ran, by the worker's monotonic clock."""
+    slow: int = 0
+    """Microseconds for which the rates that the job names let nothing through from now on."""
+    spent: tuple[tuple[str, int], ...] = ()
+    """What the attempt really cost, by limit: what its start used up too little counts now, too much is given back."""
 
     @property
     def lease(self) -> Lease:
@@ -96,11 +100,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def snoozed(cls, lease: Lease, *, delay: int = 0, due: int | None = None, run_us: int = 0) -> Ack:
-        """Later, and this attempt does not count."""
+    def snoozed(cls, lease: Lease, *, delay: int = 0, due: int | None = None, slow: int = 0, run_us: int = 0) -> Ack:
+        """Later, and this attempt does not count. ``slow``: and for so long nothing else that shares its rates."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.SNOOZED, to=State.SCHEDULED,
-            delay=delay, due=due, refund=True, run_us=run_us,
+            delay=delay, due=due, slow=slow, refund=True, run_us=run_us,
         )  # fmt: skip
 
     @classmethod

@@ -41,11 +41,69 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """32 hex digits shared by all jobs that come of one; the id of the job itself if absent."""
 
 
-class Bucket(msgspec.Struct, frozen=True):
-    """A concurrency limit: at most ``size`` running jobs name it at any instant."""
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the buckets of its name let through, for the whole fleet."""
 
     name: str
+    """Without ``=``."""
+    kind: Literal["concurrency", "rate", "smooth"] = "concurrency"
+    """``concurrency``: ``size`` running jobs at any instant. ``rate``: starts that cost ``size`` in any window of
+    ``per``. ``smooth``: one unit each ``per / size``, up to ``burst`` at once: at most ``size + burst`` in a window."""
     size: int
+    per: int = 0
+    """Microseconds."""
+    burst: int = 0
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """What a job needs room in: a limit (then the bucket is a *gate*), or the part of a limit that belongs to a key."""
+
+    limit: str
+    key: str = ""
+    cost: int = 1
+    """What a start uses up of a rate."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.limit}={self.key}" if self.key else self.limit
+
+
+class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bucket as a claim would find it now."""
+
+    name: str
+    limit: str
+    kind: str
+    size: int
+    """Of its limit, or what somebody set in its place."""
+    used: int
+    """Running jobs and guests; of a rate, what was started within the window (``smooth``: what is not yet back)."""
+    next_at: int | None = None
+    """When a start that costs 1 fits; None if it fits now, or if nobody can know."""
+    holders: tuple[bytes, ...] = ()
+    """Running jobs that name it, ten at most, the oldest claims first."""
+
+
+class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit as it stands in the store."""
+
+    limit: Limit
+    """As it was declared last."""
+    size: int | None = None
+    """What somebody set in place of its size."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply to a guest."""
+
+    ok: bool
+    now: int
+    until: int = 0
+    """When the guest's places end unless it takes them again."""
+    next_at: int | None = None
+    """When to ask again; None: nobody knows, somebody has to give."""
+    full: str = ""
+    """The bucket that had no room."""
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -116,6 +174,9 @@ class Want(msgspec.Struct, frozen=True):
     lanes: tuple[str, ...]
     n: int
     oldest: int = 0
+    limited: int | None = None
+    """At most so many of them name a bucket, for what is claimed ahead of a free slot holds its places for nothing;
+    None: any number."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -162,6 +223,8 @@ class Turned(msgspec.Struct, frozen=True):
     """The lanes were not looked through: there may be work in them, and the next turn goes on from there."""
     full: bool = False
     """The store has no room, and gave no claims for that reason."""
+    next_at: int | None = None
+    """When a rate lets something through that this turn asked for and did not get, as far as it looked."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,6 +337,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None = None
     note: str | None = None
     """The words of whoever cancelled it."""
+    buckets: tuple[Bucket, ...] = ()
+    """What a live job needs room in, by name."""
     record: bytes
 
 

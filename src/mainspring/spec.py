@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mainspring.bulk import Bulk
     from mainspring.codec import Signature
     from mainspring.depends import Plan
+    from mainspring.records import Limit
 
 
 class TaskSpec(NamedTuple):
@@ -47,3 +48,5 @@ class TaskSpec(NamedTuple):
     """Its jobs are run by workers of the version that enqueued them."""
     bulk: Bulk | None = None
     """How its jobs share calls, if they do."""
+    limits: tuple[Limit, ...] = ()
+    """Those that its jobs name."""

@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -58,6 +59,11 @@ def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
     except BaseException:
         future.cancel()  # Ctrl-C while waiting: end the call too
         raise
+
+
+def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:
+    """Start ``call`` on the background loop and let it run; cancel what is returned to end it."""
+    return asyncio.run_coroutine_threadsafe(call, _background.loop)
 
 
 def each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:

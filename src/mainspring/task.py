@@ -17,6 +17,7 @@ from mainspring.errors import BadSignature, InvalidOption
 from mainspring.ids import parse_id
 from mainspring.job import Job
 from mainspring.lanes import on_terms
+from mainspring.limits import bind
 from mainspring.making import Target, key_of
 from mainspring.spec import TaskSpec
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.keys import Key
     from mainspring.options import JobOptions
+    from mainspring.records import Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,6 +112,11 @@ class BaseTask(Generic[P, R]):
         return key_of(self._job_options, self._declared.options)
 
     @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Those that its jobs name."""
+        return tuple(bound.limit for bound in bind(self.name, self._declared.options["limit"], f"task {self.name!r}"))
+
+    @property
     def declared(self) -> Declared:
         """What was declared: the function and its options in normal form."""
         return self._declared
@@ -152,6 +159,7 @@ class BaseTask(Generic[P, R]):
             needs=o["needs"],
             pinned=o["pin_version"],
             bulk=self._declared.bulk,
+            limits=self.limits,
         )
 
     def __repr__(self) -> str:

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from mainspring import Mainspring
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Bucket, Registration, Turned, Want
+from mainspring.records import Beat, Registration, Turned, Want
 from mainspring.states import State
 from mainspring.stores.base import Store, Turn
 from mainspring.stores.door import Door
+from mainspring.testing.contract.hands import bucket
 from mainspring.worker import turner
 from mainspring.worker.board import Board
 from mainspring.worker.turner import Turner
@@ -231,7 +232,7 @@ async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: s
         await asyncio.sleep(0.001)
 
     first, second = world.task(short), world.task(early, early=kind == "early")
-    buckets = (Bucket("wide", 50),) if kind == "limited" else ()
+    buckets = (bucket("wide", 50),) if kind == "limited" else ()
     await world.put(*(world.new_job(first) for _ in range(40)))
     jobs = await world.put(*(world.new_job(second, buckets=buckets) for _ in range(60)))
     running = world.worker(async_slots=2, thread_slots=0)

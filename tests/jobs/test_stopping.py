@@ -10,9 +10,9 @@ import pytest
 
 from mainspring.errors import StoreUnavailable
 from mainspring.outcomes import Outcome
-from mainspring.records import Bucket
 from mainspring.states import Reason, State
 from mainspring.stores.base import Turn
+from mainspring.testing.contract.hands import bucket
 from mainspring.worker.board import Phase
 from tests.jobs.test_claiming import faulty
 from tests.jobs.world import SECOND, World, error, eventually, result
@@ -248,7 +248,7 @@ async def test_a_low_lease_ends_guarded_bodies_only(world: World) -> None:
     plain = await world.enqueue(world.task(ordinary))
     fenced = await world.enqueue(world.task(strict, strict=True))
     once = await world.enqueue(world.task(early, early=True))
-    sharing = await world.enqueue(world.task(limited), buckets=(Bucket("gate", 1),))
+    sharing = await world.enqueue(world.task(limited), buckets=(bucket("gate", 1),))
     running = await world.worker().started()
     for _ in range(4):
         assert await asyncio.to_thread(begun.acquire, True, 20)

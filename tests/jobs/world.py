@@ -19,6 +19,7 @@ from mainspring.spec import TaskSpec
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch, Store
 from mainspring.stores.connect import StoreAddress, connect
+from mainspring.testing.contract.hands import limits_of
 from mainspring.worker.board import Board
 from mainspring.worker.parts import Parts, WorkerSettings
 from mainspring.worker.worker import Worker
@@ -66,7 +67,7 @@ class World:
 
     async def put(self, *jobs: NewJob) -> list[bytes]:
         for start in range(0, len(jobs), BATCH):
-            await self.store.enqueue(Batch(id=os.urandom(16), jobs=jobs[start : start + BATCH]))
+            await self.store.enqueue(Batch(id=os.urandom(16), jobs=jobs[start : start + BATCH], limits=limits_of(jobs)))
         return [job.id for job in jobs]
 
     async def enqueue(self, task: str, /, *args: Any, **options: Any) -> bytes:

@@ -15,7 +15,9 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	error bytea,
 	label text,
 	refund boolean,
-	park boolean
+	park boolean,
+	slow bigint,
+	spent jsonb
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -47,15 +49,56 @@ CREATE TYPE mainspring_stored.lane_v1 AS (
 	lane text,
 	suspect boolean,
 	buckets text[],
-	sizes integer[],
+	costs bigint[],
 	priority integer,
-	seq bigint
+	seq bigint,
+	keyed boolean
+);
+
+CREATE TYPE mainspring_stored.line_v1 AS (
+	lane text,
+	priority integer,
+	seq bigint,
+	grp text,
+	queue text,
+	buckets text[]
+);
+
+CREATE TYPE mainspring_stored.room_v1 AS (
+	name text,
+	kind text,
+	size bigint,
+	used bigint,
+	room bigint,
+	cap bigint,
+	unit bigint
+);
+
+CREATE TYPE mainspring_stored.looked_v1 AS (
+	good bigint[],
+	looked bigint[],
+	locked text[],
+	rooms mainspring_stored.room_v1[],
+	more boolean
 );
 
 CREATE TYPE mainspring_stored.moved_v1 AS (
 	done bytea[],
 	token bigint[],
 	woken text[]
+);
+
+CREATE TYPE mainspring_stored.picked_v1 AS (
+	ids bytea[],
+	limited integer,
+	looked bigint[],
+	locked text[],
+	more boolean
+);
+
+CREATE TYPE mainspring_stored.settled_v1 AS (
+	opened bigint[],
+	next_at bigint
 );
 
 CREATE FUNCTION mainspring_stored.ack_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS TABLE(kind text, id bytea, token bigint, queue text)
@@ -75,7 +118,8 @@ begin
         where j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
     );
     v_applied := array(select g.n from unnest(v_good) g);
-    v_woken := mainspring_stored.hand_back_v1(v_good, p_now);
+    perform mainspring_stored.amend_acked_v1(v_good, p_now);
+    v_woken := mainspring_stored.hand_back_v1(p_worker, v_good, p_now);
     v_woken := v_woken || mainspring_stored.finish_v1(
         array(
             select case when j.ordered is null
@@ -112,12 +156,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.act_v1(p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint, p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[], p_since bigint, p_until bigint, p_ended_before bigint) RETURNS TABLE(kind text, id bytea, note text, holder bytea)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -185,6 +229,117 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_full integer;
+    v_next bigint;
+begin
+    perform mainspring_stored.guard_v1();
+    if p_limits is not null then
+        perform mainspring_stored.make_limits_v1(p_limits);
+    end if;
+    perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
+    perform mainspring_stored.lock_buckets_v1(p_names);
+    v_now := mainspring_stored.now_v1(p_now);
+    update mainspring_stored.guests g set until = v_now + p_ttl where g.guest = p_guest and g.until > v_now;
+    if not found then
+        delete from mainspring_stored.guests g where g.guest = p_guest;
+        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end into v_full, v_next
+        from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+        join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name
+        cross join lateral (select mainspring_stored.next_at_v1(u.name, u.cost, v_now) as at) m
+        where r.room < greatest(1, least(u.cost, r.cap));
+        if v_full is not null then
+            return query select false, v_now, 0::bigint, v_next, v_full;
+            return;
+        end if;
+        insert into mainspring_stored.guests (guest, bucket, cost, until)
+        select p_guest, u.name, u.cost, v_now + p_ttl from unnest(p_names, p_costs) as u(name, cost);
+        perform mainspring_stored.use_up_v1(
+            array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
+            array(
+                select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+                join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name order by u.n
+            ), v_now
+        );
+    end if;
+    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.again_v1(p_worker text, p_seen bigint, p_held bytea[], p_held_token bigint[], p_inline integer) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+    return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
+    from mainspring_stored.jobs j
+    where j.state = 'running' and j.worker = p_worker and j.turn > p_seen
+        and (p_held is null or not exists (
+            select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
+        ))
+    order by j.turn, j.priority desc, j.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.amend_acked_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_ack record;
+begin
+    for v_ack in
+        select a.spent, a.slow, j.buckets, j.costs from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where (a.slow > 0 or a.spent is not null) and j.buckets is not null
+    loop
+        perform mainspring_stored.amend_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
+    end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.amend_v1(p_names text[], p_costs bigint[], p_spent jsonb, p_slow bigint, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_use record;
+    v_back bigint;
+    v_start record;
+begin
+    for v_use in
+        select u.name, l.kind, greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) as more,
+            l.per, greatest(s.size, 1) as size
+        from unnest(p_names, p_costs) as u(name, cost)
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        cross join lateral (select coalesce(l.set_size, l.size) as size) s
+    loop
+        if p_slow > 0 then
+            update mainspring_stored.buckets b set blocked = greatest(b.blocked, p_now + p_slow) where b.name = v_use.name;
+        end if;
+        continue when v_use.more is null;
+        if v_use.more > 0 then
+            perform mainspring_stored.use_up_v1(array[v_use.name], array[v_use.more], p_now);
+        elsif v_use.kind = 'smooth' then
+            update mainspring_stored.buckets b set tat = b.tat + ceil(v_use.more::numeric * v_use.per / v_use.size)
+            where b.name = v_use.name;
+        else
+            v_back := -v_use.more;
+            for v_start in
+                select s.ctid as at, s.n from mainspring_stored.starts s where s.bucket = v_use.name and v_back > 0 order by s.last desc
+            loop
+                exit when v_back <= 0;
+                update mainspring_stored.starts s set n = s.n - least(v_back, v_start.n) where s.ctid = v_start.at;
+                v_back := v_back - v_start.n;
+            end loop;
+        end if;
+    end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.among_v1(p_ids bytea[], p_some bytea[]) RETURNS boolean[]
     LANGUAGE plpgsql
     AS $$
@@ -231,12 +386,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.beat_v1(p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint) RETURNS TABLE(id text, number bigint)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -258,6 +413,16 @@ begin
     update mainspring_stored.workers w set number = w.number + 1, seen = v_now
     where w.id = any(p_worker) and not w.lost
     returning w.id, w.number;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.buckets_of_v1(p_ids bytea[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select b.name from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name) where j.id = any(p_ids) and j.buckets is not null
+    );
 end
 $$;
 
@@ -286,6 +451,30 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.changed_v1(p_limits text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lanes bigint[];
+    v_woken text[];
+begin
+    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
+    v_lanes := array(
+        select l.id from unnest(p_limits) as u(name) join mainspring_stored.lanes l
+            on l.parked_on >= u.name and l.parked_on < u.name || '>' and split_part(l.parked_on, '=', 1) = u.name
+        order by l.id for no key update of l
+    );
+    with opened as (
+        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    ), told as (
+        delete from mainspring_stored.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
+    )
+    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.chunks_v1() RETURNS TABLE(name text, until bigint)
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -302,9 +491,10 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
 #variable_conflict use_column
 declare
     v_part record;
-    v_got integer;
+    v_got bytea[];
     v_left integer := p_n;
     v_room bigint;
+    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -324,47 +514,51 @@ begin
         exit when v_left <= 0;
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        return query select t.* from mainspring_stored.claim_line_v1(
-            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
-        ) t;
-        get diagnostics v_got = row_count;
-        v_left := v_left - v_got;
+        if v_part.seq is null then
+            v_got := array(
+                select j.id from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
+                    and (j.expires is null or j.expires > v_now)
+                order by j.priority desc, j.seq limit v_left for update skip locked
+            );
+        else
+            v_got := array(
+                select j.id from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
+                    and (j.expires is null or j.expires > v_now)
+                order by j.seq limit v_left for update skip locked
+            );
+        end if;
+        v_left := v_left - cardinality(v_got);
+        return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
     end loop;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.declare_v1(p_limits jsonb) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
 declare
-    v_now bigint := mainspring_stored.now_v1(p_now);
+    v_changed text[] := array(
+        select u.name from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+        where not exists (
+            select 1 from mainspring_stored.limits l
+            where l.name = any(array[u.name]) and (l.kind, l.size, l.per, l.burst) = (u.kind, u.size, u.per, u.burst)
+        )
+    );
 begin
-    return query
-    with one as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
-            and (j.expires is null or j.expires > v_now)
-        order by j.seq limit p_n for update skip locked
-    ), several as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
-            and (j.expires is null or j.expires > v_now)
-        order by j.priority desc, j.seq limit p_n for update skip locked
-    ), locked as (
-        select * from one union all select * from several
-    ), picked as (
-        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-    ), taken as (
-        update mainspring_stored.jobs j
-        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-            attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-        from picked p where j.ctid = p.at and p.before < p_room
-        returning j.*
-    )
-    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
-    from taken t order by t.priority desc, t.seq;
+    perform mainspring_stored.guard_v1();
+    if cardinality(v_changed) = 0 then
+        return '{}';
+    end if;
+    insert into mainspring_stored.limits (name, kind, size, per, burst)
+    select u.name, u.kind, u.size, u.per, u.burst
+    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    where u.name = any(v_changed)
+    order by u.name collate "C"
+    on conflict (name) do update
+    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst;
+    return mainspring_stored.changed_v1(v_changed);
 end
 $$;
 
@@ -405,12 +599,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_plain_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -420,26 +614,22 @@ declare
     v_take boolean[];
 begin
     if mainspring_stored.is_late_v1(p_batch, false, p_now) then
-        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
-        v_made := array(select j.id from mainspring_stored.jobs j where j.id = any(p_id));
-        v_over := mainspring_stored.among_v1(p_id, v_made || mainspring_stored.over_v1(p_id));
+        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
         )
-        select n.id, case when n.later then 'scheduled' else 'ready' end, coalesce(n.task, p_task[1]),
-            coalesce(n.queue, p_queue[1]), coalesce(n.home, p_home[1]), coalesce(n.home, p_home[1]),
-            coalesce(n.priority, p_priority[1]), case when n.later then 0 else nextval('mainspring_stored.seq') end,
-            case when n.later then n.due end, v_now + n.expires_in, coalesce(n.crash_limit, p_crash_limit[1]),
-            coalesce(n.early, p_early[1]), v_now, n.record
+        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
+            case when n.later then 0 else nextval('mainspring_stored.seq') end, case when n.later then n.due end,
+            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
         from (
             select u.*, d.due, d.due > v_now as later
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
             ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-            cross join lateral (select coalesce(u.run_at, v_now + coalesce(u.delay, p_delay[1])) as due) d
+            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
             where v_over is null or not v_over[u.n]
             order by u.n
         ) n
@@ -451,26 +641,22 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
-    if cardinality(p_queue) = 1 then
-        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
-    end if;
     perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_sizes text[], p_key bytea[], p_window bigint[], p_conflict text[], p_bucket_at integer[], p_bucket text[], p_size integer[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint;
-    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -480,18 +666,13 @@ declare
     v_made bytea[];
     v_row record;
 begin
-    v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
-    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+    if mainspring_stored.is_late_v1(p_batch, p_retry, p_now) then
+        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+    end if;
     v_take := array(
-        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
+        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
-    if v_late then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
-        v_take := array(
-            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
-        );
-    end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
             if v_row.holder is not null then
@@ -505,7 +686,9 @@ begin
             end if;
         end loop;
     end if;
-    perform mainspring_stored.size_buckets_v1(v_take, p_bucket_at, p_bucket, p_size);
+    if p_limits is not null then
+        perform mainspring_stored.make_limits_v1(p_limits);
+    end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
         v_waits := array_fill(0, array[cardinality(p_id)]);
@@ -522,21 +705,21 @@ begin
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, follows,
-            buckets, sizes, enqueued, record
+            buckets, costs, enqueued, record
         )
         select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
             case when n.state = 'ready' then nextval('mainspring_stored.seq') else 0 end,
             case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
-            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.sizes::integer[], v_now, n.record
+            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record
         from (
             select u.*, d.due, coalesce(u.deps, 0) as waits,
                 case when u.deps > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
-                p_keep, p_key, p_on, p_names, p_sizes, v_waits
+                p_keep, p_key, p_on, p_names, p_costs, v_waits
             ) with ordinality as u(
                 id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, follows,
-                names, sizes, deps, n
+                names, costs, deps, n
             )
             cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
             where v_take[u.n]
@@ -552,6 +735,9 @@ begin
         where not u.made and not u.answered;
     end if;
     perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
+    if cardinality(p_names) > 0 then
+        perform mainspring_stored.line_up_v1(v_made, p_open);
+    end if;
 
     insert into mainspring_stored.marks (mark, job)
     select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
@@ -619,23 +805,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.fit_v1(p_buckets text[], p_gates text[], p_room integer[]) RETURNS integer
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-declare
-    v_fit integer := 2147483647;
-    v_name text;
-begin
-    if p_buckets is null then
-        return v_fit;
-    end if;
-    foreach v_name in array p_buckets loop
-        v_fit := least(v_fit, coalesce(p_room[array_position(p_gates, v_name)], 0));
-    end loop;
-    return v_fit;
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.follow_v1(p_ended mainspring_stored.ended_v1[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -672,6 +841,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.forget_limit_v1(p_limit text) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform mainspring_stored.guard_v1();
+    delete from mainspring_stored.limits l where l.name = p_limit;
+    return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.forget_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -686,29 +865,112 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.gates_v1(p_lanes mainspring_stored.lane_v1[], p_acked bytea[]) RETURNS text[]
+CREATE FUNCTION mainspring_stored.free_v1(p_worker text, p_names text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare
-    v_lanes mainspring_stored.lane_v1[] := array(select l from unnest(p_lanes) l where l.buckets is not null);
-    v_names text[];
 begin
-    insert into mainspring_stored.buckets (name, size)
-    select u.name, max(u.size) from unnest(v_lanes) l cross join unnest(l.buckets, l.sizes) as u(name, size)
-    where not exists (select 1 from mainspring_stored.buckets b where b.name = any(array[u.name]))
-    group by u.name order by u.name collate "C"
-    on conflict (name) do nothing;
-    v_names := array(
-        select b.name from unnest(v_lanes) l cross join unnest(l.buckets) as asked(name)
-        join mainspring_stored.buckets b on b.name = any(array[asked.name])
-        where b.size > (select count(*) from mainspring_stored.holds h where h.bucket = b.name)
+    with freed as materialized (
+        select b.name, count(*) as n from unnest(p_names) as b(name) group by b.name
+    ), ended as (
+        delete from mainspring_stored.uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n <= f.n
+    )
+    update mainspring_stored.uses u set n = u.n - f.n from freed f
+    where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.freed_v1(p_names text[], p_rates boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_names) = 0 then
+        return '{}';
+    end if;
+    return mainspring_stored.wake_v1(p_names, mainspring_stored.open_v1(p_names, p_rates, p_now), p_rates, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.gates_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        with gates as (
+            select distinct g.name, split_part(l.lane, '/', 1) as queue
+            from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
+        )
+        select a.name from unnest(p_acked) as a(name)
         union
-        select unnest(j.buckets) from mainspring_stored.jobs j where j.id = any(p_acked)
-        union
-        select unnest(c.buckets) from mainspring_stored.edges e join mainspring_stored.jobs c on c.id = any(array[e.child]) where e.parent = any(p_acked)
+        select g.name from gates g
+        join unnest(mainspring_stored.rooms_v1(array(select distinct x.name from gates x), p_now)) r on r.name = g.name
+        where r.room > 0
+            or not exists (select 1 from mainspring_stored.waits w where w.bucket = any(array[g.name]) and w.queue = g.queue)
     );
-    perform 1 from mainspring_stored.buckets b where b.name = any(v_names) order by b.name for update;
-    return v_names;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.give_v1(p_guest bytea, p_spent jsonb, p_slow bigint, p_now bigint) RETURNS TABLE(held boolean, woken text[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_names text[] := array(select g.bucket from mainspring_stored.guests g where g.guest = p_guest);
+    v_now bigint;
+    v_gone text[];
+    v_costs bigint[];
+begin
+    perform mainspring_stored.guard_v1();
+    perform mainspring_stored.lock_buckets_v1(v_names);
+    v_now := mainspring_stored.now_v1(p_now);
+    with gone as (
+        delete from mainspring_stored.guests g where g.guest = p_guest and g.bucket = any(v_names) and g.until > v_now
+        returning g.bucket, g.cost
+    )
+    select array_agg(o.bucket), array_agg(o.cost) into v_gone, v_costs from gone o;
+    if v_gone is null then
+        return query select false, '{}'::text[];
+        return;
+    end if;
+    perform mainspring_stored.amend_v1(v_gone, v_costs, p_spent, p_slow, v_now);
+    return query select true, mainspring_stored.freed_v1(v_gone, p_spent is not null, v_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.gone_v1(p_worker text, p_ids bytea[], p_tokens bigint[]) RETURNS TABLE(id bytea, token bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+    return query select h.id, h.token from unnest(p_ids, p_tokens) as h(id, token) where not exists (
+        select 1 from mainspring_stored.jobs j
+        where j.id = any(array[h.id]) and j.token = h.token and j.state || '' = 'running' and j.worker || '' = p_worker
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.groups_v1(p_keyed mainspring_stored.lane_v1[], p_tasks text[]) RETURNS mainspring_stored.lane_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        with recursive hops as (
+            select k.lane as start, k.buckets, n.grp from unnest(p_keyed) k cross join lateral (
+                select l.grp from mainspring_stored.lanes l where l.parked_on is null and l.grp >= k.lane || '=' and l.grp < k.lane || '>'
+                order by l.grp limit 1
+            ) n
+            union all
+            select h.start, h.buckets, n.grp from hops h cross join lateral (
+                select l.grp from mainspring_stored.lanes l where l.parked_on is null and l.grp > h.grp and l.grp < h.start || '>'
+                order by l.grp limit 1
+            ) n
+        )
+        select row(
+            h.grp, starts_with(m.marks, '!'), array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0),
+            null, null, null, true
+        )::mainspring_stored.lane_v1
+        from hops h cross join lateral (select substr(h.grp, length(h.start) + 2) as marks) m
+        where strpos(m.marks, '?') = 0 or substr(m.marks, strpos(m.marks, '?') + 1) = any(p_tasks)
+    );
 end
 $$;
 
@@ -729,12 +991,13 @@ CREATE FUNCTION mainspring_stored.guilt_v1(p_crashes integer, p_limit integer) R
     select case when p_crashes = 0 then 0 when p_crashes >= p_limit - 1 then 2 else 1 end
 $$;
 
-CREATE FUNCTION mainspring_stored.hand_back_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.hand_back_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
     v_back bytea[];
     v_woken text[];
+    v_limited bytea[];
 begin
     perform mainspring_stored.attempted_v1(
         array(
@@ -763,17 +1026,22 @@ begin
             turn = null
         from placed a
         where j.id = any(array[a.id])
-        returning j.queue, j.state
+        returning j.id, j.queue, j.state, j.buckets
     )
-    select array_agg(distinct m.queue) filter (where m.state = 'ready') into v_woken from moved m;
-    delete from mainspring_stored.holds where job = any(v_back);
+    select array_agg(distinct m.queue) filter (where m.state = 'ready'), array_agg(m.id) filter (where m.buckets is not null)
+    into v_woken, v_limited from moved m;
+    if v_limited is not null then
+        perform mainspring_stored.free_v1(p_worker, mainspring_stored.buckets_of_v1(v_limited));
+        perform mainspring_stored.line_up_v1(v_limited, false);
+    end if;
     return coalesce(v_woken, '{}');
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.heads_by_age_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS TABLE(id bytea, buckets text[])
+CREATE FUNCTION mainspring_stored.heads_by_age_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint)
     LANGUAGE plpgsql
     AS $$
+#variable_conflict use_column
 begin
     return query
     with recursive levels as (
@@ -788,8 +1056,8 @@ begin
             order by j.priority desc limit 1
         ) n
     )
-    select h.id, h.buckets from levels v cross join lateral (
-        select j.id, j.buckets, j.seq from mainspring_stored.jobs j
+    select h.* from levels v cross join lateral (
+        select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
         where j.state = 'ready' and j.lane = v.lane and j.priority = v.priority
             and (j.expires is null or j.expires > p_now)
         order by j.seq limit p_n
@@ -799,12 +1067,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -816,6 +1084,33 @@ begin
         select j.priority, j.seq from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane
         order by j.priority desc, j.seq limit 1
     ) h on true;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.heads_v1(p_lanes mainspring_stored.lane_v1[], p_rows bigint[], p_n integer, p_age boolean, p_names text[], p_room bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query
+    select h.* from (
+        select a.*, false as keyed from mainspring_stored.heads_by_age_v1(p_lanes, p_n, p_now) a where p_age
+        union all
+        select x.*, false from unnest(p_lanes) l cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit p_n
+        ) x where not p_age
+        union all
+        select x.*, true from mainspring_stored.lane_rows_v1(p_rows) l cross join lateral (
+            select least(p_n, (
+                select greatest(min(p_room[array_position(p_names, b.name)]), 0) from unnest(l.buckets) as b(name)
+            )) as most
+        ) m cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
+            order by j.seq limit m.most
+        ) x
+    ) h order by case when p_age then 0 else -h.priority end, h.seq;
 end
 $$;
 
@@ -844,6 +1139,13 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.keyed_at_v1(p_home text, p_queue text) RETURNS integer
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case when strpos(substr(p_home, length(p_queue) + 2), '=') = 0 then 0
+        else strpos(substr(p_home, length(p_queue) + 2), '=') + length(p_queue) + 1 end
+$$;
+
 CREATE FUNCTION mainspring_stored.lane_of_v1(p_home text, p_task text, p_crashes integer, p_limit integer, p_parked boolean) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -851,35 +1153,66 @@ CREATE FUNCTION mainspring_stored.lane_of_v1(p_home text, p_task text, p_crashes
         || case when p_parked then '?' || p_task else '' end
 $$;
 
+CREATE TABLE mainspring_stored.lanes (
+    id bigint NOT NULL,
+    seq bigint NOT NULL,
+    priority integer NOT NULL,
+    lane text NOT NULL COLLATE pg_catalog."C",
+    grp text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    buckets text[] NOT NULL,
+    parked_on text COLLATE pg_catalog."C",
+    parked_until bigint
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE FUNCTION mainspring_stored.lane_rows_v1(p_ids bigint[]) RETURNS SETOF mainspring_stored.lanes
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query select l.* from unnest(p_ids) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.lanes_v1(p_bases text[], p_tasks text[], p_known text[]) RETURNS mainspring_stored.lane_v1[]
     LANGUAGE plpgsql
     AS $$
 declare
     v_lanes mainspring_stored.lane_v1[];
+    v_keyed mainspring_stored.lane_v1[];
 begin
     with recursive hops as (
         select b.base, n.* from (
             select distinct u.base, u.base || case when u.base = any(p_known) then chr(1) else '' end as start
             from unnest(p_bases) as u(base)
         ) b cross join lateral (
-            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.sizes, j.parked, j.task,
-                j.priority, j.seq
+            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.costs, j.parked, j.task,
+                j.priority, j.seq, k.at,
+                (case when k.at > 0 then left(j.home, k.at - 1) || '>' else j.lane end) collate "C" as behind
             from mainspring_stored.jobs j
+            cross join lateral (select case when j.buckets is null then 0 else mainspring_stored.keyed_at_v1(j.home, j.queue) end as at) k
             where j.state = 'ready' and j.lane >= b.start and j.lane < b.base || '@'
             order by j.lane, j.priority desc, j.seq limit 1
         ) n
         union all
         select h.base, n.* from hops h cross join lateral (
-            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.sizes, j.parked, j.task,
-                j.priority, j.seq
+            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.costs, j.parked, j.task,
+                j.priority, j.seq, k.at,
+                (case when k.at > 0 then left(j.home, k.at - 1) || '>' else j.lane end) collate "C" as behind
             from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane > h.lane and j.lane < h.base || '@'
+            cross join lateral (select case when j.buckets is null then 0 else mainspring_stored.keyed_at_v1(j.home, j.queue) end as at) k
+            where j.state = 'ready' and j.lane > h.behind and j.lane < h.base || '@'
             order by j.lane, j.priority desc, j.seq limit 1
         ) n
     )
-    select array_agg(row(h.lane, h.suspect, h.buckets, h.sizes, h.priority, h.seq)::mainspring_stored.lane_v1) into v_lanes
-    from hops h where not h.parked or h.task = any(p_tasks);
-    return coalesce(v_lanes, '{}');
+    select array_agg(row(h.lane, h.suspect, h.buckets, h.costs, h.priority, h.seq, false)::mainspring_stored.lane_v1)
+            filter (where h.at = 0 and (not h.parked or h.task = any(p_tasks))),
+        array_agg(row(left(h.behind, h.at - 1), null, h.buckets, null, null, null, true)::mainspring_stored.lane_v1) filter (where h.at > 0)
+    into v_lanes, v_keyed from hops h;
+    if v_keyed is null then
+        return coalesce(v_lanes, '{}');
+    end if;
+    return coalesce(v_lanes, '{}') || mainspring_stored.groups_v1(v_keyed, p_tasks);
 end
 $$;
 
@@ -890,6 +1223,84 @@ begin
     update mainspring_stored.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, 4611686018427387904) end
     where f.id = p_job and f.drop_at is not null;
     update mainspring_stored.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.line_up_v1(p_ids bytea[], p_open boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lines mainspring_stored.line_v1[] := array(
+        select row(
+            j.lane, j.priority, min(j.seq), left(j.home, k.at) || substr(j.lane, length(j.home) + 1), j.queue, j.buckets
+        )::mainspring_stored.line_v1
+        from mainspring_stored.jobs j cross join lateral (select mainspring_stored.keyed_at_v1(j.home, j.queue) as at) k
+        where j.id = any(p_ids) and j.buckets is not null and k.at > 0 and j.state || '' = 'ready'
+        group by j.lane, j.priority, j.home, k.at, j.queue, j.buckets
+    );
+    v_there mainspring_stored.line_v1[] := '{}';
+begin
+    if cardinality(v_lines) = 0 then
+        return;
+    end if;
+    if not p_open and current_setting('transaction_isolation') = 'read committed' then
+        v_there := array(
+            select row(l.lane, l.priority, 0, null, null, null)::mainspring_stored.line_v1 from unnest(v_lines) n join mainspring_stored.lanes l
+                on l.lane = any(array[n.lane]) and l.priority = n.priority and l.seq <= n.seq
+            for key share of l
+        );
+    end if;
+    -- Grouped: a list that is looked through for each lane of a large batch takes longer than a call may.
+    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets)
+    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets) from (
+        select n.*, false as there from unnest(v_lines) n union all select t.*, true from unnest(v_there) t
+    ) s
+    group by s.lane, s.priority having not bool_or(s.there);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_buckets_v1(p_names text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := array(select distinct u.name from unnest(p_names) as u(name));
+    v_locked integer;
+begin
+    loop
+        perform mainspring_stored.make_buckets_v1(v_names, true);
+        perform 1 from mainspring_stored.buckets b where b.name = any(v_names) order by b.name for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(v_names);  -- else one was pruned in between
+    end loop;
+end
+$$;
+
+CREATE TABLE mainspring_stored.workers (
+    id text NOT NULL,
+    number bigint NOT NULL,
+    turn bigint DEFAULT 0 NOT NULL,
+    lost boolean DEFAULT false NOT NULL,
+    limited boolean DEFAULT false NOT NULL,
+    started bigint NOT NULL,
+    seen bigint NOT NULL,
+    queues text[] NOT NULL,
+    tasks text[] NOT NULL,
+    lease bigint NOT NULL,
+    info bytea NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE FUNCTION mainspring_stored.lock_held_v1(p_worker mainspring_stored.workers) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := '{}';
+begin
+    if p_worker.limited then
+        v_names := array(select u.bucket from mainspring_stored.uses u where u.worker = p_worker.id);
+        perform mainspring_stored.lock_buckets_v1(v_names);
+    end if;
+    return v_names;
 end
 $$;
 
@@ -940,6 +1351,87 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    select u.n, r.kind, r.size, r.used, mainspring_stored.next_at_v1(u.name, u.cost, v_now), array(
+        select j.id from mainspring_stored.uses x cross join lateral (
+            select o.id, o.started from mainspring_stored.jobs o
+            where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
+        ) j
+        where x.bucket = u.name order by j.started, j.id limit 10
+    )
+    from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+    cross join lateral (select ((mainspring_stored.rooms_v1(array[u.name], v_now))[1]).*) r
+    where r.kind is not null order by u.n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint) RETURNS mainspring_stored.looked_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 128;
+    v_said mainspring_stored.looked_v1 := row('{}', p_looked, p_locked, '{}', false);
+    v_size integer := p_n;
+    v_rows bigint[];
+    v_new text[];
+    v_full text[];
+    v_good bigint[];
+    v_behind bigint[];
+    v_seqs bigint[];
+    v_again integer := 0;
+begin
+    loop
+        v_size := least(v_size, c_most + cardinality(p_looked) - cardinality(v_said.looked) - v_again);
+        v_rows := mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked);
+        exit when cardinality(v_rows) = 0;
+        v_said.looked := v_said.looked || v_rows;
+        v_new := mainspring_stored.try_buckets_v1(
+            array(
+                select distinct b.name from mainspring_stored.lane_rows_v1(v_rows) l
+                cross join unnest(l.buckets) as b(name) where b.name <> all(v_said.locked)
+            )
+        );
+        v_said.locked := v_said.locked || v_new;
+        -- A new statement: what others did to these buckets until we locked them is there to be counted.
+        v_said.rooms := v_said.rooms || mainspring_stored.rooms_v1(v_new, p_now);
+        v_full := p_full || array(select r.name from unnest(v_said.rooms) r where r.room <= 0);
+        select v_said.good || coalesce(array_agg(l.id) filter (where h.seq <= l.seq), '{}'),
+            coalesce(array_agg(l.id) filter (where h.seq > l.seq), '{}'), array_agg(h.seq) filter (where h.seq > l.seq)
+        into v_good, v_behind, v_seqs from mainspring_stored.lane_rows_v1(v_rows) l cross join lateral (
+            select j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
+            order by j.seq limit 1
+        ) h
+        where l.buckets <@ v_said.locked and not l.buckets && v_full;
+        v_said.good := v_good;
+        if cardinality(v_behind) > 0 then
+            -- Their first jobs were cancelled: they go to where they belong, and are looked at when their turn comes.
+            update mainspring_stored.lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq) where l.id = any(array[u.id]);
+            v_said.looked := array(select u.id from unnest(v_said.looked) as u(id) where u.id <> all(v_behind));
+            v_again := v_again + cardinality(v_behind);
+        end if;
+        v_said.more := v_said.more or exists (
+            select 1 from mainspring_stored.lane_rows_v1(v_rows) l
+            where not l.buckets <@ v_said.locked
+        );
+        exit when cardinality(v_said.good) >= p_n;
+        if cardinality(v_said.looked) - cardinality(p_looked) + v_again >= c_most then
+            v_said.more := true;
+            exit;
+        end if;
+        v_size := v_size * 2;
+    end loop;
+    return v_said;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.lows_v1(p_worker text, p_number bigint, p_lanes text[], p_low_lane text[], p_low_priority integer[], p_last bigint, p_n bigint) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
     AS $$
@@ -961,6 +1453,33 @@ begin
         where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
     ) c on true
     where c.seq is not null or v_got < p_n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.make_buckets_v1(p_names text[], p_wait boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 64;
+    v_new text[] := array(
+        select distinct u.name collate "C" from unnest(p_names) as u(name)
+        where not exists (select 1 from mainspring_stored.buckets b where b.name = any(array[u.name]))
+    );
+begin
+    if cardinality(v_new) = 0 then
+        return;
+    elsif p_wait then
+        perform pg_advisory_xact_lock(k.key) from (
+            select distinct hashtextextended('mainspring_stored bucket ' || u.name, 0) as key from unnest(v_new) as u(name) order by 1
+        ) k;
+    else
+        v_new := array(
+            select u.name from unnest(v_new[1:c_most]) as u(name)
+            where pg_try_advisory_xact_lock(hashtextextended('mainspring_stored bucket ' || u.name, 0))
+        );
+    end if;
+    insert into mainspring_stored.buckets (name) select u.name from unnest(v_new) as u(name) order by u.name collate "C"
+    on conflict (name) do nothing;
 end
 $$;
 
@@ -997,10 +1516,34 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.make_limits_v1(p_limits jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.limits (name, kind, size, per, burst)
+    select u.name, u.kind, u.size, u.per, u.burst
+    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    where not exists (select 1 from mainspring_stored.limits l where l.name = any(array[u.name]))
+    order by u.name collate "C"
+    on conflict (name) do nothing;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.modes_lock_v1() RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$
     select hashtextextended('mainspring modes mainspring_stored', 0)
+$$;
+
+CREATE FUNCTION mainspring_stored.moment_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_kind = 'concurrency' then
+        return (select min(g.until) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
+    end if;
+    return mainspring_stored.next_at_v1(p_name, p_cost, p_now);
+end
 $$;
 
 CREATE FUNCTION mainspring_stored.move_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
@@ -1009,6 +1552,8 @@ CREATE FUNCTION mainspring_stored.move_v1(p_endings mainspring_stored.ending_v1[
 declare
     v_ids bytea[] := array(select x.id from unnest(p_endings) x);
     v_followed mainspring_stored.ended_v1[];
+    v_worker text;
+    v_freed text[];
 begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
@@ -1016,26 +1561,107 @@ begin
     ), buried as (
         insert into mainspring_stored.dead (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, sizes
+            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets,
-            sizes
+            costs
         from gone where final = 'dead'
     ), kept as (
         insert into mainspring_stored.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, sizes
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, sizes
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs
         from gone where final <> 'dead'
     )
-    select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) into v_followed from gone where follows > 0;
-    delete from mainspring_stored.holds where job = any(v_ids);
+    select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where follows > 0),
+        max(worker) filter (where state = 'running' and buckets is not null),
+        (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running')
+    into v_followed, v_worker, v_freed from gone;
+    if v_freed is not null then
+        perform mainspring_stored.free_v1(v_worker, v_freed);
+    end if;
     delete from mainspring_stored.edges where child = any(v_ids);
     return case when v_followed is null then '{}' else mainspring_stored.follow_v1(v_followed, p_now) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.next_at_v1(p_name text, p_cost bigint, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_limit mainspring_stored.limits;
+    v_bucket mainspring_stored.buckets;
+    v_size bigint;
+    v_cost bigint;
+    v_at bigint;
+begin
+    select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
+    v_size := coalesce(v_limit.set_size, v_limit.size);
+    if v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
+        return null;
+    end if;
+    select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
+    v_cost := least(p_cost, v_size);
+    if v_limit.kind = 'smooth' then
+        v_at := ceil(
+            coalesce(v_bucket.tat, 0)
+            - (greatest(v_limit.burst, 1, v_cost) - greatest(v_cost, 1))::numeric * v_limit.per / v_size
+        );
+    else
+        -- behind: what still counts once an entry and all before it have run out
+        select min(e.over) filter (where e.behind + greatest(v_cost, 1) <= v_size) into v_at from (
+            select s.last + v_limit.per as over,
+                sum(s.n) over (order by s.last desc rows between unbounded preceding and current row) - s.n as behind
+            from mainspring_stored.starts s where s.bucket = p_name and s.last > p_now - v_limit.per
+            union all
+            select p_now, coalesce(sum(s.n), 0) from mainspring_stored.starts s where s.bucket = p_name and s.last > p_now - v_limit.per
+        ) e;
+    end if;
+    v_at := greatest(v_at, v_bucket.blocked);
+    return case when v_at > p_now then v_at end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_rooms mainspring_stored.room_v1[] := mainspring_stored.rooms_v1(
+        array(select distinct g.name from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)), p_now
+    );
+    v_lane mainspring_stored.lane_v1;
+    v_base text;
+    v_head record;
+    v_full text[];
+    v_at bigint[];
+    v_first bigint;
+begin
+    foreach v_lane in array p_lanes loop
+        continue when coalesce(cardinality(v_lane.buckets), 0) = 0;
+        v_base := case when v_lane.keyed
+            then left(v_lane.lane, mainspring_stored.keyed_at_v1(v_lane.lane, split_part(v_lane.lane, '/', 1)) - 1) else v_lane.lane end;
+        select j.buckets, j.costs into v_head from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane >= case when v_lane.keyed then v_base || '=' else v_base end
+            and j.lane < case when v_lane.keyed then v_base || '>' else v_base || chr(1) end
+        order by j.lane, j.priority desc, j.seq limit 1;
+        continue when not found;
+        select array_agg(g.name), array_agg(mainspring_stored.moment_v1(g.name, r.kind, coalesce(v_head.costs[g.n], 1), p_now))
+        into v_full, v_at
+        from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_rooms) r on r.name = g.name
+        where r.room < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
+        continue when v_full is null;
+        insert into mainspring_stored.waits (bucket, queue)
+        select g.name, split_part(v_lane.lane, '/', 1) from unnest(v_full) as g(name) where g.name = any(p_locked)
+        on conflict do nothing;
+        if array_position(v_at, null) is null then  -- else nobody knows
+            v_first := least(v_first, (select max(m.at) from unnest(v_at) as m(at)));
+        end if;
+    end loop;
+    return v_first;
 end
 $$;
 
@@ -1074,6 +1700,61 @@ CREATE FUNCTION mainspring_stored.oldest_snapshot_v1() RETURNS TABLE(pid integer
     order by age(a.backend_xmin) desc limit 1
 $$;
 
+CREATE FUNCTION mainspring_stored.open_due_v1(p_limit integer, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lanes bigint[] := array(
+        select l.id from mainspring_stored.lanes l where l.parked_until <= p_now
+        order by l.parked_until limit p_limit for no key update skip locked
+    );
+    v_woken text[];
+begin
+    if cardinality(v_lanes) = 0 then
+        return '{}';
+    end if;
+    with opened as (
+        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    )
+    select array(select distinct o.queue from opened o) into v_woken;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.open_v1(p_names text[], p_rates boolean, p_now bigint) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 1000;
+    v_lanes bigint[];
+begin
+    if not exists (select 1 from mainspring_stored.lanes l where l.parked_on = any(p_names)) then
+        return '{}';
+    end if;
+    with recursive free as (
+        select r.name, least(r.room, c_most) as places
+        from unnest(mainspring_stored.rooms_v1(array(select distinct u.name from unnest(p_names) as u(name)), p_now)) r
+        where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
+    ), groups as (
+        select f.name, f.places, n.grp from free f cross join lateral (
+            select l.grp from mainspring_stored.lanes l where l.parked_on = f.name order by l.grp limit 1
+        ) n
+        union all
+        select g.name, g.places, n.grp from groups g cross join lateral (
+            select l.grp from mainspring_stored.lanes l where l.parked_on = g.name and l.grp > g.grp order by l.grp limit 1
+        ) n
+    )
+    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from groups g cross join lateral (
+        select l.id from mainspring_stored.lanes l where l.parked_on = g.name and l.grp = g.grp
+        order by l.priority desc, l.seq limit g.places
+    ) f;
+    perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for no key update of l;
+    update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id) where l.id = any(array[i.id]);
+    return v_lanes;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.over_v1(p_ids bytea[]) RETURNS bytea[]
     LANGUAGE plpgsql STABLE
     AS $$
@@ -1086,18 +1767,137 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.pick_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_gates text[], p_now bigint) RETURNS bytea[]
+CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_few integer, p_locked text[], p_passed text[], p_now bigint) RETURNS mainspring_stored.picked_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_limited boolean := exists (select 1 from unnest(p_lanes) l where l.buckets is not null);
-    v_room integer[] := case when cardinality(p_gates) > 0 then mainspring_stored.room_v1(p_gates) end;
+    v_said mainspring_stored.picked_v1 := row('{}', 0, '{}', p_locked, false);
+    v_names text[] := '{}';
+    v_room bigint[] := '{}';
+    v_cap bigint[] := '{}';
+    v_unit bigint[] := '{}';
+    v_new mainspring_stored.room_v1;
+    v_lanes mainspring_stored.lane_v1[];
+    v_groups text[];
+    v_rows bigint[] := '{}';
+    v_look mainspring_stored.looked_v1;
+    v_age boolean;
+    v_most integer;
+    v_chosen bytea[];
+    v_got bytea[];
+    v_stuck text[];
+    v_head record;
+    v_fits boolean;
+    v_at integer;
+begin
+    foreach v_new in array mainspring_stored.rooms_v1(p_locked, p_now) loop
+        v_names := v_names || v_new.name;
+        v_room := v_room || v_new.room;
+        v_cap := v_cap || v_new.cap;
+        v_unit := v_unit || v_new.unit;
+    end loop;
+    v_said.more := exists (
+        select 1 from unnest(p_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(p_locked || p_passed)
+    );
+    v_lanes := array(
+        select l from unnest(p_lanes) l where not exists (
+            select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
+        )
+    );
+    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed);
+    v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
+    if cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
+        v_said.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
+        return v_said;
+    elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
+        select 1 from unnest(v_lanes[1].buckets) as g(name) where v_unit[array_position(v_names, g.name)] > 0
+    ) then
+        -- One lane behind gates that count what runs: all that there is room for, at once.
+        v_said.ids := array(
+            select j.id from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = v_lanes[1].lane and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit least(p_n, p_few, (
+                select min(v_room[array_position(v_names, g.name)]) from unnest(v_lanes[1].buckets) as g(name)
+            )) for update skip locked
+        );
+        v_said.limited := cardinality(v_said.ids);
+        return v_said;
+    end if;
+    foreach v_age in array case when p_oldest > 0 then array[true, false] else array[false] end loop
+        v_most := case when v_age then least(p_n, p_oldest) else p_n end - cardinality(v_said.ids);
+        continue when v_most <= 0;
+        if cardinality(v_groups) > 0 and v_said.limited < p_few then
+            v_look := mainspring_stored.look_v1(v_groups, least(v_most, p_few - v_said.limited), v_age, v_said.looked, v_said.locked, array(
+                select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+            ), p_now);
+            foreach v_new in array v_look.rooms loop
+                v_names := v_names || v_new.name;
+                v_room := v_room || v_new.room;
+                v_cap := v_cap || v_new.cap;
+                v_unit := v_unit || v_new.unit;
+            end loop;
+            v_rows := v_rows || v_look.good;
+            v_said.looked := v_look.looked;
+            v_said.locked := v_look.locked;
+            v_said.more := v_said.more or v_look.more;
+        end if;
+        v_chosen := '{}';
+        v_stuck := '{}';
+        for v_head in select * from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now) loop
+            exit when cardinality(v_chosen) >= v_most;
+            continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
+            continue when v_head.buckets is not null and v_said.limited >= p_few;
+            v_fits := true;
+            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                v_at := array_position(v_names, v_head.buckets[v_n]);
+                v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                exit when not v_fits;
+            end loop;
+            if not v_fits then
+                v_stuck := v_stuck || v_head.lane;
+                -- Its lane will be parked: there may be others behind those that were looked at.
+                v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                continue;
+            end if;
+            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                v_at := array_position(v_names, v_head.buckets[v_n]);
+                v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
+                    else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+            end loop;
+            v_chosen := v_chosen || v_head.id;
+            v_said.limited := v_said.limited + (v_head.buckets is not null)::integer;
+        end loop;
+        v_got := array(
+            select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
+        );
+        if cardinality(v_got) < cardinality(v_chosen) then
+            -- Others were quicker: go past what they have locked where nothing is limited; the rest is for the next turn.
+            v_said.more := true;
+            for v_head in select l.lane from unnest(v_lanes) l where l.buckets is null and not v_age loop
+                v_got := v_got || array(
+                    select j.id from mainspring_stored.jobs j
+                    where j.state = 'ready' and j.lane = v_head.lane and (j.expires is null or j.expires > p_now)
+                        and j.id <> all(v_said.ids || v_got)
+                    order by j.priority desc, j.seq limit v_most - cardinality(v_got) for update skip locked
+                );
+            end loop;
+        end if;
+        v_said.ids := v_said.ids || array(
+            select j.id from mainspring_stored.jobs j where j.id = any(v_got) order by case when v_age then 0 else -j.priority end, j.seq
+        );
+    end loop;
+    return v_said;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.pick_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_now bigint) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+declare
     v_head record;
     v_lane mainspring_stored.lane_v1;
     v_chosen bytea[] := '{}';
-    v_fit integer;
     v_contended boolean;
-    v_got bytea[];
     v_picked bytea[] := '{}';
     v_rest bytea[] := '{}';
 begin
@@ -1106,62 +1906,36 @@ begin
             select * from mainspring_stored.heads_by_age_v1(p_lanes, least(p_n, p_oldest), p_now)
         loop
             exit when cardinality(v_picked) >= least(p_n, p_oldest);
-            if mainspring_stored.fit_v1(v_head.buckets, p_gates, v_room) > 0 then
-                v_got := array(
-                    select j.id from mainspring_stored.jobs j where j.id = v_head.id and j.state || '' = 'ready' for update skip locked
-                );
-                v_picked := v_picked || v_got;
-                v_room := mainspring_stored.use_v1(v_head.buckets, cardinality(v_got), p_gates, v_room);
-            end if;
+            v_picked := v_picked || array(
+                select j.id from mainspring_stored.jobs j where j.id = v_head.id and j.state || '' = 'ready' for update skip locked
+            );
         end loop;
     end if;
 
     if cardinality(p_lanes) > 1 and cardinality(v_picked) < p_n then
-        if v_limited then
-            for v_head in
-                select h.* from unnest(p_lanes) l cross join lateral (
-                    select j.id, j.buckets, j.priority, j.seq from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
-                    order by j.priority desc, j.seq limit p_n
-                ) h order by h.priority desc, h.seq
-            loop
-                exit when cardinality(v_picked) + cardinality(v_chosen) >= p_n;
-                continue when v_head.id = any(v_picked);
-                if mainspring_stored.fit_v1(v_head.buckets, p_gates, v_room) > 0 then
-                    v_chosen := v_chosen || v_head.id;
-                    v_room := mainspring_stored.use_v1(v_head.buckets, 1, p_gates, v_room);
-                end if;
-            end loop;
-        else
-            v_chosen := array(
-                select h.id from unnest(p_lanes) l cross join lateral (
-                    select j.id, j.priority, j.seq from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
-                        and j.id <> all(v_picked)
-                    order by j.priority desc, j.seq limit p_n
-                ) h order by h.priority desc, h.seq limit p_n - cardinality(v_picked)
-            );
-        end if;
+        v_chosen := array(
+            select h.id from unnest(p_lanes) l cross join lateral (
+                select j.id, j.priority, j.seq from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+                    and j.id <> all(v_picked)
+                order by j.priority desc, j.seq limit p_n
+            ) h order by h.priority desc, h.seq limit p_n - cardinality(v_picked)
+        );
         v_rest := array(
             select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
         );
     end if;
 
-    -- One lane only, or others were quicker: go lane by lane past what they have locked. The room taken by a head
-    -- that was lost to them is not given back here; the next turn sees it.
+    -- One lane only, or others were quicker: go lane by lane past what they have locked.
     v_contended := cardinality(p_lanes) = 1 or cardinality(v_rest) < cardinality(v_chosen);
     foreach v_lane in array p_lanes loop
-        v_fit := least(p_n - cardinality(v_picked) - cardinality(v_rest), mainspring_stored.fit_v1(v_lane.buckets, p_gates, v_room));
-        exit when not v_contended;
-        continue when v_fit <= 0;
-        v_got := array(
+        exit when not v_contended or cardinality(v_picked) + cardinality(v_rest) >= p_n;
+        v_rest := v_rest || array(
             select j.id from mainspring_stored.jobs j
             where j.state = 'ready' and j.lane = v_lane.lane and (j.expires is null or j.expires > p_now)
                 and j.id <> all(v_picked || v_rest)
-            order by j.priority desc, j.seq limit v_fit for update skip locked
+            order by j.priority desc, j.seq limit p_n - cardinality(v_picked) - cardinality(v_rest) for update skip locked
         );
-        v_rest := v_rest || v_got;
-        v_room := mainspring_stored.use_v1(v_lane.buckets, cardinality(v_got), p_gates, v_room);
     end loop;
 
     return v_picked || array(
@@ -1172,12 +1946,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.promote_v1(p_limit integer, p_now bigint) RETURNS TABLE(now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 declare
     v_now bigint := mainspring_stored.now_v1(p_now);
@@ -1185,6 +1959,7 @@ declare
     v_due bytea[];
     v_queues text[];
     v_woken text[];
+    v_limited bytea[];
 begin
     perform mainspring_stored.guard_v1();
     v_expired := array(
@@ -1206,26 +1981,33 @@ begin
         update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
         from placed u
         where j.id = any(array[u.id])
-        returning j.queue
+        returning j.id, j.queue, j.buckets
     )
-    select array(select distinct r.queue from ready r order by r.queue) into v_queues;
+    select array(select distinct r.queue from ready r order by r.queue),
+        array(select r.id from ready r where r.buckets is not null)
+    into v_queues, v_limited;
+    if cardinality(v_limited) > 0 then
+        perform mainspring_stored.line_up_v1(v_limited, false);
+    end if;
+    v_woken := v_woken || mainspring_stored.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
             (select j.due from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running'
-             order by j.expires limit 1)
+             order by j.expires limit 1),
+            (select l.parked_until from mainspring_stored.lanes l where l.parked_until is not null order by l.parked_until limit 1)
         );
 end
 $$;
 
 CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint) RETURNS integer
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 declare
     c_rounds constant integer := 10;
@@ -1350,7 +2132,7 @@ begin
     );
     v_ids := array(select f.id from unnest(v_fates) f);
     perform mainspring_stored.attempted_v1(v_ids, null, p_cause, p_now);
-    delete from mainspring_stored.holds where job = any(v_ids);
+    delete from mainspring_stored.uses where worker = p_worker;
     -- The owner is forgotten, so that its own late ack is told "stale".
     return query
     with placed as materialized (
@@ -1365,6 +2147,7 @@ begin
         returning j.queue, f.state
     )
     select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
+    perform mainspring_stored.line_up_v1(array(select f.id from unnest(v_fates) f where f.state = 'ready'), false);
     return query select null::bytea, null, w.queue from unnest(
         mainspring_stored.finish_v1(
             array(
@@ -1379,12 +2162,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.report_v1(p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[], p_line_at integer[], p_when bigint[], p_level text[], p_text bytea[], p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer) RETURNS SETOF boolean
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 declare
     v_last bigint;
@@ -1433,22 +2216,25 @@ CREATE FUNCTION mainspring_stored.reprioritise_v1(p_ids bytea[], p_priority inte
     AS $$
 begin
     update mainspring_stored.jobs j set priority = p_priority where j.id = any(p_ids);
+    perform mainspring_stored.line_up_v1(p_ids, false);
     return '{}';
 end
 $$;
 
 CREATE FUNCTION mainspring_stored.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_worker mainspring_stored.workers;
+    v_buckets text[];
+    v_now bigint;
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -1456,8 +2242,11 @@ begin
         return;
     end if;
     update mainspring_stored.workers w set lost = true where w.id = p_worker;
+    v_buckets := mainspring_stored.lock_held_v1(v_worker);
+    v_now := mainspring_stored.now_v1(p_now);
     return query select null::bytea, 'taken', null;
-    return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, mainspring_stored.now_v1(p_now)) r;
+    return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, false, v_now)) as w(queue);
 end
 $$;
 
@@ -1470,6 +2259,7 @@ declare
     v_children bytea[];
     v_broken mainspring_stored.ending_v1[];
     v_ready text[];
+    v_limited bytea[];
     v_woken text[] := '{}';
 begin
     loop
@@ -1493,13 +2283,17 @@ begin
                 seq = case when j.deps > t.n or j.due > p_now then j.seq else t.seq end
             from placed t
             where j.id = any(array[t.child])
-            returning j.queue, j.state
+            returning j.id, j.queue, j.state, j.buckets
         )
         select array(
                 select row(t.child, 'cancelled', 'parent', null, null, null, null, 0)::mainspring_stored.ending_v1
                 from tally t where t.broken
-            ), array(select distinct f.queue from freed f where f.state = 'ready')
-        into v_broken, v_ready;
+            ), array(select distinct f.queue from freed f where f.state = 'ready'),
+            array(select f.id from freed f where f.state = 'ready' and f.buckets is not null)
+        into v_broken, v_ready, v_limited;
+        if cardinality(v_limited) > 0 then
+            perform mainspring_stored.line_up_v1(v_limited, false);
+        end if;
         v_woken := v_woken || v_ready;
         exit when cardinality(v_broken) = 0;
         v_woken := v_woken || mainspring_stored.move_v1(v_broken, p_now);
@@ -1512,16 +2306,17 @@ $$;
 
 CREATE FUNCTION mainspring_stored.retire_v1(p_worker text, p_cause text, p_acks mainspring_stored.ack_v1[], p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_worker mainspring_stored.workers;
+    v_buckets text[];
     v_now bigint;
 begin
     perform mainspring_stored.guard_v1();
@@ -1529,10 +2324,12 @@ begin
     if v_worker.id is null or v_worker.lost then
         return;
     end if;
+    v_buckets := mainspring_stored.lock_held_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
     return query select null::bytea, null, a.queue from mainspring_stored.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, true, v_now)) as w(queue);
     delete from mainspring_stored.workers w where w.id = p_worker;
 end
 $$;
@@ -1572,30 +2369,55 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, sizes, record
+            expires, started, keep, key, buckets, costs, record
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('mainspring_stored.seq'), a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
-            a.key, a.buckets, a.sizes, a.record
+            a.key, a.buckets, a.costs, a.record
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
         ) a
         returning jobs.queue
     )
     select distinct null::bytea, null::bytea, r.queue from revived r;
+    perform mainspring_stored.line_up_v1(v_free, false);
     delete from mainspring_stored.progress where job = any(v_free);
     delete from mainspring_stored.items where job = any(v_free);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.room_v1(p_gates text[]) RETURNS integer[]
+CREATE FUNCTION mainspring_stored.rooms_v1(p_names text[], p_now bigint) RETURNS mainspring_stored.room_v1[]
     LANGUAGE plpgsql
     AS $$
 begin
     return array(
-        select coalesce(b.size, 0) - (select count(*)::integer from mainspring_stored.holds h where h.bucket = g.name)
-        from unnest(p_gates) with ordinality as g(name, n) left join mainspring_stored.buckets b on b.name = any(array[g.name])
-        order by g.n
+        select case
+            when l.kind is null then row(a.name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1
+            when l.kind = 'concurrency' then row(a.name, l.kind, s.size, u.used, s.size - u.used, 1, 0)::mainspring_stored.room_v1
+            when s.size <= 0 or b.blocked > p_now
+                then row(a.name, l.kind, s.size, u.used, 0, greatest(s.size, 1), greatest(s.size, 0))::mainspring_stored.room_v1
+            when l.kind = 'rate' then row(a.name, l.kind, s.size, u.used, s.size - u.used, s.size, s.size)::mainspring_stored.room_v1
+            else row(
+                a.name, l.kind, s.size, u.used,
+                floor(greatest(l.burst, 1) - greatest(b.tat - p_now, 0)::numeric * s.size / greatest(l.per, 1)),
+                greatest(l.burst, 1), s.size
+            )::mainspring_stored.room_v1
+        end
+        from unnest(p_names) with ordinality as a(name, at)
+        left join mainspring_stored.limits l on l.name = any(array[split_part(a.name, '=', 1)])
+        left join mainspring_stored.buckets b on b.name = any(array[a.name])
+        cross join lateral (select coalesce(l.set_size, l.size) as size) s
+        cross join lateral (
+            select case l.kind
+                when 'concurrency' then
+                    (select coalesce(sum(x.n), 0) from mainspring_stored.uses x where x.bucket = a.name)
+                    + (select count(*) from mainspring_stored.guests g where g.bucket = a.name and g.until > p_now)
+                when 'rate' then
+                    (select coalesce(sum(x.n), 0) from mainspring_stored.starts x where x.bucket = a.name and x.last > p_now - l.per)
+                when 'smooth' then ceil(greatest(b.tat - p_now, 0)::numeric * s.size / greatest(l.per, 1))
+            end::bigint as used
+        ) u
+        order by a.at
     );
 end
 $$;
@@ -1605,6 +2427,7 @@ CREATE FUNCTION mainspring_stored.run_now_v1(p_ids bytea[]) RETURNS text[]
     AS $$
 declare
     v_woken text[];
+    v_limited bytea[];
 begin
     with placed as materialized (
         select o.id, nextval('mainspring_stored.seq') as seq
@@ -1613,9 +2436,12 @@ begin
         update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
         from placed u
         where j.id = any(array[u.id])
-        returning j.queue
+        returning j.id, j.queue, j.buckets
     )
-    select array_agg(distinct m.queue) into v_woken from moved m;
+    select array_agg(distinct m.queue), array_agg(m.id) filter (where m.buckets is not null) into v_woken, v_limited from moved m;
+    if v_limited is not null then
+        perform mainspring_stored.line_up_v1(v_limited, false);
+    end if;
     return coalesce(v_woken, '{}');
 end
 $$;
@@ -1647,38 +2473,125 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.size_buckets_v1(p_take boolean[], p_at integer[], p_bucket text[], p_size integer[]) RETURNS void
+CREATE FUNCTION mainspring_stored.set_size_v1(p_limit text, p_size bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 begin
-    if cardinality(p_bucket) = 0 then
-        return;
+    perform mainspring_stored.guard_v1();
+    update mainspring_stored.limits l set set_size = p_size where l.name = p_limit;
+    return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.settle_v1(p_looked bigint[], p_locked text[], p_now bigint) RETURNS mainspring_stored.settled_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_rooms mainspring_stored.room_v1[] := mainspring_stored.rooms_v1(
+        array(
+            select distinct b.name from mainspring_stored.lane_rows_v1(p_looked) l
+            cross join unnest(l.buckets) as b(name) where l.buckets <@ p_locked
+        ), p_now
+    );
+    v_row record;
+    v_id bigint[] := '{}';
+    v_seq bigint[] := '{}';
+    v_on text[] := '{}';
+    v_until bigint[] := '{}';
+    v_over bigint[] := '{}';
+    v_empty bigint[];
+    v_left text[] := '{}';
+begin
+    for v_row in
+        select l.id, l.seq, l.buckets, h.seq as head, f.name, f.moment,
+            row_number() over (partition by l.lane, l.priority order by l.id) > 1 as again
+        from mainspring_stored.lane_rows_v1(p_looked) l
+        left join lateral (
+            select j.seq, j.costs from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority order by j.seq limit 1
+        ) h on true
+        left join lateral (
+            -- A gate that is full holds back the whole group: its lanes stay in their order.
+            select r.name, mainspring_stored.moment_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment
+            from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_rooms) r on r.name = u.name
+            where h.seq is not null and r.room < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
+                and (r.room > 0 or strpos(r.name, '=') > 0)
+            order by 2 desc nulls first limit 1
+        ) f on true
+        where l.buckets <@ p_locked
+    loop
+        if v_row.head is null or v_row.again then
+            v_over := array_append(v_over, v_row.id);
+            v_left := v_left || v_row.buckets;
+        elsif v_row.name is not null or v_row.head <> v_row.seq then
+            v_id := array_append(v_id, v_row.id);
+            v_seq := array_append(v_seq, v_row.head);
+            v_on := array_append(v_on, v_row.name);
+            v_until := array_append(v_until, v_row.moment);
+            if v_row.name is not null then
+                v_left := v_left || array_remove(v_row.buckets, v_row.name);
+            end if;
+        end if;
+    end loop;
+    update mainspring_stored.lanes l set seq = u.seq, parked_on = u.name, parked_until = u.until
+    from unnest(v_id, v_seq, v_on, v_until) as u(id, seq, name, until) where l.id = any(array[u.id]);
+    if cardinality(v_over) > 0 then
+        v_empty := array(
+            select l.id from unnest(v_over) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for update of l skip locked
+        );
+        -- A new statement: it sees the jobs of those who held a row until we locked it.
+        delete from mainspring_stored.lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
+            not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+            or exists (
+                select 1 from mainspring_stored.lanes o
+                where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(v_over)
+            )
+        );
+        -- Those that somebody is bringing a job to stand back, so that they are in nobody's way meanwhile.
+        update mainspring_stored.lanes l set seq = pg_sequence_last_value('mainspring_stored.seq'::regclass) from unnest(v_over) as i(id)
+        where l.id = any(array[i.id]) and l.id <> all(v_empty);
     end if;
-    insert into mainspring_stored.buckets (name, size)
-    select u.name, u.size from (
-        select distinct on (s.name collate "C") s.name, s.size
-        from unnest(p_at, p_bucket, p_size) with ordinality as s(at, name, size, n)
-        where p_take[s.at]
-        order by s.name collate "C", s.n desc
-    ) u
-    where not exists (select 1 from mainspring_stored.buckets b where b.name = any(array[u.name]) and b.size = u.size)
-    order by u.name collate "C"
-    on conflict (name) do update set size = excluded.size;
+    return row(
+        case when cardinality(v_left) > 0 then mainspring_stored.open_v1(v_left, false, p_now) else '{}' end,
+        (select min(u.until) from unnest(v_until) as u(until))
+    )::mainspring_stored.settled_v1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.start_v1(p_worker text, p_names text[], p_costs bigint[], p_numbers bigint[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[];
+    v_amounts bigint[];
+begin
+    insert into mainspring_stored.uses (bucket, worker, n)
+    select u.name, p_worker, sum(u.n) from unnest(p_names, p_numbers) as u(name, n) group by u.name
+    on conflict (bucket, worker) do update set n = uses.n + excluded.n;
+    select array_agg(s.name), array_agg(s.amount) into v_names, v_amounts from (
+        select u.name, sum(least(coalesce(u.cost, 1), coalesce(l.set_size, l.size)) * u.n) as amount
+        from unnest(p_names, p_costs, p_numbers) as u(name, cost, n)
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        group by u.name
+    ) s;
+    if v_names is not null then
+        perform mainspring_stored.use_up_v1(v_names, v_amounts, p_now);
+    end if;
 end
 $$;
 
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    v_walked bigint := mainspring_stored.walked_v1();
+    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -1688,37 +2601,44 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
+    return query select null, null::integer, pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.succeed_v1(p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_now bigint) RETURNS mainspring_stored.moved_v1
+CREATE FUNCTION mainspring_stored.succeed_v1(p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint) RETURNS mainspring_stored.moved_v1
     LANGUAGE plpgsql
     AS $$
 declare
     v_done bytea[];
     v_token bigint[];
     v_woken text[] := '{}';
+    v_freed text[];
 begin
     -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and j.buckets is null and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
-            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, a.result, a.error
+            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
+            j.costs, a.result, a.error
     ), kept as (
         insert into mainspring_stored.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, follows, early, id, 'succeeded', task,
             queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs
         from gone
         returning id, token
     )
-    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}') into v_done, v_token from kept;
+    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
+        case when p_limited then (select array_agg(b.name) from gone cross join unnest(gone.buckets) as b(name)) end
+    into v_done, v_token, v_freed from kept;
+    if v_freed is not null then
+        perform mainspring_stored.free_v1(p_worker, v_freed);
+    end if;
     if exists (select 1 from mainspring_stored.edges e where e.parent = any(v_done)) then
         v_woken := mainspring_stored.resolve_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
     end if;
@@ -1804,6 +2724,9 @@ CREATE FUNCTION mainspring_stored.take_v1(p_ids bytea[], p_worker text, p_number
 declare
     v_ids bytea[];
     v_now bigint := mainspring_stored.now_v1(p_now);
+    v_names text[];
+    v_costs bigint[];
+    v_numbers bigint[];
 begin
     if cardinality(p_ids) = 0 then
         return;
@@ -1814,56 +2737,116 @@ begin
             from unnest(p_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id])
         ) s where s.before < p_room order by s.n
     );
-    update mainspring_stored.jobs j
-    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
-    where j.id = any(v_ids);
-    insert into mainspring_stored.holds (bucket, job)
-    select unnest(j.buckets), j.id from mainspring_stored.jobs j where j.id = any(v_ids) and j.buckets is not null;
+    with taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
+        where j.id = any(v_ids)
+        returning j.buckets, j.costs
+    )
+    select array_agg(s.name), array_agg(s.cost), array_agg(s.n) into v_names, v_costs, v_numbers from (
+        select u.name, u.cost, count(*) as n from taken t cross join unnest(t.buckets, t.costs) as u(name, cost) group by 1, 2
+    ) s;
+    if v_names is not null then
+        perform mainspring_stored.start_v1(p_worker, v_names, v_costs, v_numbers, v_now);
+    end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
     from unnest(v_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.tidy_v1(p_now bigint, p_keep_workers bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.tidy_buckets_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 declare
-    v_named text[];
+    c_most constant integer := 10000;
     v_idle text[];
 begin
-    delete from mainspring_stored.workers w where w.lost and w.seen < p_now - p_keep_workers;
-    delete from mainspring_stored.retried r where r.at < p_now - 86400000000;
     if not exists (select 1 from mainspring_stored.buckets) then
         return;
     end if;
-    with recursive hops as (
-        (select j.lane, j.buckets from mainspring_stored.jobs j where j.state = 'ready' order by j.lane limit 1)
-        union all
-        select n.lane, n.buckets from hops h cross join lateral (
-            select j.lane, j.buckets from mainspring_stored.jobs j where j.state = 'ready' and j.lane > h.lane order by j.lane limit 1
-        ) n
-    )
-    select array_agg(distinct b.name) into v_named from hops h cross join unnest(h.buckets) as b(name);
+    delete from mainspring_stored.starts s where s.ctid = any(array(
+        select o.ctid from mainspring_stored.starts o
+        left join mainspring_stored.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
+        where o.last <= p_now - coalesce(l.per, 0) limit c_most
+    ));
     v_idle := array(
         select b.name from mainspring_stored.buckets b
-        where b.name <> all(coalesce(v_named, '{}')) and not exists (select 1 from mainspring_stored.holds h where h.bucket = b.name)
-        order by b.name for update skip locked
+        where b.tat <= p_now and b.blocked <= p_now
+            and not exists (select 1 from mainspring_stored.uses u where u.bucket = b.name)
+            and not exists (select 1 from mainspring_stored.starts s where s.bucket = b.name)
+            and not exists (select 1 from mainspring_stored.guests g where g.bucket = b.name)
+        limit c_most for update skip locked
     );
+    -- A new statement: somebody may have used one until we locked it.
     delete from mainspring_stored.buckets b
-    where b.name = any(v_idle) and not exists (select 1 from mainspring_stored.holds h where h.bucket = b.name);
+    where b.name = any(v_idle) and b.tat <= p_now and b.blocked <= p_now
+        and not exists (select 1 from mainspring_stored.uses u where u.bucket = b.name)
+        and not exists (select 1 from mainspring_stored.starts s where s.bucket = b.name)
+        and not exists (select 1 from mainspring_stored.guests g where g.bucket = b.name);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.tidy_lanes_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 1000;
+    v_empty bigint[] := array(
+        select l.id from (
+            select o.* from mainspring_stored.lanes o
+            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from mainspring_stored.lanes x)
+            order by o.id limit c_most
+        ) l
+        where not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+    );
+begin
+    if cardinality(v_empty) > 0 then
+        perform mainspring_stored.settle_v1(
+            v_empty, mainspring_stored.try_buckets_v1(
+                array(
+                    select distinct b.name from mainspring_stored.lane_rows_v1(v_empty) l
+                    cross join unnest(l.buckets) as b(name)
+                )
+            ), p_now
+        );
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.tidy_v1(p_now bigint, p_keep_workers bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.workers w where w.lost and w.seen < p_now - p_keep_workers;
+    delete from mainspring_stored.retried r where r.at < p_now - 86400000000;
+    delete from mainspring_stored.guests g where g.until <= p_now;
+    perform mainspring_stored.tidy_buckets_v1(p_now);
+    perform mainspring_stored.tidy_lanes_v1(p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.try_buckets_v1(p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_names) = 0 then
+        return '{}';
+    end if;
+    perform mainspring_stored.make_buckets_v1(p_names, false);
+    return array(select b.name from mainspring_stored.buckets b where b.name = any(p_names) order by b.name for update skip locked);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -1871,18 +2854,31 @@ declare
     v_now bigint;
     v_repeat boolean;
     v_open boolean[];
-    v_gates text[] := '{}';
+    v_freed text[] := '{}';
+    v_locked text[] := '{}';
+    v_passed text[] := '{}';
+    v_opened bigint[] := '{}';
+    v_limited boolean := false;
+    v_spent boolean := false;
+    v_pick mainspring_stored.picked_v1;
+    v_settled mainspring_stored.settled_v1;
+    v_more boolean := false;
+    v_next bigint;
     v_moved mainspring_stored.moved_v1;
+    v_woken text[] := '{}';
     v_acks mainspring_stored.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes mainspring_stored.lane_v1[] := '{}';
+    v_suspect boolean;
+    v_part mainspring_stored.lane_v1[];
     v_left integer;
+    v_few integer;
+    v_most integer;
     v_taken integer;
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_walked bigint := mainspring_stored.walked_v1();
-    v_got bytea[];
+    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -1909,22 +2905,28 @@ begin
         v_lanes := mainspring_stored.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        if exists (select 1 from unnest(v_lanes) l where l.buckets is not null) or exists (select 1 from mainspring_stored.buckets) then
-            v_gates := mainspring_stored.gates_v1(v_lanes, p_done || array(select a.id from unnest(p_acks) a));
-        end if;
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
+            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
     end if;
-    v_walked := mainspring_stored.walked_v1() - v_walked;
+    if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
+        v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
+    end if;
+    if v_limited or cardinality(v_freed) > 0 then
+        v_locked := mainspring_stored.gates_v1(v_lanes, v_freed, v_now);
+        perform mainspring_stored.lock_buckets_v1(v_locked);
+        v_passed := array(
+            select g.name from unnest(v_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(v_locked)
+        );
+        v_now := mainspring_stored.now_v1(p_now);
+    end if;
     if cardinality(p_done) > 0 then
-        v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_now);
-        if cardinality(v_moved.woken) > 0 then
-            return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
-                null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-            from unnest(v_moved.woken) as w(queue);
-        end if;
+        v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
+        v_woken := v_moved.woken;
         if cardinality(v_moved.done) < cardinality(p_done) then
             v_acks := p_acks || array(
                 select row(
-                    -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false
+                    -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
+                    0, null
                 )::mainspring_stored.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -1938,28 +2940,21 @@ begin
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
         from mainspring_stored.ack_v1(p_worker, v_acks, v_now) a;
     end if;
+    if cardinality(v_freed) > 0 then
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_opened := mainspring_stored.open_v1(v_freed, v_spent, v_now);
+    end if;
     if p_held is not null then
         return query select 'gone', h.id, h.token, null, null, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(p_held, p_held_token) as h(id, token)
-        where not exists (
-            select 1 from mainspring_stored.jobs j
-            where j.id = any(array[h.id]) and j.token = h.token and j.state || '' = 'running' and j.worker || '' = p_worker
-        ) and not exists (select 1 from unnest(p_acks) a where a.id = h.id and a.token = h.token)
+        from mainspring_stored.gone_v1(p_worker, p_held, p_held_token) h
+        where not exists (select 1 from unnest(p_acks) a where a.id = h.id and a.token = h.token)
             and not exists (select 1 from unnest(p_done, p_token) as d(id, token) where d.id = h.id and d.token = h.token);
     end if;
 
     if v_repeat or p_seen < v_worker.turn then
-        return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-            j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
-        from mainspring_stored.jobs j
-        where j.state = 'running' and j.worker = p_worker and j.turn > least(p_seen, p_number - 1)
-            and (p_held is null or not exists (
-                select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
-            ))
-        order by j.turn, j.priority desc, j.seq;
+        return query select t.* from mainspring_stored.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
     end if;
-    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
     else
@@ -1970,13 +2965,18 @@ begin
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
             end if;
-            if cardinality(p_n) > 1 or cardinality(v_acks) > 0 or cardinality(v_moved.woken) > 0 then
+            if cardinality(p_n) > 1 or cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
                 v_lanes := mainspring_stored.lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free
                     ), v_worker.tasks, p_low_lane
                 );
+                v_limited := v_limited or exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
+            end if;
+            v_few := coalesce(p_few[v_want], v_left);
+            if v_few <= 0 then
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -1994,18 +2994,49 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query select t.* from mainspring_stored.claim_line_v1(
-                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
-                    p_inline, v_room
-                ) t;
+                return query
+                with locked as (
+                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
+                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
+                    order by j.seq limit v_left for update skip locked
+                ), picked as (
+                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+                ), taken as (
+                    update mainspring_stored.jobs j
+                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+                    from picked p where j.ctid = p.at and p.before < v_room
+                    returning j.*
+                )
+                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
+                    t.turn, null
+                from taken t order by t.seq;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query select t.* from mainspring_stored.claim_line_v1(
-                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
-                ) t;
+                return query
+                with locked as (
+                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
+                        and (j.expires is null or j.expires > v_now)
+                    order by j.priority desc, j.seq limit v_left for update skip locked
+                ), picked as (
+                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+                ), taken as (
+                    update mainspring_stored.jobs j
+                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+                    from picked p where j.ctid = p.at and p.before < v_room
+                    returning j.*
+                )
+                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
+                    t.turn, null
+                from taken t order by t.priority desc, t.seq;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -2013,28 +3044,52 @@ begin
                 end if;
                 continue;
             end if;
-            if v_suspects > 0 and exists (select 1 from unnest(v_lanes) l where l.suspect) then
-                v_got := mainspring_stored.pick_v1(
-                    array(select l from unnest(v_lanes) l where l.suspect), least(v_left, v_suspects), 0, v_gates, v_now
-                );
-                return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
-                v_suspects := v_suspects - cardinality(v_got);
-                v_left := v_left - cardinality(v_got);
-                v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
-            end if;
-            v_got := mainspring_stored.pick_v1(
-                array(select l from unnest(v_lanes) l where not l.suspect), v_left, p_oldest[v_want], v_gates, v_now
-            );
-            return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
-            get diagnostics v_taken = row_count;
-            if v_taken < cardinality(v_got) then
-                v_room := 0;
-                exit;
-            end if;
+            foreach v_suspect in array array[true, false] loop
+                continue when v_suspect and (v_suspects <= 0 or not exists (select 1 from unnest(v_lanes) l where l.suspect));
+                v_part := array(select l from unnest(v_lanes) l where l.suspect = v_suspect);
+                v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
+                if exists (select 1 from unnest(v_part) l where l.buckets is not null) then
+                    v_pick := mainspring_stored.pick_limited_v1(
+                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked, v_passed, v_now
+                    );
+                else
+                    v_pick := row(
+                        mainspring_stored.pick_v1(v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
+                        0, '{}', v_locked, false
+                    );
+                end if;
+                return query select t.* from mainspring_stored.take_v1(v_pick.ids, p_worker, p_number, p_now, p_inline, v_room) t;
+                get diagnostics v_taken = row_count;
+                v_locked := v_pick.locked;
+                v_settled := row('{}', null);
+                if cardinality(v_pick.looked) > 0 then
+                    v_settled := mainspring_stored.settle_v1(v_pick.looked, v_locked, v_now);
+                    v_opened := v_opened || v_settled.opened;
+                    v_next := least(v_next, v_settled.next_at);
+                end if;
+                if v_taken < v_most and v_limited then
+                    v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
+                    v_next := least(v_next, mainspring_stored.note_v1(v_part, v_locked, v_now));
+                end if;
+                if v_suspect then
+                    v_suspects := v_suspects - v_taken;
+                    v_left := v_left - v_taken;
+                    v_few := v_few - v_pick.limited;
+                    v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
+                elsif v_taken < cardinality(v_pick.ids) then
+                    v_room := 0;
+                end if;
+                exit when v_room <= 0 or v_left <= 0;
+            end loop;
+            exit when v_room <= 0;
         end loop;
-        update mainspring_stored.workers w set turn = p_number, seen = v_now where w.id = p_worker;
-        if cardinality(p_low_lane) > 0 or mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
+        update mainspring_stored.workers w
+        set turn = p_number, seen = v_now,
+            limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
+        where w.id = p_worker;
+        if cardinality(p_low_lane) > 0
+            or not v_limited and pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
+        then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from mainspring_stored.lows_v1(
@@ -2043,8 +3098,21 @@ begin
             ) l;
         end if;
     end if;
-    if v_room <= 0 then
+    if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
+        v_woken := v_woken || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
+    end if;
+    if cardinality(v_woken) > 0 then
+        return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
+            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
+        from unnest(v_woken) as w(queue);
+    end if;
+    if v_room <= 0 or v_more then
         kind := 'more';
+        return next;
+    end if;
+    if v_next is not null then
+        kind := 'next';
+        token := v_next;
         return next;
     end if;
     return query select 'order', j.id, j.token, null, null, null, null::integer, null::integer, null::integer,
@@ -2053,27 +3121,57 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.use_v1(p_buckets text[], p_n integer, p_gates text[], p_room integer[]) RETURNS integer[]
-    LANGUAGE plpgsql IMMUTABLE
+CREATE FUNCTION mainspring_stored.use_up_v1(p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
     AS $$
-declare
-    v_room integer[] := p_room;
-    v_name text;
 begin
-    if p_buckets is not null then
-        foreach v_name in array p_buckets loop
-            v_room[array_position(p_gates, v_name)] := v_room[array_position(p_gates, v_name)] - p_n;
-        end loop;
-    end if;
-    return v_room;
+    with used as materialized (
+        select u.name, u.amount, l.per, s.at, coalesce((p_now - s.first) * 1000 < l.per, false) as joins
+        from unnest(p_names, p_amounts) as u(name, amount)
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'rate'
+        left join lateral (
+            select x.ctid as at, x.first from mainspring_stored.starts x where x.bucket = u.name order by x.last desc limit 1
+        ) s on true
+    ), joined as (
+        update mainspring_stored.starts x set last = greatest(x.last, p_now), n = x.n + u.amount
+        from used u where x.ctid = u.at and u.joins
+    ), over as (
+        delete from mainspring_stored.starts x using used u
+        where x.bucket = any(array[u.name]) and x.last <= p_now - u.per and not u.joins
+    )
+    insert into mainspring_stored.starts (bucket, first, last, n)
+    select u.name, p_now, p_now, u.amount from used u where not u.joins;
+    update mainspring_stored.buckets b
+    set tat = greatest(b.tat, p_now) + ceil(u.amount::numeric * l.per / greatest(coalesce(l.set_size, l.size), 1))
+    from unnest(p_names, p_amounts) as u(name, amount)
+    join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'smooth'
+    where b.name = any(array[u.name]);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
-    LANGUAGE sql
+CREATE FUNCTION mainspring_stored.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
     AS $$
-    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
-        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
+declare
+    v_woken text[];
+begin
+    v_woken := array(
+        select distinct l.queue from mainspring_stored.lane_rows_v1(p_opened) l
+        where l.parked_on is null
+    );
+    if exists (select 1 from mainspring_stored.waits w where w.bucket = any(p_names)) then
+        with told as (
+            delete from mainspring_stored.waits w
+            where w.bucket = any(array(
+                select r.name from unnest(mainspring_stored.rooms_v1(p_names, p_now)) r
+                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
+            ))
+            returning w.queue
+        )
+        select v_woken || array(select distinct t.queue from told t) into v_woken;
+    end if;
+    return v_woken;
+end
 $$;
 
 CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
@@ -2112,6 +3210,40 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.window_v1(p_groups text[], p_size integer, p_age boolean, p_looked bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_age then
+        return array(
+            with recursive levels as (
+                select g.grp, n.priority from unnest(p_groups) as g(grp) cross join lateral (
+                    select l.priority from mainspring_stored.lanes l where l.parked_on is null and l.grp = g.grp
+                    order by l.priority desc limit 1
+                ) n
+                union all
+                select v.grp, n.priority from levels v cross join lateral (
+                    select l.priority from mainspring_stored.lanes l where l.parked_on is null and l.grp = v.grp and l.priority < v.priority
+                    order by l.priority desc limit 1
+                ) n
+            )
+            select x.id from levels v cross join lateral (
+                select l.id, l.seq from mainspring_stored.lanes l
+                where l.parked_on is null and l.grp = v.grp and l.priority = v.priority and l.id <> all(p_looked)
+                order by l.seq limit p_size
+            ) x order by x.seq limit p_size
+        );
+    end if;
+    return array(
+        select x.id from unnest(p_groups) as g(grp) cross join lateral (
+            select l.id, l.priority, l.seq from mainspring_stored.lanes l
+            where l.parked_on is null and l.grp = g.grp and l.id <> all(p_looked)
+            order by l.priority desc, l.seq limit p_size
+        ) x order by x.priority desc, x.seq limit p_size
+    );
+end
+$$;
+
 CREATE TABLE mainspring_stored.attempts (
     job bytea NOT NULL,
     token bigint NOT NULL,
@@ -2127,7 +3259,8 @@ CREATE TABLE mainspring_stored.attempts (
 
 CREATE TABLE mainspring_stored.buckets (
     name text NOT NULL COLLATE pg_catalog."C",
-    size integer NOT NULL
+    tat bigint DEFAULT 0 NOT NULL,
+    blocked bigint DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -2162,7 +3295,7 @@ CREATE TABLE mainspring_stored.dead (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT dead_check CHECK (((state = 'dead'::text) AND (reason IS NOT NULL)))
 );
 
@@ -2211,7 +3344,7 @@ CREATE TABLE mainspring_stored.finished (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 )
@@ -2248,7 +3381,7 @@ CREATE TABLE mainspring_stored.finished_20261116 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2284,7 +3417,7 @@ CREATE TABLE mainspring_stored.finished_20261117 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2320,7 +3453,7 @@ CREATE TABLE mainspring_stored.finished_20261118 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2356,7 +3489,7 @@ CREATE TABLE mainspring_stored.finished_20261119 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2392,7 +3525,7 @@ CREATE TABLE mainspring_stored.finished_20261120 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2428,7 +3561,7 @@ CREATE TABLE mainspring_stored.finished_20261121 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2464,7 +3597,7 @@ CREATE TABLE mainspring_stored.finished_20261122 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2500,7 +3633,7 @@ CREATE TABLE mainspring_stored.finished_20261123 (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2536,7 +3669,7 @@ CREATE TABLE mainspring_stored.finished_rest (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -2562,9 +3695,11 @@ CREATE TABLE mainspring_stored.follows (
     CONSTRAINT follows_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])))
 );
 
-CREATE TABLE mainspring_stored.holds (
+CREATE TABLE mainspring_stored.guests (
+    guest bytea NOT NULL,
     bucket text NOT NULL COLLATE pg_catalog."C",
-    job bytea NOT NULL
+    cost bigint NOT NULL,
+    until bigint NOT NULL
 );
 
 CREATE TABLE mainspring_stored.items (
@@ -2602,7 +3737,7 @@ CREATE TABLE mainspring_stored.jobs (
     key bytea,
     ordered text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     CONSTRAINT jobs_check CHECK (((state <> 'running'::text) OR (worker IS NOT NULL))),
     CONSTRAINT jobs_check1 CHECK (((state = 'blocked'::text) = (deps > 0))),
     CONSTRAINT jobs_state_check CHECK ((state = ANY (ARRAY['blocked'::text, 'scheduled'::text, 'retrying'::text, 'ready'::text, 'running'::text])))
@@ -2616,6 +3751,25 @@ CREATE TABLE mainspring_stored.keys (
     CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
 )
 WITH (fillfactor='70');
+
+ALTER TABLE mainspring_stored.lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring_stored.lanes_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE mainspring_stored.limits (
+    name text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL,
+    size bigint NOT NULL,
+    per bigint NOT NULL,
+    burst bigint NOT NULL,
+    set_size bigint,
+    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text])))
+);
 
 CREATE TABLE mainspring_stored.logs (
     job bytea NOT NULL,
@@ -2663,19 +3817,26 @@ CREATE SEQUENCE mainspring_stored.seq
     NO MAXVALUE
     CACHE 1;
 
-CREATE TABLE mainspring_stored.workers (
-    id text NOT NULL,
-    number bigint NOT NULL,
-    turn bigint DEFAULT 0 NOT NULL,
-    lost boolean DEFAULT false NOT NULL,
-    started bigint NOT NULL,
-    seen bigint NOT NULL,
-    queues text[] NOT NULL,
-    tasks text[] NOT NULL,
-    lease bigint NOT NULL,
-    info bytea NOT NULL
+CREATE TABLE mainspring_stored.starts (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    n bigint NOT NULL
+)
+WITH (fillfactor='70');
+
+CREATE TABLE mainspring_stored.uses (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    worker text NOT NULL,
+    n bigint NOT NULL,
+    CONSTRAINT uses_n_check CHECK ((n > 0))
 )
 WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.waits (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL
+);
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261116 FOR VALUES FROM ('1794787200000000') TO ('1794873600000000');
 
@@ -2695,40 +3856,42 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794823913345641, 1, 1, 'hand-1-405263', 1794823913347107, 1794823913351901, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794823913345641, 1, 1, 'hand-1-405263', 1794823913347107, 1794823913351901, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794823913345641, 1794823913335516, 1794823913351901, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794823913347107, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794823913345641, 1794823913335516, 1794823913351901, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794823913347107, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794823913378969, 1794823913386824, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794819331961489, 1794819331970533, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794823913345641, 1794823913335516, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', NULL, NULL, 1794823913347107, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794823913345641, 1794823913335516, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794827513351901, NULL, 1794823913347107, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794823913378969, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794823913378969, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', NULL, NULL, 1794819331909434, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794822931929030, NULL, 1794819331909434, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794819331961489, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('2f5a020b-434f-4973-bc25-7c739f46aea4');
+INSERT INTO mainspring_stored.meta VALUES ('c6db4a30-bcd7-4d0b-8f32-cff322bec682');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794823913392337);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794819331979459);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794823913366313);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794819331945795);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-405263', 1, 2, false, 1794823913330677, 1794823913351901, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-4c6efd', 1, 2, false, false, 1794819331842154, 1794819331929030, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+
+SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
 SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 
@@ -2747,8 +3910,8 @@ ALTER TABLE ONLY mainspring_stored.edges
 ALTER TABLE ONLY mainspring_stored.follows
     ADD CONSTRAINT follows_pkey PRIMARY KEY (job, state, n);
 
-ALTER TABLE ONLY mainspring_stored.holds
-    ADD CONSTRAINT holds_pkey PRIMARY KEY (bucket, job);
+ALTER TABLE ONLY mainspring_stored.guests
+    ADD CONSTRAINT guests_pkey PRIMARY KEY (guest, bucket);
 
 ALTER TABLE ONLY mainspring_stored.items
     ADD CONSTRAINT items_pkey PRIMARY KEY (job, n);
@@ -2758,6 +3921,12 @@ ALTER TABLE ONLY mainspring_stored.jobs
 
 ALTER TABLE ONLY mainspring_stored.keys
     ADD CONSTRAINT keys_pkey PRIMARY KEY (hash);
+
+ALTER TABLE ONLY mainspring_stored.lanes
+    ADD CONSTRAINT lanes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring_stored.limits
+    ADD CONSTRAINT limits_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring_stored.logs
     ADD CONSTRAINT logs_pkey PRIMARY KEY (job, n);
@@ -2773,6 +3942,12 @@ ALTER TABLE ONLY mainspring_stored.queues
 
 ALTER TABLE ONLY mainspring_stored.retried
     ADD CONSTRAINT retried_pkey PRIMARY KEY (batch);
+
+ALTER TABLE ONLY mainspring_stored.uses
+    ADD CONSTRAINT uses_pkey PRIMARY KEY (bucket, worker);
+
+ALTER TABLE ONLY mainspring_stored.waits
+    ADD CONSTRAINT waits_pkey PRIMARY KEY (bucket, queue);
 
 ALTER TABLE ONLY mainspring_stored.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
@@ -2847,7 +4022,7 @@ CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finis
 
 CREATE INDEX finished_rest_id_idx ON mainspring_stored.finished_rest USING btree (id);
 
-CREATE INDEX holds_job ON mainspring_stored.holds USING btree (job);
+CREATE INDEX guests_bucket ON mainspring_stored.guests USING btree (bucket, until);
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
 
@@ -2861,9 +4036,21 @@ CREATE INDEX jobs_running ON mainspring_stored.jobs USING btree (worker, turn) W
 
 CREATE INDEX keys_job ON mainspring_stored.keys USING btree (job);
 
+CREATE INDEX lanes_lane ON mainspring_stored.lanes USING btree (lane, priority);
+
+CREATE INDEX lanes_order ON mainspring_stored.lanes USING btree (grp, priority DESC, seq) WHERE (parked_on IS NULL);
+
+CREATE INDEX lanes_parked ON mainspring_stored.lanes USING btree (parked_on, grp, priority DESC, seq) WHERE (parked_on IS NOT NULL);
+
+CREATE INDEX lanes_until ON mainspring_stored.lanes USING btree (parked_until) WHERE (parked_until IS NOT NULL);
+
 CREATE INDEX marks_job ON mainspring_stored.marks USING btree (job);
 
 CREATE INDEX retried_at ON mainspring_stored.retried USING btree (at);
+
+CREATE INDEX starts_bucket ON mainspring_stored.starts USING btree (bucket, last);
+
+CREATE INDEX uses_worker ON mainspring_stored.uses USING btree (worker);
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261116_drop_at_idx;
 

@@ -61,6 +61,7 @@ class OldWorker:
             "worker": self.name, "number": self.number, "seen": self.number - 1, "now": None, "suspects": 1,
             "done": [each for each, _ in done], "token": "{" + ",".join(str(token) for _, token in done) + "}",
             "result": [], "error": [], "want": "{1}", "lane": [LANE], "n": f"{{{n}}}", "oldest": "{0}",
+            "few": "{NULL}",
             "held": None, "held_token": None, "inline": 1000, "room": 1_000_000,
         })  # fmt: skip
         return [(row[1], row[2]) for row in said if row[0] == "claim"]

@@ -79,7 +79,7 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "follow-up-forgotten-in-bulk", "A success among others makes its follow-up job", "doors follows",
-        ("sql/ack.sql", "and j.flags & 15 = 0", "and j.flags & 7 = 0"),
+        ("sql/ack.sql", "and j.flags & 11 = 0", "and j.flags & 3 = 0"),
     ),
     mutation(
         "follow-up-of-any-end", "An end makes the follow-up job for that end", "doors",
@@ -103,7 +103,7 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "follow-up-wakes-nobody", "A follow-up job can be claimed at once", "follows",
-        ("inserts.py", "        enter_ready(tx, job.queue, Standing(row[3], job.task, 0, None))\n", "        pass\n"),
+        ("inserts.py", "        enter_ready(tx, job.queue, standing_of(row), row[6])\n", "        pass\n"),
     ),
     mutation(
         "follow-up-unchecked", "A follow-up job that could not be inserted is refused", "follows",

@@ -143,7 +143,7 @@ OWNERS = (
     ),
     mutation(
         "many-suspects", "A worker holds at most one suspect", "suspects",
-        ("claims.py", "min(left, suspects)", "left"),
+        ("claims.py", "min(want.n, suspects)", "want.n"),
     ),
     mutation(
         "early-begins-again", "An early job never begins twice", "orders",

@@ -1,4 +1,4 @@
-"""Faults against durability, order, limits, dependents, time, what people do, and bounds."""
+"""Faults against durability, order, dependents, time, what people do, and bounds."""
 
 from __future__ import annotations
 
@@ -41,45 +41,26 @@ REST = (
     # ---- order --------------------------------------------------------------------------------
     mutation(
         "order-by-id", "Order is by the store's seq, not by the client's id", "order times",
-        ("sql/claim.sql", "order by priority desc, seq", "order by priority desc, id", 2),
+        ("sql/claim.sql", "order by priority desc, seq", "order by priority desc, id", 3),
         ("claims.py", "return -row[5], row[14]", "return -row[5], row[0]"),
-        ("claims.py", "[(-p, seq, job, lane)", "[(-p, job, job, lane)"),
+        ("picking.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
     ),
     mutation(
         "priority-ignored", "Higher priority comes first", "order",
-        ("sql/claim.sql", "order by priority desc, seq", "order by seq", 2),
+        ("sql/claim.sql", "order by priority desc, seq", "order by seq", 3),
         ("claims.py", "return -row[5], row[14]", "return 0, row[14]"),
     ),
     mutation(
         "oldest-ignored", "The lowest priority never starves", "order",
-        ("claims.py", "if oldest > 0:", "if False:"),
+        ("claims.py", "if left > 0 and want.oldest > 0:", "if False:"),
     ),
     mutation(
         "expired-handed-out", "An expired job is never handed out", "order",
-        ("sql/claim.sql", FRESH, "and ?2 > 0", 3),
+        ("sql/claim.sql", FRESH, "and ?2 > 0", 5),
     ),
     mutation(
         "back-to-the-front", "Each entry into ready gives a new place in the line", "order",
         ("sql/ack.sql", "lane = ?, seq = ?\n", "lane = ?, seq = min(seq, ?)\n"),
-    ),
-    # ---- limits -------------------------------------------------------------------------------
-    mutation(
-        "limit-uncounted", "A limit counts what runs already", "buckets races",
-        ("claims.py", '- tx.all("used", (bucket,))[0][0]', ""),
-    ),
-    mutation(
-        "limit-per-job", "A limit holds within one turn", "buckets",
-        ("claims.py", "            rooms[bucket] -= 1\n", "            pass\n"),
-    ),
-    mutation(
-        "hold-leaks", "Every door out of running frees its place", "buckets",
-        ("sql/claim.sql", "and j.token = h.token and j.state = 'running'", ""),
-        ("sql/ack.sql", "delete from {t}holds where job = ?", "delete from {t}holds where job = ? and 0"),
-    ),
-    mutation(
-        "one-bucket-is-enough", "With two buckets both need room", "buckets",
-        ("claims.py", "or any(rooms[bucket] <= 0 for bucket in lane.buckets)", "or _room(None, lane, rooms) <= 0"),
-        ("claims.py", "min((rooms[bucket] for bucket", "max((rooms[bucket] for bucket"),
     ),
     # ---- dependents ---------------------------------------------------------------------------
     mutation(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .ends import ENDS
+from .limits import LIMITS
 from .owners import OWNERS
 from .reads import READS
 from .rest import REST
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = OWNERS + REST + READS + ENDS
+ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS
 
 
 def fits(patch: Patch) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mainspring import Context, Mainspring
+from mainspring import Concurrency, Context, Mainspring
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0
@@ -70,6 +70,11 @@ class Tasks:
             self.write("began", str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
 
+        @app.task(name="crew.held", queue="canary", limit=Concurrency(1))
+        def held() -> None:
+            self.wait("go_on")
+
+        self.held = held
         self.mark, self.canary, self.tell, self.send, self.crash = mark, canary, tell, send, crash
 
     def write(self, name: str, line: str) -> None:

@@ -16,6 +16,7 @@ from mainspring.lanes import (
     terms_of,
     version_term,
 )  # fmt: skip
+from mainspring.records import Bucket
 
 QUEUES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,5}", fullmatch=True)
 LABELS = st.from_regex(r"[a-z0-9_-]{1,4}", fullmatch=True)
@@ -27,6 +28,7 @@ BASES = st.builds(
     lambda queue, kind, terms: base_lane(queue, on_terms(kind, terms)),
     QUEUES, st.sampled_from(["async", "thread", "any"]), TERMS,
 )  # fmt: skip
+from mainspring.records import Bucket
 
 
 @settings(deadline=None)
@@ -51,7 +53,8 @@ def test_no_terms_hide_among_others(kind: str, one: list[str], more: list[str]) 
 @given(BASES, st.text(min_size=1, max_size=6))
 def test_every_lane_beside_a_base_lane_is_in_its_range_and_tells_it(base: str, name: str) -> None:
     for lane in (
-        suspect_lane(base), parked_lane(base, name), parked_lane(suspect_lane(base), name), limited_lane(base, [name]),
+        suspect_lane(base), parked_lane(base, name), parked_lane(suspect_lane(base), name),
+        limited_lane(base, [Bucket(name)]), limited_lane(base, [Bucket("gate"), Bucket("keyed", name)]),
     ):  # fmt: skip
         assert base.encode() <= lane.encode() < base.encode() + b"@"
         assert base_of(lane) == base

@@ -14,6 +14,7 @@ from mainspring.cli.dev import dev
 from mainspring.cli.enqueue import enqueue
 from mainspring.cli.explain import explain
 from mainspring.cli.jobs import jobs
+from mainspring.cli.limits import limits
 from mainspring.cli.migrate import migrate
 from mainspring.cli.queues import queues
 from mainspring.cli.root import Root
@@ -30,7 +31,8 @@ def cli(app: str | None) -> None:
 
 
 for command in (
-    dev, worker, enqueue, jobs, queues, dead, workers, status, config, explain, check, migrate, demo, completion,
+    dev, worker, enqueue, jobs, queues, limits, dead, workers, status, config, explain, check, migrate, demo,
+    completion,
 ):  # fmt: skip
     cli.add_command(command)
 

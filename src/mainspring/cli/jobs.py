@@ -24,7 +24,7 @@ from mainspring.cli.shapes import (
     whole_document,
 )
 from mainspring.cli.text import iso, line, to_json
-from mainspring.errors import JobError, NotBuilt
+from mainspring.errors import JobError
 from mainspring.states import FINAL
 
 if TYPE_CHECKING:
@@ -69,6 +69,26 @@ def show(app: Mainspring, id: str) -> Shown:
     info, result = job.info(), _result(app, job)
     told = [] if result is None else [output.Facts([("result", compact(result))])]
     return Shown({**whole_document(info), "result": result}, [*job_blocks(info), *told])
+
+
+@jobs.command()
+@click.argument("id")
+@on_store
+@listing
+def why(app: Mainspring, id: str) -> Shown:
+    """What keeps a job from running: everything that a claim would look at."""
+    said = app.jobs.why(id)
+    document = {
+        "id": str(said.id),
+        "state": said.state.value,
+        "obstacles": [
+            {"kind": each.kind, "text": each.text, "until": iso(each.until), "name": each.name,
+             "jobs": [str(job) for job in each.jobs]}
+            for each in said.obstacles
+        ],
+    }  # fmt: skip
+    lines = [f"- {each.text}" for each in said.obstacles] or ["- nothing holds it back"]
+    return Shown(document, ["\n".join([f"{said.id} is {said.state.value}", *lines])])
 
 
 def _result(app: Mainspring, job: Job[Any]) -> Any:
@@ -121,13 +141,6 @@ def _news(info: JobInfo) -> str:
     told = progress(info.progress) if info.progress and not info.final else ""
     why = info.reason or ""
     return line(f"{at} {info.state} attempt {info.attempt} {why}{told}".rstrip())
-
-
-@jobs.command()
-@click.argument("id")
-def why(id: str) -> None:
-    """Why a job has not run yet (of a later release)."""
-    raise NotBuilt("mainspring jobs", "why", hint=f"Look at it with: mainspring jobs show {id}")
 
 
 for each in (cancel, retry, run_now, rm, run):

@@ -14,6 +14,15 @@ Rules for every method
 - Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
   statement that started before its locks were held.
 
+Limits. A job names buckets: it starts only while each has room. A bucket's size is that of its limit at
+the moment of the claim, or what somebody set in its place. Room is decided under the bucket's lock. Concurrency is
+counted from what runs, a job once however often it names a bucket, and from guests (:meth:`Store.take`). A rate counts
+starts at the moment of the claim, by the store's clock, whatever becomes of the attempt; moments may be taken to be
+up to a thousandth of the window later than they were, never earlier; when the clock goes back they still count until
+their window is over. A start that costs more than the size counts as the whole size. A bucket whose limit the
+store does not know lets everything through. Jobs that wait for room are not touched: no attempt, no token, no write.
+Whoever frees room in a bucket that held something back wakes the listeners of the queues concerned.
+
 Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
 final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
 ``finish``: the row moves to history with its last token and owner, its edges are resolved by
@@ -48,9 +57,13 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    Bucket,
+    BucketRow,
     Doc,
     Enqueued,
     Found,
+    Limit,
+    LimitRow,
     LogLine,
     MigrationPlan,
     Mode,
@@ -60,6 +73,7 @@ from mainspring.records import (
     Report,
     Rescued,
     Retention,
+    Taken,
     Tally,
     Turned,
     Want,
@@ -81,6 +95,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[NewJob, ...]
     retry: bool = False
     """An earlier try of this batch may have arrived: insert only what is found in no place."""
+    limits: tuple[Limit, ...] = ()
+    """Those that its jobs name: made if the store does not know them, else left as they stand there."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,9 +213,10 @@ class Store(Protocol):
            there any more (acks of the same turn excepted).
         4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then
            the base lanes and the lanes beside them, merged by (priority descending, seq), the first
-           ``oldest`` by seq alone. A lane with buckets gives no more than the room of each, counted
-           from running rows after the bucket is locked. Expired jobs are never handed out, nor
-           jobs of a paused queue.
+           ``oldest`` by seq alone. A job is passed over, and those of its lane behind it, while a bucket
+           that it names has no room for it. Expired jobs are never handed out, nor jobs of a paused queue.
+           However many lanes have no room, those that have are found: in this turn, or in the next ones
+           while the reply says ``more``.
            Each claimed job gets token = max(last token + 1, now in microseconds), this worker,
            this turn's number, attempt + 1.
         5. ``orders`` names the running jobs of this worker that must be cancelled.
@@ -221,7 +238,8 @@ class Store(Protocol):
     async def promote(self, limit: int = 1000) -> Promoted:
         """Up to ``limit`` scheduled and retrying jobs that are due become ready (in order of due);
         up to ``limit`` waiting jobs past their ``expires`` become cancelled (expired), ``ended`` naming them.
-        Wakes listeners."""
+        Lanes that waited for a rate whose moment has come are looked at again by the next turns; ``next_due`` is no
+        later than the next such moment. Wakes listeners."""
         ...
 
     async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
@@ -367,6 +385,43 @@ class Store(Protocol):
 
     async def modes(self) -> list[QueueRow]:
         """The queues that are not simply open, by name."""
+        ...
+
+    # ---- limits -------------------------------------------------------------------------------
+
+    async def declare(self, limits: Sequence[Limit]) -> None:
+        """Store these limits; the last declaration of a name stands. What somebody set in place of a size stays.
+        Holds from the next claim on, also below what runs. Wakes listeners where something may start. Idempotent."""
+        ...
+
+    async def set_size(self, limit: str, size: int | None) -> bool:
+        """Set what the limit lets through in place of its declared size (0: nothing), or with None take that back.
+        False if there is no such limit. Wakes listeners."""
+        ...
+
+    async def limits(self) -> list[LimitRow]:
+        """All limits, by name."""
+        ...
+
+    async def forget_limit(self, limit: str) -> bool:
+        """The limit is there no more: its buckets let everything through. False if there was none. Wakes listeners."""
+        ...
+
+    async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
+        """How these buckets stand, in the order asked for, by the very rules of the claim; unknown limits are left out.
+        ``next_at`` is for the cost given."""
+        ...
+
+    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
+        """Places outside of a claim: room in all of the buckets, or in none. ``limits`` as in a batch.
+
+        A guest that has places already takes them anew for ``ttl`` microseconds from now, without another start:
+        so a repeat is safe, and so is renewing. Once its time is over it holds nothing, and its id may be used again.
+        """
+        ...
+
+    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        """The guest's places are free again; ``spent`` and ``slow`` as in an ack. False if it held none any more."""
         ...
 
     # ---- small documents ----------------------------------------------------------------------

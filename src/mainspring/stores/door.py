@@ -19,9 +19,13 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    Bucket,
+    BucketRow,
     Doc,
     Enqueued,
     Found,
+    Limit,
+    LimitRow,
     LogLine,
     MigrationPlan,
     Mode,
@@ -30,6 +34,7 @@ from mainspring.records import (
     Report,
     Rescued,
     Retention,
+    Taken,
     Tally,
     Turned,
     WorkerRow,
@@ -157,6 +162,27 @@ class Door:
 
     async def modes(self) -> list[QueueRow]:
         return await self._call("modes", self.inner.modes())
+
+    async def declare(self, limits: Sequence[Limit]) -> None:
+        await self._call("declare", self.inner.declare(limits))
+
+    async def set_size(self, limit: str, size: int | None) -> bool:
+        return await self._call("set_size", self.inner.set_size(limit, size))
+
+    async def limits(self) -> list[LimitRow]:
+        return await self._call("limits", self.inner.limits())
+
+    async def forget_limit(self, limit: str) -> bool:
+        return await self._call("forget_limit", self.inner.forget_limit(limit))
+
+    async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
+        return await self._call("buckets", self.inner.buckets(buckets))
+
+    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
+        return await self._call("take", self.inner.take(guest, buckets, ttl, limits))
+
+    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        return await self._call("give", self.inner.give(guest, spent, slow))
 
     async def put(self, doc: Doc) -> Doc:
         return await self._call("put", self.inner.put(doc))

@@ -93,6 +93,7 @@ class Attempt:
         "soft_due",
         "soft_pending",
         "spec",
+        "spent",
         "started",
         "stream",
         "stuck",
@@ -144,6 +145,8 @@ class Attempt:
         self.progress: bytes | None = None
         self.logs: deque[LogLine] | None = None
         self.stream: Stream | None = None
+        self.spent: dict[str, int] | None = None
+        """What it really cost, by limit, if the handler said so."""
 
     @property
     def jobs(self) -> Sequence[Attempt]:

@@ -25,6 +25,7 @@ from mainspring.worker.verdict import ending_error
 if TYPE_CHECKING:
     from mainspring.call import Call
     from mainspring.job import Job
+    from mainspring.limits import Named
     from mainspring.spec import TaskSpec
 
 A = TypeVar("A")
@@ -164,6 +165,13 @@ class Context:
         if attempt.soft_at <= boottime():
             attempt.soft_at, attempt.soft_due = NEVER, True
             raise SoftTimeout(attempt.spec.soft_timeout / 1e6)
+
+    def cost(self, units: int, limiter: Named | None = None) -> None:
+        """What this attempt really uses up of the rates that its job names, or of one limiter's; the last one counts.
+
+        Told with the end of the attempt: what was reckoned too low counts from then on, too much is given back.
+        """
+        telling.cost(self._attempt, self._task, units, limiter)
 
     # ---- news --------------------------------------------------------------------------------
 

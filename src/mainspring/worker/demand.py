@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mainspring.lanes import KINDS, base_lane, base_of
 from mainspring.records import Claim, Want
-from mainspring.worker.planning import ALONE, Ask, Given, Line, Plan, Room, kind_of, of_line
+from mainspring.worker.planning import ALONE, SIDES, Ask, Given, Line, Plan, Room, kind_of, of_line
 from mainspring.worker.pools.base import AHEAD_MAX, Pool
 from mainspring.worker.shares import Shares
 
@@ -68,6 +68,8 @@ class Demand:
         self._pools = pools
         self._aio, self._thread = pools["async"], pools["thread"]
         self._dry: set[tuple[str, str]] = set()
+        self._spared: set[tuple[str, str]] = set()
+        """Those of the dry that may hold limited jobs, which wait for a free slot."""
         self._held = dict.fromkeys(self._caps, 0)
         self._named: dict[tuple[str, str], tuple[str, ...]] = {}  # lanes by group and kind
         self._asked = Plan()
@@ -84,10 +86,14 @@ class Demand:
     def released(self, queue: str) -> None:
         if queue in self._held:
             self._held[queue] -= 1
+        if self._spared:
+            self._dry -= self._spared
+            self._spared.clear()
 
     def wake(self) -> None:
         """There may be work in any lane: also of those that a turn under way asks for, which may have come too soon."""
         self._dry.clear()
+        self._spared.clear()
         self._woken = True
 
     # ---- asking ------------------------------------------------------------------------------
@@ -142,6 +148,8 @@ class Demand:
         for group, kind, want in plan.asks:
             if got.get((group, kind), 0) < want.n:
                 self._dry.add((group, kind))
+                if want.limited is not None:
+                    self._spared.add((group, kind))
 
     # ---- the reply ---------------------------------------------------------------------------
 
@@ -190,13 +198,15 @@ class Demand:
         return Room({queue: cap - self._held[queue] for queue, cap in self._caps.items()})
 
     def _ask(self, plan: Plan, room: Room, group: str, kind: str, n: int) -> None:
-        self._add(plan, group, kind, n, self._lanes(group, kind))
+        self._add(plan, group, kind, n, self._lanes(group, kind), self._at_once(kind, n, room))
         room.take(group, kind, n)
 
-    def _add(self, plan: Plan, group: str, kind: str, n: int, lanes: tuple[str, ...]) -> None:
+    def _add(
+        self, plan: Plan, group: str, kind: str, n: int, lanes: tuple[str, ...], limited: int | None = None
+    ) -> None:
         young = max(0, self._young.get(group, 0)) - _AGED * plan.by_age.get(group, 0)
         oldest = n if young >= n * _AGED else 0  # all at once, then none for long: by age is the dearer way
-        plan.add(Ask(group, kind, Want(lanes, n, oldest)))
+        plan.add(Ask(group, kind, Want(lanes, n, oldest, limited)))
 
     def _rooms(self, group: str, room: Room) -> list[tuple[str, int]]:
         """How many of each kind to ask this group for."""
@@ -268,6 +278,11 @@ class Demand:
     def _free(self, pool: Pool, group: str, room: Room, side: str) -> int:
         ahead = 0 if group in self._caps or group in self._lines else self._ahead(pool)
         return max(0, pool.slots + ahead - pool.held - room.taken[side])
+
+    def _at_once(self, kind: str, n: int, room: Room) -> int | None:
+        """How many of ``n`` find a slot that is free now; None: all."""
+        free = min(self._pools[side].slots - self._pools[side].held - room.taken[side] for side in SIDES[kind])
+        return max(0, free) if free < n else None
 
     def _ahead(self, pool: Pool) -> int:
         """Claims ahead would keep a capped queue, or a line, from ever finding a slot: none while one may have work."""

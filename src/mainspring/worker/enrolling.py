@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from mainspring.clock import boottime
@@ -14,6 +14,7 @@ from mainspring.records import Beat, Registration
 from mainspring.worker.trouble import Trouble
 
 if TYPE_CHECKING:
+    from mainspring.records import Limit
     from mainspring.stores.base import Store
     from mainspring.worker.board import Board
     from mainspring.worker.outage import Outage
@@ -67,6 +68,19 @@ async def enrol(
             break
         turner.id = worker_id()  # that name is taken
     board.extend(sent + said.lease / 1e6)
+
+
+async def declare_limits(store: Store, limits: Sequence[Limit], outage: Outage) -> None:
+    """The limits as this code wants them, however long it takes: the code that was started last decides."""
+    trouble = Trouble("declaring limits", log, outage)
+    while limits:
+        try:
+            await store.declare(limits)
+        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
+            await asyncio.sleep(trouble.failed(error))
+        else:
+            trouble.over()
+            return
 
 
 async def say_goodbye(store: Store, worker: str, limit: float) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from mainspring.clock import boottime
 from mainspring.outcomes import Ack, Lease
 from mainspring.worker import verdict
@@ -143,6 +145,8 @@ class Floor:
             return
         if attempt.ending is Ending.GONE:
             return
+        if attempt.spent is not None:
+            ack = msgspec.structs.replace(ack, spent=tuple(attempt.spent.items()))
         if attempt.told:
             self.reporter.ended(attempt, ack)
         else:

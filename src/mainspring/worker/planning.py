@@ -9,7 +9,7 @@ from mainspring.records import Claim, Want
 
 ALONE = "alone"
 """The kind of what a line asks for."""
-_SIDES = {"both": ("async", "thread"), "any": ("async", "thread"), "async": ("async",), "thread": ("thread",)}
+SIDES = {"both": ("async", "thread"), "any": ("async", "thread"), "async": ("async",), "thread": ("thread",)}
 
 
 class Line(Protocol):
@@ -55,7 +55,7 @@ class Room:
         self.taken = {"async": 0, "thread": 0}
 
     def take(self, queue: str, kind: str, n: int, slots: int | None = None) -> None:
-        for side in _SIDES[kind]:
+        for side in SIDES[kind]:
             self.taken[side] += n if slots is None else slots
         if queue in self.left:
             self.left[queue] -= n

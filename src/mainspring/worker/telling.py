@@ -17,6 +17,7 @@ from mainspring.redact import redact, redact_in
 from mainspring.worker.stream import Stream
 
 if TYPE_CHECKING:
+    from mainspring.limits import Named
     from mainspring.worker.attempt import Attempt
 
 LOG_LINES = 1_000
@@ -46,6 +47,21 @@ def _spread(record: logging.LogRecord) -> bool:
 
 _jobs = logging.getLogger("mainspring.jobs")
 _jobs.addFilter(_spread)
+
+
+def cost(attempt: Attempt | None, task: str, units: int, limiter: Named | None) -> None:
+    """Note what the attempt really cost."""
+    if type(units) is not int or units < 0:
+        raise InvalidOption("cost", units, "must be a whole number from 0", subject=f"task {task!r}")
+    if attempt is None:
+        return
+    rates = [limit.name for limit in attempt.spec.limits if limit.kind != "concurrency"]
+    if limiter is not None:
+        rates = [name for name in rates if name in {each.limit(limiter.name).name for each in limiter.limits}]
+    if not rates:
+        why, hint = "is of no use: the task has no such rate", "It needs limit=Rate(...), or a limiter with a rate."
+        raise InvalidOption("cost", units, why, subject=f"task {task!r}", hint=hint)
+    attempt.spent = {**(attempt.spent or {}), **dict.fromkeys(rates, units)}
 
 
 def progress(

@@ -36,6 +36,8 @@ FLUSH_AT = 256
 FLUSH_AFTER = 0.005
 HEAR_AFTER = 1.0
 IDLE_AFTER = 5.0
+RATE_PAUSE = 0.005
+"""Seconds between two turns that a rate alone is the reason for."""
 REVIEW_AFTER = 60.0
 """Seconds after which a worker asks for all that it holds: a store that was set back may have forgotten acks."""
 _MOST_ACKS = 1024
@@ -90,6 +92,7 @@ class Turner:
         self._reviewed_at = boottime()
         self._force = False
         self._waiter: asyncio.Future[None] | None = None
+        self._permit: asyncio.TimerHandle | None = None
         self._asker = Asker(store, outage)
 
     # ---- for the worker ----------------------------------------------------------------------
@@ -112,6 +115,16 @@ class Turner:
         """The store may have work."""
         self._demand.wake()
         self.poke()
+
+    def _wake_in(self, seconds: float) -> None:
+        """A rate lets something through then. What comes close together goes in one turn."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(RATE_PAUSE, seconds)
+        if self._permit is not None and not self._permit.cancelled() and loop.time() < self._permit.when() <= at:
+            return
+        if self._permit is not None:
+            self._permit.cancel()
+        self._permit = loop.call_at(at, self.wake)
 
     def hear(self) -> None:
         """Make a turn now, whatever there is to say: the worker may have been given up for lost."""
@@ -201,6 +214,8 @@ class Turner:
         claims = reply.claims if turn.seen == turn.number - 1 else self._unknown(reply.claims)
         if reply.more:
             self._demand.wake()
+        if reply.next_at is not None:
+            self._wake_in((reply.next_at - reply.now) / 1e6)
         self._demand.heard(claims, partly=reply.more)
         if claims:
             self._take(claims, now)

@@ -17,6 +17,7 @@ from mainspring.errors import (
     HardTimeout,
     JobCancelled,
     MainspringError,
+    RateLimited,
     ResultNotSerializable,
     Retry,
     Signal,
@@ -164,6 +165,9 @@ def _signalled(attempt: Attempt, signal: Signal, retries: int, run_us: int) -> A
                 return Ack.snoozed(lease, due=from_datetime(until, what="Snooze until"), run_us=run_us)
             case Snooze(for_=for_) if for_ is not None:
                 return Ack.snoozed(lease, delay=to_us(for_, what="Snooze for_"), run_us=run_us)
+            case RateLimited(retry_after=pause):
+                slow = to_us(pause, what="RateLimited retry_after")
+                return Ack.snoozed(lease, delay=slow, slow=slow, run_us=run_us)
             case Retry(after=after):
                 delay = None if after is None else to_us(after, what="Retry after")
                 return _failed(attempt, signal, retries, run_us, delay=delay)

@@ -19,7 +19,7 @@ from mainspring.worker import judge, roles
 from mainspring.worker.attempt import Attempt, Ending
 from mainspring.worker.board import ORDERED, STUCK, Board, Phase
 from mainspring.worker.demand import Demand
-from mainspring.worker.enrolling import Beats, MakeBeats, enrol, say_goodbye
+from mainspring.worker.enrolling import Beats, MakeBeats, declare_limits, enrol, say_goodbye
 from mainspring.worker.fitness import lane_kinds
 from mainspring.worker.floor import Floor
 from mainspring.worker.hearing import hear_of_the_end, hear_of_work
@@ -199,6 +199,8 @@ class Worker:
             await self.beater.wait_registered()
         else:
             await self._enrol()
+        limits = {limit.name: limit for spec in self._parts.tasks.values() for limit in spec.limits}
+        await declare_limits(self._store, tuple(limits.values()), self._outage)
 
     async def _enrol(self) -> None:
         """Register the current id, however long it takes."""

@@ -10,10 +10,12 @@ import psycopg
 
 from mainspring.outcomes import Outcome
 from mainspring.query import Query
-from mainspring.records import Acted, Beat, Beaten, Enqueued, Mode, NewJob, Report, Rescued, Turned
+from mainspring.records import Acted, Beat, Beaten, Enqueued, Limit, Mode, NewJob, Report, Rescued, Turned
 from mainspring.states import Action
 from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
-from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, reports, turns
+from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, limits, reports, turns
+from mainspring.stores.postgres.statements import fill
+from mainspring.testing.contract.hands import limits_of
 
 R = TypeVar("R")
 PATIENCE = 30.0
@@ -45,7 +47,7 @@ class Side:
         return said
 
     async def enqueue(self, *jobs: NewJob, batch: bytes = b"b", retry: bool = False) -> list[Enqueued]:
-        made = Batch(id=batch, jobs=jobs, retry=retry)
+        made = Batch(id=batch, jobs=jobs, retry=retry, limits=limits_of(jobs))
         return enqueue.reply(made, await self.run(*enqueue.call(made, self.schema, None)))
 
     async def beat(self, worker: str) -> Beaten:
@@ -72,8 +74,16 @@ class Side:
         sql = f"select {self.schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, null)"
         await self.run(sql, {"queues": [queue], "mode": mode.value})
 
-    async def prune_buckets(self) -> None:
-        await self.run(f"select {self.schema}.tidy_v1(0, 0)")
+    async def declare(self, *declared: Limit) -> None:
+        await self.run(fill(limits.DECLARE, self.schema), {"limits": limits.limits_json(declared)})
+
+    async def give(self, guest: bytes) -> bool:
+        ((held, _),) = await self.run(*limits.give(guest, (), 0, schema=self.schema, now=None))
+        return bool(held)
+
+    async def tidy(self) -> None:
+        """What a prune does beside jobs."""
+        await self.run(f"select {self.schema}.tidy_v1({self.schema}.now_v1(null), 0)")
 
 
 class Sides:

@@ -10,14 +10,16 @@ import pytest
 
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Edge, Enqueued, LogLine, Mode, NewJob, Report, Unique, Want
+from mainspring.records import Edge, Enqueued, LogLine, Mode, NewJob, Report, Unique, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import (
+    HOUR,
     LANE,
     SECOND,
     Hand,
+    bucket,
     ending,
     gone,
     job,
@@ -268,27 +270,39 @@ class TestActs:
 
 
 class TestIdleBuckets:
-    async def test_a_job_that_comes_while_its_bucket_is_pruned_is_found(
-        self, store: PostgresStore, sides: Sides
-    ) -> None:
-        """The enqueue saw the bucket as it should be; it was pruned; the next turn makes it anew from the job."""
-        gate = Bucket("gate", 1)
+    async def test_a_bucket_that_is_pruned_is_made_anew(self, store: PostgresStore, sides: Sides) -> None:
+        """The limit holds, and nobody waits for ever."""
+        gate = bucket("gate", 1)
         hand, claim = await running(store, job(buckets=[gate]))
         await hand.succeed(claim)
         first, second = await sides.open(), await sides.open()
         await first.enqueue(job(buckets=[gate]), job(buckets=[gate]))
-        await second.prune_buckets()
+        await second.tidy()
+        assert await second.run(f"select name from {store.schema}.buckets") == []
         await second.commit()
-        assert await first.run(f"select name from {store.schema}.buckets") == []
         await first.commit()
-        assert len(await hand.take(9)) == 1, "the limit holds, and nobody waits for ever"
+        assert len(await hand.take(9)) == 1
 
-    async def test_a_bucket_in_use_is_not_pruned(self, store: PostgresStore, sides: Sides) -> None:
-        """Its size is what was said last, by whatever job."""
-        await running(store, job(buckets=[Bucket("gate", 5)]))
+    async def test_a_turn_that_waits_for_a_bucket_while_it_is_pruned(self, store: PostgresStore, sides: Sides) -> None:
+        hand, claim = await running(store, job(buckets=[bucket("gate", 1)]))
+        await hand.succeed(claim)
+        await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(2)))
+        first, second = await sides.open(), await sides.open()
+        await first.tidy()
+        said = await sides.behind(first, second, lambda: second.turn(want_turn(hand, 9)))
+        assert len(said.claims) == 1
+
+    @pytest.mark.parametrize("why", ["job", "guest", "rate"])
+    async def test_a_bucket_in_use_is_not_pruned(self, store: PostgresStore, sides: Sides, why: str) -> None:
+        gate = bucket("gate", 5, per=HOUR if why == "rate" else 0)
+        hand, claim = await running(store, job(buckets=[gate]))
+        if why != "job":
+            await hand.succeed(claim)
+        if why == "guest":
+            assert (await store.take(b"guest", [gate], HOUR)).ok
         side = await sides.open()
-        await side.prune_buckets()
-        assert await side.run(f"select name, size from {store.schema}.buckets") == [("gate", 5)]
+        await side.tidy()
+        assert await side.run(f"select name from {store.schema}.buckets") == [("gate",)]
 
 
 class TestRescueAndOrder:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Bucket, Edge, Enqueued, Want
+from mainspring.records import Edge, Enqueued, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
@@ -16,6 +16,7 @@ from mainspring.testing.contract.hands import (
     ERROR,
     LANE,
     Hand,
+    bucket,
     ending,
     ids,
     job,
@@ -95,7 +96,7 @@ class TestJoin:
 class TestLimit:
     async def test_two_turns_at_the_limit_minus_one(self, store: PostgresStore, sides: Sides) -> None:
         """The second turn counts only after the first one's claim is there to be counted."""
-        gate = Bucket("gate", 5)
+        gate = bucket("gate", 5)
         await put_in(store, *(job(buckets=[gate]) for _ in range(8)))
         here, there = await Hand(store).join(), await Hand(store).join()
         assert len(await here.take(4)) == 4
@@ -106,7 +107,7 @@ class TestLimit:
         assert [worker.running for worker in await store.workers()] == [5, 0]
 
     async def test_a_claim_that_rolls_back_leaves_its_place(self, store: PostgresStore, sides: Sides) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         await put_in(store, *(job(buckets=[gate]) for _ in range(3)))
         here, there = await Hand(store).join(), await Hand(store).join()
         first, second = await sides.open(), await sides.open()

@@ -15,15 +15,16 @@ import pytest
 
 from mainspring.ids import new_ids
 from mainspring.outcomes import Ack
-from mainspring.records import Bucket, Claim, Edge, NewJob, Want
+from mainspring.records import Claim, Edge, NewJob, Want
 from mainspring.states import Action
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore, statements
-from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, ids, job, lease, one, put_in
+from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in
 from tests.stores.postgres.sides import Side, Sides
 
 R = TypeVar("R")
 BACKLOG = 100_000
+TABLES = ("jobs", "finished", "dead", "attempts", "edges", "uses", "lanes", "starts", "guests")
 WANTS = (Want((LANE, "q/async", "empty/any"), 100, 5),)
 
 
@@ -61,9 +62,9 @@ class Meter:
         rows = await self.side.run(
             """
             select relname, seq_scan, coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables
-            where schemaname = %s and relname in ('jobs', 'finished', 'dead', 'attempts', 'edges', 'holds')
+            where schemaname = %s and relname = any(%s)
             """,
-            (self.side.schema,),
+            (self.side.schema, list(TABLES)),
         )
         return {name: (scans, fetched) for name, scans, fetched in rows}
 
@@ -71,7 +72,7 @@ class Meter:
 async def fill(store: PostgresStore) -> None:
     """Plain jobs in two lanes and three priorities, limited ones, scheduled ones, expiring ones."""
     kinds = ("any", "async")
-    gate = (Bucket("gate", 3),)
+    gate = (bucket("gate", 3),)
     for start in range(0, BACKLOG, 5_000):
         made = new_ids(5_000)
         jobs = [
@@ -90,16 +91,14 @@ async def meter(request: pytest.FixtureRequest, store: PostgresStore, sides: Sid
     """A connection whose plans were made on tables that were, or were said to be, nearly empty; then the backlog."""
     if request.param != "no statistics":
         await put_in(store, *(job(delay=HOUR) for _ in range(3)))
-        tables = ", ".join(
-            f"{store.schema}.{name}" for name in ("jobs", "finished", "dead", "attempts", "edges", "holds")
-        )
+        tables = ", ".join(f"{store.schema}.{name}" for name in TABLES)
         with psycopg.connect(postgres_owner_url, autocommit=True) as owner:
             owner.execute(f"alter table {store.schema}.jobs set (autovacuum_enabled = off)")
             owner.execute(f"analyze {tables}")
     hand = await Hand(store).join()
     meter = Meter(await sides.open(), hand)
     for _ in range(8):  # past the point where a plan would become generic by itself
-        made = await one(store, job(buckets=[Bucket("warm", 1)]))
+        made = await one(store, job(buckets=[bucket("warm", 1)]))
         await one(store, job(after=[Edge(made.id)], delay=SECOND))
         claims = await meter.turn(wants=WANTS)
         await meter.turn(*(Ack.failed(lease(claim), b"", retry_in=0) for claim in claims))
@@ -135,6 +134,24 @@ async def test_nothing_reads_the_backlog(store: PostgresStore, meter: Meter) -> 
 async def test_an_idle_turn_reads_next_to_nothing(store: PostgresStore, meter: Meter) -> None:
     await meter.turn(wants=(Want(("empty/any", "empty/async"), 100),))
     assert meter.read.get("jobs", 0) < 10, meter.read
+
+
+async def test_a_turn_reads_as_many_lanes_as_it_wants(store: PostgresStore, meter: Meter) -> None:
+    """Of ten thousand keys a turn looks at few, whether or not most of them are parked."""
+    for start in range(0, 20_000, 5_000):
+        keys = [str(n % 10_000) for n in range(start, start + 5_000)]
+        await put_in(store, *(job(queue="k", buckets=[bucket("tenant", 1, key=key)]) for key in keys))
+    wants = (Want(("k/any",), 10),)
+    for _ in range(2):
+        claims = await meter.turn(wants=wants)
+        assert len(claims) == 10
+        assert meter.read["lanes"] < 200, meter.read
+        assert meter.read["jobs"] < 200, meter.read
+        await meter.turn(*(Ack.succeeded(lease(claim)) for claim in claims))
+        assert meter.read["lanes"] < 100, meter.read
+        assert meter.read["jobs"] < 100, meter.read
+        await meter.side.run(f"update {store.schema}.lanes set parked_on = 'tenant=9' where id % 10 > 0 returning 1")
+        await meter.side.commit()
 
 
 def test_places_are_given_in_order_whichever_way_a_join_goes() -> None:

@@ -18,13 +18,13 @@ from mainspring.errors import (
 )
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Bucket, Edge, Enqueued, Mode, Unique
+from mainspring.records import Edge, Enqueued, Mode, Unique
 from mainspring.states import State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.migrate import VERSION
-from mainspring.testing.contract.hands import Hand, gone, job, lease, one, put_in, state
+from mainspring.testing.contract.hands import Hand, bucket, gone, job, lease, one, put_in, state
 
 
 def batch(*jobs: object, retry: bool = False) -> Batch:
@@ -87,7 +87,7 @@ class TestCallersConnection:
         assert await state(store, made) == State.READY
 
     async def test_and_never_when_it_rolls_back(self, store: PostgresStore, postgres_url: str) -> None:
-        made, gate = job(), Bucket("gate", 1)
+        made, gate = job(), bucket("gate", 1)
         limited = job(buckets=[gate])
         with psycopg.connect(postgres_url) as connection:
             store.enqueue_now(batch(made, limited), connection)
@@ -120,7 +120,7 @@ class TestCallersConnection:
 
     async def test_an_open_enqueue_does_not_stop_the_fleet(self, store: PostgresStore, postgres_url: str) -> None:
         """Its jobs and buckets stand as they are: turns do not wait for the caller."""
-        gate = Bucket("gate", 5)
+        gate = bucket("gate", 5)
         await one(store, job(buckets=[gate]))
         hand = await Hand(store).join()
         with psycopg.connect(postgres_url) as connection:

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mainspring.records import Bucket, Claim, NewJob, Want
+from mainspring.records import Claim, NewJob, Want
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore, strays, turns
-from mainspring.testing.contract.hands import LANE, Hand, ids, job, put_in
+from mainspring.testing.contract.hands import LANE, Hand, bucket, ids, job, put_in
 
 DEAD = int(os.environ.get("MAINSPRING_TEST_DEAD", "50000"))
 """How many; 2,000,000 by hand or at night."""
@@ -167,7 +167,7 @@ class TestMarks:
         assert ids(await hand.take(1)) == [first.id]
         assert grave.marks()
         low, high, plain, limited = await put_in(
-            store, job(priority=-50), job(priority=50), job(), job(buckets=[Bucket("b", 1)])
+            store, job(priority=-50), job(priority=50), job(), job(buckets=[bucket("b", 1)])
         )
         claims: list[Claim] = []
         while len(claims) < 4:

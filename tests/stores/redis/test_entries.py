@@ -12,13 +12,26 @@ from mainspring.clock import MovableClock, to_datetime
 from mainspring.ids import new_ids
 from mainspring.outcomes import Ack
 from mainspring.query import Query
-from mainspring.records import Bucket, Enqueued, Want
+from mainspring.records import Enqueued, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.heads import LARGE, moment
 from mainspring.stores.redis.keys import tag
-from mainspring.testing.contract.hands import LANE, Hand, ending, ids, ignoring, job, lease, one, put_in, row, running
+from mainspring.testing.contract.hands import (
+    LANE,
+    Hand,
+    bucket,
+    ending,
+    ids,
+    ignoring,
+    job,
+    lease,
+    one,
+    put_in,
+    row,
+    running,
+)
 
 MANY = 100_000
 
@@ -169,8 +182,8 @@ async def test_an_edge_ends_with_its_child(store: Door) -> None:
 
 async def test_full_lanes_hide_nobody_behind_them(store: Door) -> None:
     """Thousands of lanes without room stand before one that has it."""
-    gate, open_gate = Bucket("gate", 1), Bucket("open", 1)
-    lanes = [job(id=each.bytes, buckets=[gate, Bucket(f"b{n}", 1)]) for n, each in enumerate(new_ids(1000))]
+    gate, open_gate = bucket("gate", 1), bucket("open", 1)
+    lanes = [job(id=each.bytes, buckets=[gate, bucket(f"b{n}", 1)]) for n, each in enumerate(new_ids(1000))]
     await put_in(store, *lanes)
     free = await one(store, job(buckets=[open_gate]))
     hand = await Hand(store).join()
@@ -179,7 +192,7 @@ async def test_full_lanes_hide_nobody_behind_them(store: Door) -> None:
 
 async def test_a_limited_suspect_hides_no_other(store: Door) -> None:
     """Suspects with different limits stand in different lanes: a full bucket stops its own only."""
-    gate = Bucket("gate", 1)
+    gate = bucket("gate", 1)
     held, stuck, other = job(buckets=[gate], priority=9), job(buckets=[gate]), job()
     await put_in(store, stuck, other)
     dead = await Hand(store).join()

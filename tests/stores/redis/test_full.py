@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 import redis.asyncio
@@ -13,12 +14,12 @@ from mainspring.ids import new_id
 from mainspring.outcomes import Ack
 from mainspring.query import Query
 from mainspring.records import Claim, Retention
-from mainspring.states import State
+from mainspring.states import Action, State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.testing import servers
-from mainspring.testing.contract.hands import Hand, job, lease, put_in, state
+from mainspring.testing.contract.hands import SECOND, Hand, bucket, job, lease, put_in, state
 
 RECORD = bytes(20_000)
 FORGET = Retention(keep=0, keep_at_least=0)
@@ -81,6 +82,25 @@ async def test_a_full_store_takes_acks_and_goes_on_when_there_is_room(
     await small_store.prune(FORGET)
     assert not any((await small_store.count(Query.everything())).values())
     assert await fill(small_store) > 20
+
+
+async def test_places_are_given_back_and_rates_corrected_even_so(small_store: Door) -> None:
+    """Those who wait for them are found when there is room again."""
+    gate, key, calls = bucket("gate", 2), bucket("key", 1, key="k"), bucket("calls", 9, key="k", per=3600 * SECOND)
+    await put_in(small_store, *(job(buckets=[gate, key, calls]) for _ in range(2)))
+    assert (await small_store.take(b"guest", [gate], 3600 * SECOND)).ok
+    hand = await Hand(small_store).join()
+    (claim,) = await hand.take(9)
+    waiting = await fill(small_store)
+    ack = msgspec.structs.replace(Ack.succeeded(lease(claim)), spent=(("calls", 3),))
+    said = await hand.turn(ack)
+    assert (said.stale, said.already) == ((), ())
+    assert await small_store.give(b"guest")
+    assert await small_store.set_size("gate", 1)
+    assert [row.used for row in await small_store.buckets([gate, key, calls])] == [0, 0, 3]
+    cleared = await small_store.act(Action.DELETE, Query.where(queues=["q"], states=["ready"]), limit=waiting - 1)
+    assert len(cleared.done) == waiting - 1
+    assert [claim.lane for claim in await hand.take(waiting)].count(claim.lane) == 1
 
 
 async def test_who_listens_is_told_even_so(small_store: Door, small_server: servers.Valkey) -> None:

@@ -17,7 +17,7 @@ SCRIPTS = sorted(
 
 
 @pytest.mark.parametrize("size", [0, 1, heads.LARGE, heads.LARGE + 1])
-@pytest.mark.parametrize("more", [heads.More(), heads.More(b=[("gate", 2)], m=("a", "ü"), k=5, u="ff")])
+@pytest.mark.parametrize("more", [heads.More(), heads.More(b=[("gate", "", 2)], m=("a", "ü"), k=5, u="ff")])
 def test_what_is_written_is_read(size: int, more: heads.More) -> None:
     raw = heads.new_head(
         group="größe\0shop.tasks.send".encode(), lane="größe/any".encode(), priority=-7, crash_limit=3, early=True,
@@ -40,6 +40,23 @@ def test_a_script_has_numbers_for_its_constants(name: str) -> None:
     assert "READY" not in text
     assert "local 4" not in text
     assert "'HSET'" in text or "'HGET" in text
+
+
+def test_a_part_keeps_to_itself_what_it_does_not_give() -> None:
+    """A script may have 200 names at its top."""
+    text = script("turn").text.decode()
+    assert "\nlocal claim\ndo\n" in text
+    assert "\nfunction claim(" in text
+    assert "\nlocal function claim_merged(" in text
+
+
+def test_a_part_with_a_star_is_made_when_it_is_asked_for() -> None:
+    """The server makes every function of a script at each call: a turn without limits need not pay for theirs."""
+    text = script("turn").text.decode()
+    late = text.partition("\nlocal function with_rooms()\n")[2].partition("\nend\nlocal ")[0]
+    assert late.startswith("if room_of then return end\n")
+    assert "\nfunction settle_lanes()" in text
+    assert "room_of" in text.partition("\nlocal function with_rooms()\n")[0].splitlines()[-1]
 
 
 def test_bytes_of_moments_compare_as_numbers() -> None:

@@ -11,11 +11,11 @@ import redis.asyncio
 from mainspring.ids import derived_id, new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Doc, Follow, LogLine, Mode, Report, Retention, Unique
+from mainspring.records import Doc, Follow, LogLine, Mode, Report, Retention, Unique
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis.keys import CATALOGUE, tag
-from mainspring.testing.contract.hands import ERROR, Hand, job, lease, put_in
+from mainspring.testing.contract.hands import ERROR, Hand, bucket, job, lease, put_in
 
 KNOWN = {key.name: key for key in CATALOGUE}
 HOUR = 3_600_000_000
@@ -39,7 +39,7 @@ def name_of(key: bytes, namespace: str) -> tuple[str, str]:
 
 async def a_bit_of_everything(store: Door) -> Hand:
     """Every kind of key at least once. Returns a worker that still holds jobs."""
-    gate, own = Bucket("gate", 2), new_id().bytes
+    gate, own = bucket("gate", 2), new_id().bytes
     follow = Follow(State.SUCCEEDED, job(id=derived_id(own, b"then"), queue="then", record=b"x" * 5000))
     parent = job(id=own, buckets=[gate], marks=["red"], follows=[follow], unique=Unique(b"k" * 16, window=HOUR))
     listener = await store.listen("w", ["q"])
@@ -64,8 +64,19 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await store.act(Action.CANCEL, Query(ids=(gone.id,)))
     await put_in(store, job(queue="gated", buckets=[gate]))
     await hand.take(1, "gated/any")
+    await held_back(store, hand)
     listener.close()
     return hand
+
+
+async def held_back(store: Door, hand: Hand) -> None:
+    """Lanes that wait for a place and for a moment, a group that waits for its gate, a guest."""
+    full, slow, shut = bucket("full", 1, key="k"), bucket("slow", 1, key="k", per=HOUR), bucket("shut", 1)
+    for each in (full, slow, shut):
+        await put_in(store, *(job(queue="held back", buckets=[each]) for _ in range(2)))
+    assert len(await hand.take(9, "held back/any")) == 3
+    await put_in(store, job(queue="nobody asks", buckets=[full]))
+    assert (await store.take(b"guest", [bucket("table", 1)], HOUR)).ok
 
 
 async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client: redis.asyncio.Redis) -> None:
@@ -79,20 +90,22 @@ async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client
         assert (await client.ttl(key) == -1) is ("expires" not in KNOWN[name].deleted_by), name
     assert len({key.partition(b":")[0] for key in found}) == 1
     seen = {name_of(key, namespace)[0] for key in found}
-    assert KNOWN.keys() - seen <= {"wake", "listeners"}, "not shown here, so not tested"
+    assert KNOWN.keys() - seen <= {"wake", "listeners", "reopen"}, "not shown here, so not tested"
 
 
 async def test_nothing_is_left_when_all_jobs_are_deleted(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
-    """Only what is not of jobs: the schema, documents, modes, the row of the worker that was lost."""
+    """Only what is not of jobs: the schema, documents, modes, limits and rates, the row of the worker that was lost."""
     hand = await a_bit_of_everything(store)
+    assert await store.give(b"guest")
     await store.retire(hand.name, Outcome.INTERRUPTED)
     assert not (await store.act(Action.DELETE, Query.everything())).refused
     for worker in await store.workers():
         await store.retire(worker.id, Outcome.INTERRUPTED)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
-    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "workers", "worker"}
+    of_rates = {"rates", "rests", "starts"}
+    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "limits", "workers", "worker"} | of_rates
     assert [each.lost for each in await store.workers()] == [True]
     assert sum((await store.count(Query.everything())).values()) == 0
 
@@ -114,15 +127,16 @@ async def test_nothing_is_left_of_live_work_when_all_has_ended(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
     """Indexes, lists, buckets, edges and workers' keys go with their last member."""
-    gate = Bucket("gate", 5)
+    gate, key = bucket("gate", 5), bucket("key", 1, key="k")
     parent = job(buckets=[gate], expires_in=HOUR)
     await put_in(store, parent, job(after=[parent], priority=3), job(delay=HOUR), job(buckets=[gate]))
+    await put_in(store, *(job(buckets=[gate, key], priority=n) for n in range(3)), job(buckets=[bucket("shut", 1)]))
     await store.act(Action.CANCEL, Query.where(states=["scheduled"]))
     hand = await Hand(store).join()
     while claims := await hand.take(5):
         await hand.succeed(*claims)
     await store.retire(hand.name, Outcome.INTERRUPTED)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
-    assert left == {"meta", "ids", "jobs", "done", "counts"}
+    assert left == {"meta", "ids", "jobs", "done", "counts", "limits"}
     counts = await store.count(Query.everything())
-    assert (counts[State.SUCCEEDED], counts[State.CANCELLED], sum(counts.values())) == (3, 1, 4)
+    assert (counts[State.SUCCEEDED], counts[State.CANCELLED], sum(counts.values())) == (7, 1, 8)

@@ -18,12 +18,25 @@ from mainspring.errors import StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Beat, Bucket, Enqueued, Unique, Want
+from mainspring.records import Beat, Enqueued, Unique, Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.door import Door
 from mainspring.testing import servers
-from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, outcomes, put_in, row, running, state
+from mainspring.testing.contract.hands import (
+    LANE,
+    Hand,
+    bucket,
+    ids,
+    job,
+    lease,
+    one,
+    outcomes,
+    put_in,
+    row,
+    running,
+    state,
+)
 
 from .conftest import MakeStore, opened
 from .lossy import LossyWire
@@ -133,7 +146,7 @@ async def test_blocking_enqueue(own_store: Door, wired: Door, losing: Losing) ->
 async def test_turn_that_claims(own_store: Door, wired: Door, losing: Losing) -> None:
     """The repeat gets the same claims; no other job is running under the worker."""
     await warmed(own_store)
-    gate = Bucket("gate", 2)
+    gate = bucket("gate", 2)
     await put_in(own_store, *(job(buckets=[gate]) for _ in range(5)))
     hand = await Hand(wired).join()
     turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 5),))

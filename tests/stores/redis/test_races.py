@@ -10,10 +10,9 @@ import pytest
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
-from mainspring.testing.contract.hands import Hand, ids, job, lease, one, put_in, row, running, state
+from mainspring.testing.contract.hands import Hand, bucket, ids, job, lease, one, put_in, row, running, state
 
 
 class TestJoin:
@@ -52,7 +51,7 @@ class TestJoin:
 
 class TestLimit:
     async def test_two_turns_at_limit_minus_one(self, store: Door, second: Door) -> None:
-        gate = Bucket("gate", 3)
+        gate = bucket("gate", 3)
         await put_in(store, *(job(buckets=[gate]) for _ in range(40)))
         hands = [await Hand(each).join() for each in (store, second) * 4]
         held = list(await hands[0].take(2))
@@ -62,7 +61,7 @@ class TestLimit:
         assert (await store.count(Query.everything()))[State.RUNNING] == 3
 
     async def test_a_crash_leaves_no_place_taken(self, store: Door, second: Door) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
         dead, living = await Hand(store).join(), await Hand(second).join()
         await dead.take_one()

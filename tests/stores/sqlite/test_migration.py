@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.ids import new_ids
 from mainspring.query import Query
-from mainspring.records import Retention, Tally
+from mainspring.records import Bucket, Retention, Tally
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore, schema
 from mainspring.stores.sqlite.statements import Statements
@@ -71,6 +71,55 @@ async def test_both_schemas_have_the_same_shape(old: Path, tmp_path: Path) -> No
         await store.open()
         await store.close()
     assert _shape(old) == _shape(fresh)
+
+
+LIMITED = tuple(each.bytes for each in new_ids(4))
+
+
+@pytest.fixture
+def third(path: Path) -> Path:
+    """A file with the third schema: of a limit of two one job runs and two wait, and a suspect waits beside them."""
+    sql = Statements("mainspring_")
+    connection = sqlite3.connect(path)
+    connection.execute("pragma journal_mode=wal")
+    connection.execute(sql["meta"])
+    for number in (1, 2, 3):
+        connection.executescript(schema._constrained(sql[f"migration_{number}"]))
+    connection.execute(sql["set_version"], ("default", 3))
+    for n, id in enumerate(LIMITED):
+        lane, buckets = ("q/any!", None) if n == 3 else ("q/any#gate,tenant:7", '[["gate",2],["tenant:7",9]]')
+        values = (id, "ready" if n else "running", "shop.tasks.send", "q", lane, 0, n, 3, 0, 5, b"{}", buckets)
+        connection.execute(f"insert into mainspring_jobs ({COLUMNS}, buckets) values ({_marks(12)})", values)
+    connection.execute("update mainspring_jobs set flags = 4 where buckets is not null")
+    connection.execute("update mainspring_jobs set worker = 'old', token = 9, attempt = 1 where state = 'running'")
+    connection.execute(
+        "insert into mainspring_lanes values (?, 'q/any', 0, null, ?), ('q/any!', 'q/any', 1, null, null)",
+        ("q/any#gate,tenant:7", '[["gate",2],["tenant:7",9]]'),
+    )
+    connection.execute("insert into mainspring_buckets values ('gate', 2), ('tenant:7', 9)")
+    connection.executemany(
+        "insert into mainspring_holds values (?, ?, 9)", [(n, LIMITED[0]) for n in ("gate", "tenant:7")]
+    )
+    connection.execute("update mainspring_counters set value = 9")
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.mark.asyncio
+async def test_limits_of_the_third_schema_hold(third: Path) -> None:
+    store = SqliteStore(str(third), durability="normal")
+    assert await store.migrate() == (3, schema.VERSION)
+    assert [(row.limit.name, row.limit.size) for row in await store.limits()] == [("gate", 2), ("tenant:7", 9)]
+    (found,) = (await store.find(Query(ids=LIMITED[1:2]))).jobs
+    assert found.buckets == (Bucket("gate"), Bucket("tenant:7"))
+    worker = await Worker(store).join()
+    assert [claim.id for claim in await worker.take(9)] == [LIMITED[3], LIMITED[1]]
+    (bucket,) = await store.buckets([Bucket("gate")])
+    assert (bucket.used, bucket.holders) == (2, LIMITED[:2])
+    await store.set_size("gate", 3)
+    assert [claim.id for claim in await worker.take(9)] == [LIMITED[2]]
+    await store.close()
 
 
 def _shape(path: Path) -> list[tuple[str, str]]:

@@ -18,12 +18,17 @@ SQL = Statements("mainspring_")
 SCAN = re.compile(r"SCAN (?!a$|\d+ CONSTANT|\d-ROW|CONSTANT|\(subquery|e$|h$)")
 HOT = (
     "enqueue", "known", "parent_state", "next_seq", "ack_succeeded", "delete_jobs", "owned", "ended_by", "add_attempt",
-    "put_off", "give_back", "free_holds", "worker_row", "worker_turned", "lanes_beside", "heads", "level",
-    "level_heads", "claim", "claim_ids", "used", "hold", "claims_since", "leases", "orders", "to_finished", "to_dead",
+    "put_off", "give_back", "free_holds", "worker_row", "worker_turned", "groups_beside", "heads", "level",
+    "level_heads", "claim", "claim_ids", "hold", "claims_since", "leases", "orders", "to_finished", "to_dead",
     "children", "due", "promote", "expired", "next_due", "beat", "held", "lease_is_good", "old_by_keep", "old_finished",
     "old_dead", "still_finished", "still_dead", "marked", "last_line", "add_line", "add_item", "logs", "items",
     "attempts", "live", "last_holder", "lose_key", "take_key", "key_of", "follows_of", "followed",
-    "add_mark", "add_follow", "drop_marks", "drop_follows", "drop_key",
+    "add_mark", "add_follow", "drop_marks", "drop_follows", "drop_key", "heads_costs", "level_heads_costs",
+    "delete_unlimited", "limited", "limit", "add_limit", "set_limit", "override", "forget_limit", "places_used",
+    "window_used", "starts", "newest_start", "newest_starts", "put_start", "less_start", "drop_starts", "pace",
+    "set_tat", "slow", "note_wait", "waits", "renew_guest", "guest", "add_guest", "drop_guest", "add_group", "line_up",
+    "open_lanes", "open_at_rank", "open_rank", "parked_above", "set_lane", "drop_lane", "open_lane", "parked",
+    "parked_group", "parked_rank", "parked_at_rank", "due_lanes", "first_until", "parked_on_limit", "forget_starts",
 )  # fmt: skip
 
 

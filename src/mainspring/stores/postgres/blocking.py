@@ -34,7 +34,7 @@ class Blocking:
         if not self.looked:
             migrate.check_now(self._sessions.rows_now, self._schema, self._url)
             self.looked = True
-        call = enqueue.call(batch, self._schema, now)
+        call = enqueue.call(batch, self._schema, now, open_=connection is not None)
         if connection is None:
             return enqueue.reply(batch, self._insert(batch, call))
         rows = self._callers.run(connection, *call)

@@ -10,6 +10,7 @@ from mainspring.records import Enqueued, NewJob
 from mainspring.stores.base import Batch
 from mainspring.stores.postgres import follows
 from mainspring.stores.postgres.arrays import flags, numbers, words
+from mainspring.stores.postgres.limits import costs_of, limits_json
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 
@@ -25,19 +26,18 @@ _FULL = (
     "select * from {schema}.enqueue_v1(%(batch)s, %(retry)s, %(now)s::bigint, "
     + _JOBS
     + """,
-    %(keep)s::bigint[], %(on)s::smallint[], %(names)b::text[], %(sizes)b::text[],
-    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[],
-    %(bucket_at)s::integer[], %(bucket)b::text[], %(size)s::integer[],
+    %(keep)s::bigint[], %(on)s::smallint[], %(names)b::text[], %(costs)b::text[],
+    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[], %(limits)s::jsonb, %(open)s::boolean,
     %(child_at)s::integer[], %(parent)b::bytea[], %(parent_at)s::integer[], %(policy)b::text[],
     %(mark_at)s::integer[], %(mark)b::text[], %(follows)s::jsonb
 )"""
 )
 
 
-def call(batch: Batch, schema: str, now: int | None) -> tuple[LiteralString, Params]:
-    """The statement that inserts a batch."""
+def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> tuple[LiteralString, Params]:
+    """The statement that inserts a batch; ``open_`` if it runs in a transaction that may stay open for long."""
     jobs = _distinct(batch.jobs)
-    plain = not batch.retry and _plain(jobs)
+    plain = not batch.retry and not batch.limits and _plain(jobs)
     each = _one_for_all if plain else list
     params: dict[str, Any] = {
         "batch": batch.id,
@@ -56,12 +56,13 @@ def call(batch: Batch, schema: str, now: int | None) -> tuple[LiteralString, Par
     }
     if plain:
         return fill(_PLAIN, schema), params
-    return fill(_FULL, schema), params | {"retry": batch.retry} | _beside(jobs)
+    beside = {"retry": batch.retry, "limits": limits_json(batch.limits), "open": open_}
+    return fill(_FULL, schema), params | beside | _beside(jobs)
 
 
 def may_wait(batch: Batch) -> bool:
     """Whether somebody's open transaction can hold it up: keys, limits and parents are locked."""
-    return any(job.unique or job.buckets or job.after for job in batch.jobs)
+    return bool(batch.limits) or any(job.unique or job.buckets or job.after for job in batch.jobs)
 
 
 def reply(batch: Batch, rows: Rows) -> list[Enqueued]:
@@ -101,21 +102,17 @@ def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
     """What only some jobs have. Lists that run beside the jobs are empty when no job has the thing."""
     places = {job.id: at for at, job in enumerate(jobs, start=1)}
     edges = [(at, edge) for at, job in enumerate(jobs, start=1) for edge in job.after]
-    limits = [(at, bucket) for at, job in enumerate(jobs, start=1) for bucket in job.buckets]
     marks = [(at, mark) for at, job in enumerate(jobs, start=1) for mark in job.marks]
-    sized = [dict(sorted((each.name, each.size) for each in job.buckets)) for job in jobs] if limits else []
+    named = [costs_of(job.buckets) for job in jobs] if any(job.buckets for job in jobs) else []
     keyed = jobs if any(job.unique for job in jobs) else ()
     return {
         "keep": numbers(_unless_none([job.keep for job in jobs])),
         "on": numbers([follows.ends(job) for job in jobs] if any(job.follows for job in jobs) else []),
-        "names": [words(each) if each else None for each in sized],
-        "sizes": [numbers(each.values()) if each else None for each in sized],
+        "names": [words(each) if each else None for each in named],
+        "costs": [numbers(each.values()) if set(each.values()) - {1} else None for each in named],
         "key": [job.unique.hash if job.unique else None for job in keyed],
         "window": numbers(job.unique.window if job.unique else None for job in keyed),
         "conflict": [job.unique.conflict if job.unique else None for job in keyed],
-        "bucket_at": numbers(at for at, _ in limits),
-        "bucket": [bucket.name for _, bucket in limits],
-        "size": numbers(bucket.size for _, bucket in limits),
         "child_at": numbers(at for at, _ in edges),
         "parent": [edge.parent for _, edge in edges],
         "parent_at": numbers(places.get(edge.parent) for _, edge in edges),
@@ -137,4 +134,4 @@ def _unless_none(values: list[int | None]) -> Iterable[int | None]:
 
 def _home(job: NewJob) -> str:
     base = base_lane(job.queue, job.kind)
-    return limited_lane(base, sorted({bucket.name for bucket in job.buckets})) if job.buckets else base
+    return limited_lane(base, job.buckets) if job.buckets else base

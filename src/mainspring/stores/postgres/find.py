@@ -16,6 +16,7 @@ from mainspring.query import Query
 from mainspring.records import Found, JobRow, Tally
 from mainspring.states import Reason, State
 from mainspring.stores.base import TallyBy
+from mainspring.stores.postgres.limits import named
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 from mainspring.stores.postgres.where import conditions, tables_of, values
@@ -30,13 +31,13 @@ _LIVE = (
     _SAME.replace("{reason}", "null::text as reason")
     + "enqueued, due, expires, started, null::bigint as finished, deps, ordered is not null as ordered,"
     + _PROGRESS
-    + "null::bytea as result, null::bytea as error, null::text as note, record"
+    + "null::bytea as result, null::bytea as error, null::text as note, buckets, costs, record"
 )
 _ENDED = (
     _SAME.replace("{reason}", "reason")
     + "enqueued, null::bigint as due, expires, started, finished, 0 as deps, false as ordered,"
     + _PROGRESS
-    + "result, error, note, record"
+    + "result, error, note, null::text[] as buckets, null::bigint[] as costs, record"
 )
 _COLUMNS = {"jobs": _LIVE, "finished": _ENDED, "dead": _ENDED}
 _VALUES = {"queue": "queue", "task": "task", "error": "coalesce(label, reason)"}
@@ -115,7 +116,7 @@ def job_row(row: tuple[Any, ...]) -> JobRow:
         lane=row[5], priority=row[6], attempt=row[7], epoch=row[8], crashes=row[9], crash_limit=row[10], early=row[11],
         token=row[12], worker=row[13], seq=row[14], enqueued=row[15], due=row[16], expires=row[17], started=row[18],
         finished=row[19], deps=row[20], ordered=row[21], progress=row[22], result=row[23], error=row[24],
-        note=row[25], record=row[26],
+        note=row[25], buckets=named(row[26], row[27]), record=row[28],
     )  # fmt: skip
 
 

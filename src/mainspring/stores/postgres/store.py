@@ -40,6 +40,7 @@ from mainspring.stores.postgres import reports as told
 from mainspring.stores.postgres.blocking import Blocking
 from mainspring.stores.postgres.chunks import Chunks
 from mainspring.stores.postgres.joint import Producers
+from mainspring.stores.postgres.limiting import Limiting
 from mainspring.stores.postgres.links import listening_at
 from mainspring.stores.postgres.listen import RING, Bell, Ears
 from mainspring.stores.postgres.prune import prune
@@ -55,7 +56,7 @@ _PUT = "select * from {schema}.put_v1(%(kind)s::text, %(name)s::text, %(version)
 _DOCS = "select name, version, data from {schema}.docs where kind = %(kind)s order by name"
 
 
-class PostgresStore:
+class PostgresStore(Limiting):
     """A :class:`~mainspring.stores.base.Store` in one schema of a PostgreSQL database.
 
     ``durability="full"``: commits wait for the disk, and for replicas where the server is set up so; ``"normal"``:

@@ -11,6 +11,7 @@ from mainspring.records import Claim, Order, Turned
 from mainspring.states import State, allows
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres.arrays import INT_MAX, flags, numbers, some
+from mainspring.stores.postgres.limits import spent_json, storable_use
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 
@@ -25,18 +26,21 @@ ROOM = 1024 * 1024
 
 ACKS = """array(
         select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
-            a.refund, a.park)::{schema}.ack_v1
+            a.refund, a.park, a.slow, a.spent::jsonb)::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
-            %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[]
-        ) with ordinality as a(id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, n)
+            %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[],
+            %(a_slow)s::bigint[], %(a_spent)b::text[]
+        ) with ordinality as a(
+            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, n
+        )
     )"""
 
 _CALL = """
 select * from {schema}.turn_v1(
     %(worker)s::text, %(number)s::bigint, %(seen)s::bigint, %(now)s::bigint, %(suspects)s::integer,
     %(done)b::bytea[], %(token)s::bigint[], %(result)b::bytea[], %(error)b::bytea[], {acks},
-    %(want)s::integer[], %(lane)b::text[], %(n)s::integer[], %(oldest)s::integer[],
+    %(want)s::integer[], %(lane)b::text[], %(n)s::integer[], %(oldest)s::integer[], %(few)s::integer[],
     %(held)b::bytea[], %(held_token)s::bigint[], %(inline)s::integer, %(room)s::bigint{low}
 )
 """
@@ -55,9 +59,9 @@ Lows = dict[tuple[str, int], int]
 
 def call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, low: Params) -> tuple[LiteralString, Params]:
     """The statement of a turn; ``acks`` are those of its acks that can be stored, ``low`` the marks of strays.py."""
-    done = [ack for ack in acks if ack.to is State.SUCCEEDED]
+    done = [ack for ack in acks if _plain(ack)]
     done.sort(key=_by_id)
-    others = [ack for ack in acks if ack.to is not State.SUCCEEDED] if len(done) < len(acks) else ()
+    others = [ack for ack in acks if not _plain(ack)] if len(done) < len(acks) else ()
     wants = [(number, lane) for number, want in enumerate(turn.wants, start=1) for lane in want.lanes]
     held = turn.holds
     params = {
@@ -74,6 +78,7 @@ def call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, low: Par
         "lane": [lane for _, lane in wants],
         "n": numbers([want.n for want in turn.wants]),
         "oldest": numbers([want.oldest for want in turn.wants]),
+        "few": numbers([want.limited for want in turn.wants]),
         "held": None if held is None else [job for job, _ in held],
         "held_token": None if held is None else numbers([token for _, token in held]),
         "inline": INLINE // max(1, sum([want.n for want in turn.wants])),
@@ -82,6 +87,10 @@ def call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, low: Par
     if others:
         params |= ack_params(others)
     return fill(_FORMS[bool(others), bool(low)], schema), {**params, **low} if low else params
+
+
+def _plain(ack: Ack) -> bool:
+    return ack.to is State.SUCCEEDED and not ack.spent and not ack.slow
 
 
 def _by_id(ack: Ack) -> bytes:
@@ -103,6 +112,8 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_label": [ack.label for ack in acks],
         "a_refund": flags(ack.refund for ack in acks),
         "a_park": flags(ack.park for ack in acks),
+        "a_slow": numbers(ack.slow for ack in acks),
+        "a_spent": [spent_json(ack.spent) for ack in acks],
     }
 
 
@@ -123,6 +134,8 @@ def sift(acks: Iterable[Ack]) -> tuple[list[Ack], list[Pair], list[Pair]]:
 
 def _storable(ack: Ack) -> bool:
     if max(len(ack.result or b""), len(ack.error or b"")) > MAX_BYTES or abs(ack.token) >= INT_MAX:
+        return False
+    if (ack.spent or ack.slow) and not storable_use(ack.spent, ack.slow):
         return False
     if ack.to is State.SUCCEEDED:
         return allows(ack.action, State.RUNNING, ack.to)
@@ -158,6 +171,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
     woken: list[str] = []
     lows: Lows = {}
     now, lost, more = 0, False, False
+    next_at: int | None = None
     for row in rows:
         match row[0]:
             case "claim":
@@ -170,6 +184,8 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
                 woken.append(row[4])
             case "more":
                 more = True
+            case "next":
+                next_at = row[2]
             case "low":
                 lows[row[5], row[6]] = row[2]
             case kind:
@@ -186,6 +202,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
             orders=tuple(orders),
             gone=tuple(pairs["gone"]),
             more=more,
+            next_at=next_at,
         ),
         woken,
         lows,

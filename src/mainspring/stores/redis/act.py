@@ -69,4 +69,6 @@ async def prune(connection: Connection, retention: Retention, limit: int) -> int
             went, more = await connection.run("prune", which, keep, keep_count, retention.keep_at_least, size)
             gone += went
     await connection.run("prune_workers", retention.keep_workers)
+    while await connection.run("prune_rates", LOOK) == LOOK:
+        pass
     return gone

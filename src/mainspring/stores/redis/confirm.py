@@ -23,7 +23,10 @@ MARK = b"redis.call('HDEL', KEYS[1], '') return redis.call('HINCRBY', KEYS[1], '
 """The deletion of nothing lets it pass at maxmemory."""
 
 NOTHING_TO_LOSE = frozenset(
-    {"beat", "find", "listen", "notify", "promote", "prune", "prune_workers", "tally", "unlisten", "workers"}
+    {
+        *("beat", "buckets", "find", "listen", "notify", "promote", "prune", "prune_rates", "prune_workers", "reopen"),
+        *("tally", "unlisten", "workers"),
+    }
 )
 """Scripts that only read, or whose loss heals by itself: nobody waits for their confirmation."""
 

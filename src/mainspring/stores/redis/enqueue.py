@@ -16,11 +16,12 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
-from mainspring.lanes import base_lane
-from mainspring.records import Edge, Enqueued, Follow, NewJob
+from mainspring.lanes import base_lane, limited_lane
+from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
 
+from . import rooms
 from .heads import CODES, LARGE, More, around_record, new_head, rest
 
 MAX_JOBS = 1_000
@@ -44,22 +45,22 @@ Words = list[bytes | str]
 
 def arguments(batch: Batch) -> tuple[str, Words]:
     """The script for this batch, and its arguments."""
-    return _bounded(batch.jobs, is_plain(batch))
+    return _bounded(batch.jobs, batch.limits, is_plain(batch))
 
 
 def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
     """The same for several batches as one; each of them is plain."""
     jobs = [job for batch in batches for job in batch.jobs]
-    return _bounded(jobs, _are_distinct(jobs))
+    return _bounded(jobs, (), _are_distinct(jobs))
 
 
-def _bounded(jobs: Sequence[NewJob], plain: bool) -> tuple[str, Words]:
+def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool) -> tuple[str, Words]:
     if len(jobs) > MAX_JOBS:
         raise StoreConflict(
             f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
             hint="Send it in several batches.",
         )
-    name, words = _plain(jobs) if plain else ("enqueue_any", _any(jobs))
+    name, words = _plain(jobs) if plain else ("enqueue_any", _any(jobs, limits))
     size = sum(map(len, words))
     if size > MAX_BYTES:
         raise StoreConflict(
@@ -71,7 +72,7 @@ def _bounded(jobs: Sequence[NewJob], plain: bool) -> tuple[str, Words]:
 
 def is_plain(batch: Batch) -> bool:
     """Whether nothing but their place in the line holds its jobs back, and no two are the same."""
-    return all(map(_is_plain, batch.jobs)) and _are_distinct(batch.jobs)
+    return not batch.limits and all(map(_is_plain, batch.jobs)) and _are_distinct(batch.jobs)
 
 
 def _are_distinct(jobs: Sequence[NewJob]) -> bool:
@@ -89,6 +90,8 @@ def _check(job: NewJob) -> None:
         wrong = "its number of crashes is too large"
     elif len(job.id) != 16:
         wrong = "its id does not have 16 bytes"
+    elif any(not 0 <= bucket.cost < EXACT for bucket in job.buckets):
+        wrong = "a cost of it is below nothing, or larger than Redis can count exactly"
     if wrong:
         raise StoreConflict(f"job {job.id.hex()}: {wrong}")
 
@@ -155,8 +158,8 @@ def _plain(jobs: Sequence[NewJob]) -> tuple[str, Words]:
     return "enqueue", [_pack(([kind[:4] for kind in kinds], runs)), *before, *ids, *rests]
 
 
-def _any(jobs: Sequence[NewJob]) -> Words:
-    words: Words = []
+def _any(jobs: Sequence[NewJob], limits: Sequence[Limit]) -> Words:
+    words: Words = [rooms.packed(limits) if limits else b""]
     for job in jobs:
         _check(job)
         words += (job.id + _text(job), _beside(job))
@@ -175,13 +178,13 @@ def _text(job: NewJob) -> bytes:
     group, lane = _names(job.queue, job.kind, job.task)
     return new_head(
         group=group,
-        lane=lane,
+        lane=limited_lane(base_lane(job.queue, job.kind), job.buckets).encode() if job.buckets else lane,
         priority=job.priority,
         crash_limit=job.crashes,
         early=job.early,
         record=job.record,
         more=More(
-            b=[(bucket.name, bucket.size) for bucket in job.buckets],
+            b=rooms.needed(job.buckets),
             m=tuple(dict.fromkeys(job.marks)),
             k=job.keep,
             u=job.unique.hash.hex() if job.unique else None,

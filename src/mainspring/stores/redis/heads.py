@@ -60,8 +60,8 @@ moment = Struct(">d").pack
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
     """What few jobs have. One letter each: Lua packs the names again and again."""
 
-    b: list[tuple[str, int]] = []
-    """Buckets: name and size."""
+    b: list[tuple[str, str, int]] = []
+    """Buckets: limit, key and cost; gates first."""
     m: tuple[str, ...] = ()
     """Marks."""
     k: float | None = None

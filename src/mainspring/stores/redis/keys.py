@@ -46,10 +46,35 @@ CATALOGUE: tuple[Key, ...] = (
         "ready", "list", "id and seq in order of seq; stale entries are dropped when met", "claim", per="priority:lane"
     ),
     Key("moved", "zset", "ready jobs that came to another place, by seq", "claim", per="priority:lane"),
-    Key("heads", "zset", "lists of a group that are not empty, by the place of their head", "claim", per="group"),
+    Key(
+        "heads",
+        "zset",
+        "lines that are not empty, and of a base lane its groups, by the place of their first job",
+        "claim",
+        per="base lane or limited lane",
+    ),
+    Key("lanes", "zset", "open lanes by the place of their first job", "claim", per="group"),
+    Key("ages", "zset", "open lanes by the seq of their oldest job", "claim", per="group"),
+    Key("parked", "hash", "lane with keys that has no room -> the bucket it waits for", "who frees room, promote"),
+    Key("parked_until", "zset", "those of them that wait for a moment, by it", "who frees room, promote"),
+    Key(
+        "waiting", "zset", "parked lanes by the place of their head", "who frees room, promote", per="group NUL bucket"
+    ),
+    Key("waits", "set", "groups of which something found no room in it", "who frees room", per="bucket"),
+    Key("crowded", "set", "its buckets that something waits for", "who frees room", per="limit"),
+    Key("reopen", "set", "buckets of limits that were changed, to be looked at for who waits", "reopen, promote"),
     Key("children", "hash", "child -> policy of the edge", "finish of the parent, of the child", per="job"),
     Key("parents", "hash", "blocked job -> those it waits for", "any move out of blocked"),
-    Key("bucket", "hash", "running jobs that name it", "any move out of running", per="bucket"),
+    Key("limits", "hash", "limit -> kind, size, per, burst, what somebody set in place of its size", "forget_limit"),
+    Key("bucket", "zset", "running jobs that name it by their claim", "any move out of running", per="bucket"),
+    Key("rates", "hash", "bucket -> sum of its starts, when all is back, end of its pause", "prune"),
+    Key("rests", "zset", "the same buckets by when nothing of that counts any more", "prune"),
+    Key(
+        "starts", "list", "first and last moment of some starts, their cost; oldest first", "claim, prune", per="bucket"
+    ),
+    Key("guests", "zset", "guests by the end of their time", "give, promote"),
+    Key("visits", "hash", "guest -> its buckets", "give, promote"),
+    Key("visitors", "zset", "guests in it by the end of their time", "give, promote", per="bucket"),
     Key("workers", "set", "all workers with a row", "retire, prune"),
     Key("worker", "hash", "number, turn, lost, started, seen, lease, queues, ...", "retire, prune", per="worker"),
     Key("running", "set", "its running jobs", "any move out of running", per="worker"),

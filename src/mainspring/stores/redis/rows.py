@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mainspring.outcomes import Outcome
-from mainspring.records import AttemptRow, Claim, JobRow
+from mainspring.records import AttemptRow, Bucket, Claim, JobRow
 from mainspring.states import Reason, State
 
 from . import heads
@@ -64,6 +64,7 @@ def job_row(row: list[Any]) -> JobRow:
         error=error,
         note=more.n,
         record=head.record if record is None else record,
+        buckets=tuple(sorted((Bucket(*each) for each in more.b), key=lambda each: each.name)),
     )
 
 

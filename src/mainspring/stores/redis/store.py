@@ -15,9 +15,13 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    Bucket,
+    BucketRow,
     Doc,
     Enqueued,
     Found,
+    Limit,
+    LimitRow,
     LogLine,
     MigrationPlan,
     Mode,
@@ -26,6 +30,7 @@ from mainspring.records import (
     Report,
     Rescued,
     Retention,
+    Taken,
     Tally,
     Turned,
     WorkerRow,
@@ -33,7 +38,7 @@ from mainspring.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import acl, act, enqueue, fleet, keys, listen, reads, rows, schema, turns
+from . import acl, act, enqueue, fleet, keys, listen, reads, rooms, rows, schema, turns
 from . import reports as side
 from .confirm import Confirm
 from .connection import Connection
@@ -216,13 +221,39 @@ class RedisStore:
     async def listen(self, worker: str, queues: Sequence[str]) -> listen.RedisListener:
         return await listen.listen(self._connection, self._tag, worker, queues)
 
-    # ---- queues and documents -----------------------------------------------------------------
+    # ---- queues -------------------------------------------------------------------------------
 
     async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
         await self._connection.run("set_mode", mode.value, *queues)
 
     async def modes(self) -> list[QueueRow]:
         return side.queue_rows(await self._connection.command("HGETALL", self._tag + "modes"))
+
+    # ---- limits -------------------------------------------------------------------------------
+
+    async def declare(self, limits: Sequence[Limit]) -> None:
+        await rooms.declare(self._connection, limits)
+
+    async def set_size(self, limit: str, size: int | None) -> bool:
+        return await rooms.change(self._connection, "set_size", limit, "" if size is None else size)
+
+    async def limits(self) -> list[LimitRow]:
+        return rooms.limit_rows(await self._connection.command("HGETALL", self._tag + "limits"))
+
+    async def forget_limit(self, limit: str) -> bool:
+        return await rooms.change(self._connection, "forget_limit", limit)
+
+    async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
+        return rooms.bucket_rows(await self._connection.run("buckets", rooms.asked(buckets)))
+
+    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
+        words = rooms.packed_buckets(buckets), rooms.packed(limits)
+        return rooms.taken(await self._connection.run("take", guest, ttl, *words))
+
+    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        return bool(await self._connection.run("give", guest, rooms.packed_costs(spent), slow))
+
+    # ---- small documents ----------------------------------------------------------------------
 
     async def put(self, doc: Doc) -> Doc:
         version, data = await self._connection.run("put", doc.kind, doc.name, doc.version, doc.data)

@@ -34,6 +34,7 @@ def storable(acks: Sequence[Ack]) -> tuple[list[Ack], Leases]:
 
 def _is_storable(ack: Ack) -> bool:
     in_range = abs(ack.due or 0) < EXACT and 0 <= ack.delay < EXACT // 2 and abs(ack.token) < EXACT
+    in_range = in_range and 0 <= ack.slow < EXACT // 2 and all(abs(cost) < EXACT for _, cost in ack.spent)
     return in_range and len(ack.id) == 16 and _legal(ack.action, ack.to)
 
 
@@ -44,14 +45,14 @@ def _legal(action: Action, to: State) -> bool:
 
 def turn_arguments(turn: Turn, acks: Sequence[Ack]) -> list[bytes | str]:
     plain, words = _said(acks)
-    wants = [(want.lanes, want.n, want.oldest) for want in turn.wants]
+    wants = [(want.lanes, want.n, want.oldest, _or_false(want.limited)) for want in turn.wants]
     packed = _pack((turn.number, turn.seen, turn.suspects, wants, plain, turn.holds is not None))
     holds = b"".join(job + moment(token) for job, token in turn.holds or ())
     return [turn.worker, packed, holds, *words]
 
 
 def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
-    now, lost, claims, already, stale, orders, gone, more, full = reply
+    now, lost, claims, already, stale, orders, gone, more, full, next_at = reply
     if lost:
         return Turned(now=now, lost=True)
     return Turned(
@@ -64,6 +65,7 @@ def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
         gone=_gone(turn, gone),
         more=more == 1,
         full=full == 1,
+        next_at=next_at,
     )
 
 
@@ -93,7 +95,7 @@ def _said(acks: Sequence[Ack]) -> tuple[int, list[bytes]]:
     plain: list[bytes] = []
     others: list[bytes] = []
     for ack in acks:
-        if ack.to is State.SUCCEEDED and ack.error is None:
+        if ack.to is State.SUCCEEDED and ack.error is None and not (ack.slow or ack.spent):
             lease = ack.id + moment(ack.token)
             plain.append(lease if ack.result is None else lease + b"+" + ack.result)
         else:
@@ -101,14 +103,18 @@ def _said(acks: Sequence[Ack]) -> tuple[int, list[bytes]]:
     return len(plain), plain + others
 
 
-def _other(ack: Ack) -> tuple[bytes, bytes]:
+def _or_false(value: int | None) -> int | bool:
     """A missing value is False: nil would end an array in Lua."""
-    due = False if ack.due is None else ack.due
+    return False if value is None else value
+
+
+def _other(ack: Ack) -> tuple[bytes, bytes]:
+    due = _or_false(ack.due)
     has = ack.result is not None, ack.error is not None
     said = ack.outcome, CODES[ack.to], ack.reason or False, ack.delay, due, ack.refund, ack.park, ack.label or False
     result, error = ack.result or b"", ack.error or b""
     return (
-        _pack((*said, *has)),
+        _pack((*said, *has, ack.slow, ack.spent)),
         b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
     )
 

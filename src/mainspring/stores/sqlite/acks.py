@@ -10,6 +10,7 @@ from mainspring.states import Reason, State, allows
 
 from .errors import is_unstorable
 from .finish import End, finish
+from .leaving import correct, free
 from .places import Standing, enter_ready, parked
 from .statements import sizes
 from .tx import LIMITED, ORDERED
@@ -65,8 +66,20 @@ def _move_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> int:
         for ack in part:
             values += (ack.id, ack.token, ack.result, ack.error)
         moved += tx.sized("ack_succeeded", end - start, values).rowcount
-        tx.sized("delete_jobs", end - start, [ack.id for ack in part])
+        if tx.sized("delete_unlimited", end - start, [ack.id for ack in part]).rowcount < len(part) and moved == end:
+            _leave_limits(tx, part)
     return moved
+
+
+def _leave_limits(tx: Tx, acks: Sequence[Ack]) -> None:
+    """Of these that have just succeeded, those that hold places go too."""
+    ids = [ack.id for ack in acks]
+    limited = dict(tx.sized("limited", len(ids), ids).fetchall())
+    for ack in acks:
+        if ack.id in limited and (ack.spent or ack.slow):
+            correct(tx, limited[ack.id], ack.spent, ack.slow)
+    free(tx, ids)
+    tx.sized("delete_jobs", len(ids), ids)
 
 
 def _take(tx: Tx, worker: str, ack: Ack, verdicts: Verdicts) -> None:
@@ -93,11 +106,13 @@ def _was_applied(tx: Tx, worker: str, ack: Ack) -> bool:
 
 
 def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
-    _, token, _, lane, task, queue, attempt, epoch, crashes, _, _, started, flags, buckets, words = row
+    _, token, _, lane, task, queue, priority, attempt, epoch, crashes, _, _, started, flags, buckets, words = row
     ordered = flags & ORDERED
     if ordered or ack.to is not State.SUCCEEDED:
         acked = (ack.id, token, epoch, attempt, worker, started, tx.now, ack.outcome, 1, ack.error)
         tx.add_attempt(acked)
+    if flags & LIMITED:
+        correct(tx, buckets, ack.spent, ack.slow)
     if ack.refund:
         attempt -= 1
     if ordered or ack.to in (State.SUCCEEDED, State.DEAD, State.CANCELLED):
@@ -108,12 +123,13 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         finish(tx, ack.id, flags, end)
         return
     if flags & LIMITED:
-        tx.run("free_holds", (ack.id,))
+        free(tx, (ack.id,))
     if ack.to is State.READY:
         if ack.park:
             lane = parked(lane, task, buckets)
-        tx.run("give_back", (attempt, lane, tx.next_seq(), ack.id))
-        enter_ready(tx, queue, Standing(lane, task, crashes, buckets))
+        seq = tx.next_seq()
+        tx.run("give_back", (attempt, lane, seq, ack.id))
+        enter_ready(tx, queue, Standing(lane, task, priority, crashes, buckets), seq)
     else:
         due = ack.due if ack.due is not None else tx.now + ack.delay
         tx.run("put_off", (ack.to, due, attempt, ack.id))

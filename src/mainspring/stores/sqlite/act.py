@@ -14,7 +14,7 @@ from mainspring.states import WAITING, Action, Reason, State, sources
 
 from .finish import finish_waiting, resolve
 from .inserts import flags_of
-from .places import Standing, enter_ready, home
+from .places import Standing, enter_ready, home, line_up
 from .tx import HAS_CHILDREN, LIMITED
 from .uniq import retake_key
 from .where import TABLES, conditions, parts, tables_of
@@ -153,13 +153,16 @@ def _cancel(tx: Tx, target: Target) -> None:
 
 
 def _run_now(tx: Tx, target: Target) -> None:
-    queue, lane, task, crashes, buckets = tx.all("due_row", (target.job,))[0]
-    tx.run("promote", (tx.next_seq(), target.job))
-    enter_ready(tx, queue, Standing(lane, task, crashes, buckets))
+    queue, *standing = tx.all("due_row", (target.job,))[0]
+    seq = tx.next_seq()
+    tx.run("promote", (seq, target.job))
+    enter_ready(tx, queue, Standing(*standing), seq)
 
 
 def _reprioritise(tx: Tx, target: Target) -> None:
-    tx.run("reprioritise", (target.priority, target.job))
+    ready, seq, *standing = tx.all("reprioritise", (target.priority, target.job))[0]
+    if ready:
+        line_up(tx, Standing(*standing), seq)
 
 
 def _retry(tx: Tx, target: Target) -> bytes | None:
@@ -171,14 +174,14 @@ def _retry(tx: Tx, target: Target) -> bytes | None:
     holder = retake_key(tx, job)
     if holder is not None:
         return holder
-    queue, lane, task, buckets = tx.all("ended_row_" + table, (job,))[0]
-    lane = home(lane, buckets)
+    queue, lane, task, priority, buckets = tx.all("ended_row_" + table, (job,))[0]
+    lane, seq = home(lane, buckets), tx.next_seq()
     flags = (LIMITED if buckets else 0) | flags_of([state for (state,) in tx.all("followed", (job,))])
-    tx.run("revive_" + table, {"id": job, "lane": lane, "seq": tx.next_seq(), "flags": flags, "now": tx.now})
+    tx.run("revive_" + table, {"id": job, "lane": lane, "seq": seq, "flags": flags, "now": tx.now})
     tx.run("drop_" + table, (job,))
     tx.run("drop_progress", (job,))
     tx.run("drop_items", (job,))
-    enter_ready(tx, queue, Standing(lane, task, 0, buckets))
+    enter_ready(tx, queue, Standing(lane, task, priority, 0, buckets), seq)
     return None
 
 

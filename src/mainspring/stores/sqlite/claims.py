@@ -6,11 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.records import Claim, Want
 
+from .keyed import KeyedLine
 from .modes import paused
-from .places import queue_of, read_buckets
+from .parking import open_due
+from .picking import LaneLine, Line, Picked, Picker
+from .places import queue_of
+from .rooms import Rooms
 from .statements import sizes
 
 if TYPE_CHECKING:
@@ -18,38 +23,97 @@ if TYPE_CHECKING:
 
     from .tx import Row, Tx
 
+PATIENCE = 200
+"""Lanes without room that a want looks at, in one group, before it leaves the others to the next turn."""
 _names = msgspec.json.Decoder(frozenset[str]).decode
-_ABOVE_ALL = 1 << 40
+_gates = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-class Lane(NamedTuple):
+class Group(NamedTuple):
+    """A lane without keys, or the lanes with keys of one group."""
+
     name: str
-    buckets: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
+    keyed: bool = False
+
+    @property
+    def limited(self) -> bool:
+        return self.keyed or bool(self.gates)
 
 
-class Picked(NamedTuple):
-    id: bytes
-    buckets: tuple[str, ...]
+class Handed:
+    """The claims of a turn, in the order of its wants, and what it should know of those it did not get."""
+
+    def __init__(self) -> None:
+        self.claims: list[Claim] = []
+        self.more = False
+        self.next_at: int | None = None
+
+    def fell_short(self, lines: Iterable[Line], moments: Iterable[int | None]) -> None:
+        self.more = self.more or any(line.looked >= PATIENCE for line in lines)
+        self.next_at = min((at for at in (*moments, self.next_at) if at is not None), default=None)
 
 
-def hand_out(tx: Tx, turn: Turn, tasks: str) -> list[Claim]:
-    """The claims of a turn, in the order of its wants."""
-    claims: list[Claim] = []
+def hand_out(tx: Tx, turn: Turn, tasks: str, rooms: Rooms) -> Handed:
+    handed = Handed()
     suspects = turn.suspects
     for want in _open(tx, turn.wants):
         if want.n <= 0 or not want.lanes:
             continue
-        usual, suspected = _lanes(tx, want, tasks)
-        rooms: dict[str, int] = {}
-        left = want.n
+        usual, suspected = _groups(tx, want, tasks)
+        if len(usual) == 1 and not suspected and not want.oldest:
+            handed.claims += _claim_from(tx, turn, usual[0].name, want.n)
+            continue
+        picker = Picker(want.limited, PATIENCE)
+        apart: list[Line] = []
         if suspected and suspects > 0:
-            picked = _pick(tx, suspected, min(left, suspects), 0, rooms)
-            suspects -= len(picked)
-            left -= len(picked)
-            claims += _claim_ids(tx, turn, picked)
-        if left > 0:
-            claims += _from_lanes(tx, turn, usual, left, oldest=want.oldest, rooms=rooms)
-    return claims
+            apart = [_line(tx, rooms, group, want, picker) for group in suspected]
+            picker.pick(apart, min(want.n, suspects))
+            suspects -= len(picker.picked)
+        _give(tx, turn, Asked(want, usual, picker, apart), rooms, handed)
+    if handed.claims:
+        rooms.write()
+    return handed
+
+
+class Asked(NamedTuple):
+    """A want, where its jobs can stand, and the suspects that were picked for it."""
+
+    want: Want
+    groups: list[Group]
+    picker: Picker
+    apart: list[Line]
+
+
+def _give(tx: Tx, turn: Turn, asked: Asked, rooms: Rooms, handed: Handed) -> None:
+    want, groups, picker, apart = asked
+    left = want.n - len(picker.picked)
+    if len(groups) > 1:
+        groups = [group for group in groups if _has_jobs(tx, group)]
+    plain = len(groups) == 1 and not groups[0].limited and not want.oldest
+    lines = [] if plain else [_line(tx, rooms, group, want, picker) for group in groups]
+    if left > 0 and want.oldest > 0:
+        picker.pick(lines, min(left, want.oldest), aged=True)
+    picker.pick(lines, want.n - len(picker.picked))
+    claims = _claim_ids(tx, turn, list(picker.picked.values()))
+    if plain and left > 0:
+        claims += _claim_from(tx, turn, groups[0].name, left)
+    handed.claims += claims
+    moments = [line.end() for line in (*apart, *lines)]
+    if len(claims) < want.n:
+        handed.fell_short((*apart, *lines), moments)
+
+
+def _has_jobs(tx: Tx, group: Group) -> bool:
+    """Whether there is somebody to hand out or, of lanes with keys, to wait for."""
+    return group.keyed or bool(tx.all("heads", (group.name, tx.now, 1)))
+
+
+def _line(tx: Tx, rooms: Rooms, group: Group, want: Want, picker: Picker) -> Line:
+    if group.keyed:
+        open_due(tx, group.name)
+        return KeyedLine(tx, rooms, group.name, group.gates, want.n, picker)
+    return LaneLine(tx, rooms, group.name, group.gates, picker)
 
 
 def _open(tx: Tx, wants: Sequence[Want]) -> Sequence[Want]:
@@ -57,76 +121,30 @@ def _open(tx: Tx, wants: Sequence[Want]) -> Sequence[Want]:
     held = paused(tx) if wants else None
     if not held:
         return wants
-    return [Want(tuple(lane for lane in w.lanes if queue_of(lane) not in held), w.n, w.oldest) for w in wants]
+    return [replace(each, lanes=tuple(lane for lane in each.lanes if queue_of(lane) not in held)) for each in wants]
 
 
-def _lanes(tx: Tx, want: Want, tasks: str) -> tuple[list[Lane], list[Lane]]:
-    """The lanes of a want that have jobs: the usual ones, and the suspects'."""
-    usual, suspected = [Lane(lane) for lane in want.lanes], list[Lane]()
-    beside = tx.sized("lanes_beside", len(want.lanes), want.lanes).fetchall()
+def _groups(tx: Tx, want: Want, tasks: str) -> tuple[list[Group], list[Group]]:
+    """Where the jobs of a want can stand: the usual places, and the suspects'."""
+    usual, suspected = [Group(lane) for lane in want.lanes], list[Group]()
+    beside = tx.sized("groups_beside", len(want.lanes), want.lanes).fetchall()
     known = _names(tasks) if beside else frozenset()
-    for name, suspect, task, buckets in beside:
-        if (task is None or task in known) and tx.all("heads", (name, tx.now, 1)):
-            lane = Lane(name, tuple(bucket for bucket, _ in read_buckets(buckets)))
-            (suspected if suspect else usual).append(lane)
+    for name, suspect, task, gates, keyed in beside:
+        group = Group(name, _gates(gates) if gates else (), bool(keyed))
+        if (task is None or task in known) and not (group.limited and want.limited == 0):
+            (suspected if suspect else usual).append(group)
     return usual, suspected
 
 
-def _from_lanes(tx: Tx, turn: Turn, lanes: list[Lane], n: int, *, oldest: int, rooms: dict[str, int]) -> list[Claim]:
-    if len(lanes) > 1:
-        lanes = [lane for lane in lanes if tx.all("heads", (lane.name, tx.now, 1))]
-    if len(lanes) == 1 and not oldest and not lanes[0].buckets:
-        rows = tx.all("claim", (lanes[0].name, tx.now, n, turn.worker, turn.number))
-        rows.sort(key=_order)
-        return [claim_of(row) for row in rows]
-    return _claim_ids(tx, turn, _pick(tx, lanes, n, oldest, rooms)) if lanes else []
+def _claim_from(tx: Tx, turn: Turn, lane: str, n: int) -> list[Claim]:
+    """Straight from a lane that nothing limits and nobody stands beside."""
+    rows = tx.all("claim", (lane, tx.now, n, turn.worker, turn.number))
+    rows.sort(key=_order)
+    return [claim_of(row) for row in rows]
 
 
 def _order(row: Row) -> tuple[int, int]:
     return -row[5], row[14]
-
-
-def _pick(tx: Tx, lanes: list[Lane], n: int, oldest: int, rooms: dict[str, int]) -> list[Picked]:
-    """Up to ``n`` heads: the first ``oldest`` by seq alone, the others by priority and seq, as rooms allow."""
-    lanes = [lane for lane in lanes if _room(tx, lane, rooms) > 0]
-    picked: dict[bytes, Picked] = {}
-    if oldest > 0:
-        aged = sorted((seq, job, lane) for lane in lanes for _, seq, job in _oldest(tx, lane, min(oldest, n)))
-        _fill(picked, ((job, lane) for _, job, lane in aged), min(oldest, n), rooms)
-    if len(picked) < n:
-        heads = [(-p, seq, job, lane) for lane in lanes for p, seq, job in tx.all("heads", (lane.name, tx.now, n))]
-        _fill(picked, ((job, lane) for _, _, job, lane in sorted(heads)), n, rooms)
-    return list(picked.values())
-
-
-def _oldest(tx: Tx, lane: Lane, n: int) -> list[Row]:
-    """The first of each priority in use: one probe a level, so no index by seq alone is needed."""
-    found: list[Row] = []
-    level = _ABOVE_ALL
-    while lower := tx.first("level", (lane.name, level)):
-        (level,) = lower
-        found += tx.all("level_heads", (lane.name, tx.now, n, level))
-    return found
-
-
-def _fill(picked: dict[bytes, Picked], heads: Iterable[tuple[bytes, Lane]], n: int, rooms: dict[str, int]) -> None:
-    for job, lane in heads:
-        if len(picked) >= n:
-            return
-        if job in picked or any(rooms[bucket] <= 0 for bucket in lane.buckets):
-            continue
-        for bucket in lane.buckets:
-            rooms[bucket] -= 1
-        picked[job] = Picked(job, lane.buckets)
-
-
-def _room(tx: Tx, lane: Lane, rooms: dict[str, int]) -> int:
-    """How many jobs of this lane may start, counted from running rows; 1 stands for any number without limits."""
-    for bucket in lane.buckets:
-        if bucket not in rooms:
-            size = tx.first("bucket_size", (bucket,))
-            rooms[bucket] = (size[0] if size else 0) - tx.all("used", (bucket,))[0][0]
-    return min((rooms[bucket] for bucket in lane.buckets), default=1)
 
 
 def _claim_ids(tx: Tx, turn: Turn, picked: list[Picked]) -> list[Claim]:
@@ -134,9 +152,9 @@ def _claim_ids(tx: Tx, turn: Turn, picked: list[Picked]) -> list[Claim]:
     for start, end in sizes(len(picked)):
         values = [tx.now, turn.worker, turn.number, *(each.id for each in picked[start:end])]
         rows.update((row[0], row) for row in tx.sized("claim_ids", end - start, values).fetchall())
-    for each in picked:
-        for bucket in each.buckets:
-            tx.run("hold", (bucket, each.id, rows[each.id][1]))
+    holds = [(bucket, each.id, rows[each.id][1]) for each in picked for bucket in each.buckets]
+    if holds:
+        tx.cursor.executemany(tx.sql["hold"], holds)
     return [claim_of(rows[each.id]) for each in picked]
 
 

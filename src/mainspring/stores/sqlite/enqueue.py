@@ -11,9 +11,10 @@ from mainspring.states import Reason
 
 from .finish import finish_waiting
 from .follows import add_follows
-from .inserts import READY, add_beside, due_of, is_there, row_of
+from .inserts import READY, add_beside, due_of, is_there, line_up_all, row_of, standing_of
+from .limits import add_limits
 from .modes import draining
-from .places import Standing, enter_ready, write_buckets
+from .places import enter_ready
 from .statements import sizes
 from .uniq import claim_key
 
@@ -31,6 +32,8 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
         return []
     seq = tx.next_seq(len(jobs))  # a write first: a caller's transaction that began with a read could be too old for it
     closed = draining(tx)
+    if batch.limits:
+        add_limits(tx, batch.limits)
     repeat = batch.retry or tx.first("retried", (batch.id,)) is not None
     if not repeat and _plain(jobs, closed) and _insert_plain(tx, jobs, seq):
         return [Enqueued(job.id, True) for job in jobs]
@@ -44,7 +47,7 @@ def _plain(jobs: Sequence[NewJob], closed: list[str]) -> bool:
     if closed and any(job.queue in closed for job in jobs):
         return False
     return not any([  # noqa: C419  # a generator costs 3 x as much for one
-        job.after or job.buckets or job.unique for job in jobs
+        job.after or job.unique for job in jobs
     ])  # fmt: skip
 
 
@@ -55,10 +58,11 @@ def _insert_plain(tx: Tx, jobs: Sequence[NewJob], seq: int) -> bool:
     inserted = tx.sized("enqueue", 1, rows[0]).rowcount if len(rows) == 1 else _insert_rows(tx, rows)
     if inserted == len(rows):
         tx.woken.update(row[2] for row in rows if row[1] is READY)
-        more = [job for job in jobs if job.marks or job.follows or job.keep is not None]
+        more = [job for job in jobs if job.marks or job.follows or job.buckets or job.keep is not None]
         if more:
             add_beside(tx, more)
             add_follows(tx, more)
+            line_up_all(tx, rows)
     return inserted == len(rows)
 
 
@@ -81,6 +85,7 @@ def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *,
     """
     said: list[Enqueued] = []
     new: list[NewJob] = []
+    seqs: list[int] = []
     superseded: list[bytes] = []
     for n, job in enumerate(jobs):
         answers = job.id if is_there(tx, job.id, anywhere=repeat) else None
@@ -92,11 +97,12 @@ def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *,
                 raise QueueDraining(job.queue)
             _insert(tx, job, seq + n)
             new.append(job)
+            seqs.append(seq + n)
         said.append(Enqueued(answers or job.id, answers is None))
     add_beside(tx, new)
     add_follows(tx, new)
-    for job in new:
-        _settle_new(tx, job)
+    for job, place in zip(new, seqs, strict=True):
+        _settle_new(tx, job, place)
     for loser in superseded:
         finish_waiting(tx, loser, Reason.SUPERSEDED)
     return said
@@ -107,9 +113,7 @@ def _insert(tx: Tx, job: NewJob, seq: int) -> None:
         raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or a time of it is not valid")
 
 
-def _settle_new(tx: Tx, job: NewJob) -> None:
-    for bucket in job.buckets:
-        tx.run("set_bucket", (bucket.name, bucket.size))
+def _settle_new(tx: Tx, job: NewJob, seq: int) -> None:
     due = due_of(job, tx.now)
     deps = _wait_for_parents(tx, job)
     if deps is None:
@@ -117,8 +121,7 @@ def _settle_new(tx: Tx, job: NewJob) -> None:
     elif deps:
         tx.run("enqueue_blocked", {"id": job.id, "deps": deps, "due": due})
     elif due is None:
-        lane = row_of(job, 0, 0)[3]
-        enter_ready(tx, job.queue, Standing(lane, job.task, 0, write_buckets(job.buckets)))
+        enter_ready(tx, job.queue, standing_of(row_of(job, seq, tx.now)), seq)
 
 
 def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:

@@ -17,6 +17,7 @@ from mainspring.query import Query
 from mainspring.records import Found, JobRow
 from mainspring.states import Reason, State
 
+from .places import read_buckets
 from .where import CHUNK, by_rarity, conditions, parts, tables_of
 
 if TYPE_CHECKING:
@@ -149,11 +150,12 @@ def _counts(tx: Tx, query: Query) -> list[Row]:
 def job_of(row: Row) -> JobRow:
     (
         job, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
-        seq, enqueued, due, expires, started, finished, deps, ordered, progress, result, error, note, record,
+        seq, enqueued, due, expires, started, finished, deps, ordered, progress, result, error, note, record, buckets,
     ) = row  # fmt: skip
     return JobRow(
         id=job, state=_STATES[state], reason=_REASONS[reason], task=task, queue=queue, lane=lane, priority=priority,
         attempt=attempt, epoch=epoch, crashes=crashes, crash_limit=crash_limit, early=bool(early), token=token,
         worker=worker, seq=seq, enqueued=enqueued, due=due, expires=expires, started=started, finished=finished,
         deps=deps, ordered=bool(ordered), progress=progress, result=result, error=error, note=note, record=record,
+        buckets=tuple(sorted(read_buckets(buckets), key=lambda each: each.name)) if buckets else (),
     )  # fmt: skip

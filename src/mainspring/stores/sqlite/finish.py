@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mainspring.states import Reason, State
 
 from .follows import insert_follows
+from .leaving import free
 from .places import Standing, enter_ready
 from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, HAS_CHILDREN, LIMITED
 
@@ -32,7 +33,7 @@ def finish(tx: Tx, job: bytes, flags: int, end: End) -> None:
     """Move a live job to history and resolve what hung on it."""
     _move(tx, job, flags, end)
     if flags & LIMITED:
-        tx.run("free_holds", (job,))
+        free(tx, (job,))
     if flags & HAS_CHILDREN:
         resolve(tx, job, succeeded=end.state is State.SUCCEEDED)
 
@@ -66,8 +67,9 @@ def resolve(tx: Tx, parent: bytes, *, succeeded: bool) -> None:
             elif due is not None and due > tx.now:
                 tx.run("unblock", (State.SCHEDULED, due, tx.next_seq(), child))
             else:
-                tx.run("unblock", (State.READY, None, tx.next_seq(), child))
-                enter_ready(tx, queue, job)
+                seq = tx.next_seq()
+                tx.run("unblock", (State.READY, None, seq, child))
+                enter_ready(tx, queue, job, seq)
 
 
 def _move(tx: Tx, job: bytes, flags: int, end: End) -> None:

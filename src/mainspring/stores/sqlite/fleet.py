@@ -14,7 +14,10 @@ from mainspring.states import Reason, State
 
 from .acks import take_acks
 from .finish import End, finish
+from .leaving import free
+from .parking import settle
 from .places import Standing, enter_ready, suspected
+from .rooms import Rooms
 from .tx import LIMITED, ORDERED
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Re
         charged = cause is Outcome.CRASHED and each.guilt == blamed
         named = each.guilt == 2 or len(held) == 1  # only then is it known whose crash it was
         moved[_take_job(tx, worker, each, cause, Charge(charged, named, delays))].append(each.job)
+    if tx.freed:
+        settle(tx, Rooms(tx))
     ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
     return Rescued(True, ready, retrying, dead, cancelled)
 
@@ -92,6 +97,7 @@ class Held(NamedTuple):
     queue: str
     lane: str
     task: str
+    priority: int
     attempt: int
     epoch: int
     crashes: int
@@ -121,13 +127,14 @@ def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -
         finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes, note=held.ordered or None))
         return ending[0]
     if held.flags & LIMITED:
-        tx.run("free_holds", (held.job,))
+        free(tx, (held.job,))
     lane = suspected(held.lane, held.buckets) if is_suspect(crashes, held.crash_limit) else held.lane
     delay = charge.delay(crashes)
     state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)
-    tx.run("take_back", (state, due, attempt, crashes, lane, tx.next_seq(), held.job))
+    seq = tx.next_seq()
+    tx.run("take_back", (state, due, attempt, crashes, lane, seq, held.job))
     if state is State.READY:
-        enter_ready(tx, held.queue, Standing(lane, held.task, crashes, held.buckets))
+        enter_ready(tx, held.queue, Standing(lane, held.task, held.priority, crashes, held.buckets), seq)
     return state
 
 

@@ -9,7 +9,7 @@ from mainspring.lanes import base_lane, limited_lane
 from mainspring.records import NewJob
 from mainspring.states import State
 
-from .places import Standing, enter_ready, write_buckets
+from .places import Standing, enter_ready, line_up, write_buckets
 from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, LIMITED
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def row_of(job: NewJob, seq: int, now: int) -> Row:
     lane = base_lane(job.queue, job.kind)
     flags = 0
     if job.buckets:
-        lane, flags = limited_lane(lane, [each.name for each in job.buckets]), LIMITED
+        lane, flags = limited_lane(lane, job.buckets), LIMITED
     if job.follows:
         flags |= flags_of([follow.on for follow in job.follows])
     return (
@@ -32,6 +32,21 @@ def row_of(job: NewJob, seq: int, now: int) -> Row:
         None if job.expires_in is None else now + job.expires_in, job.crashes, job.early, now, flags,
         write_buckets(job.buckets) if job.buckets else None, job.record,
     )  # fmt: skip
+
+
+def standing_of(row: Row) -> Standing:
+    """How a new job stands."""
+    return Standing(row[3], row[4], row[5], 0, row[13])
+
+
+def line_up_all(tx: Tx, rows: Sequence[Row]) -> None:
+    """Of new jobs in the order of their seqs, the first of each lane and priority stands for those behind it."""
+    first: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        if row[13] is not None and row[1] is READY:
+            first.setdefault((row[3], row[5]), row)
+    for row in first.values():
+        line_up(tx, standing_of(row), row[6])
 
 
 def due_of(job: NewJob, now: int) -> int | None:
@@ -71,4 +86,4 @@ def insert_free(tx: Tx, job: NewJob) -> None:
     tx.sized("enqueue", 1, row)
     add_beside(tx, (job,))
     if row[1] is READY:
-        enter_ready(tx, job.queue, Standing(row[3], job.task, 0, None))
+        enter_ready(tx, job.queue, standing_of(row), row[6])

@@ -1,12 +1,14 @@
-"""Which lane a job stands in, and the rows that lanes beside a base lane have.
+"""Which lane a job stands in, and the rows by which a claim finds the lanes beside a base lane.
 
-A lane name is written from the inside out: base, buckets, suspect, parked. A row in ``lanes`` is
-made at each entry into ready, so lanes without ready jobs can be pruned at any time.
+A lane name is written from the inside out: base, buckets, suspect, parked. Rows are made at each entry into
+ready, so those without ready jobs can be pruned at any time: in ``groups`` for each lane without keys and for each
+group of lanes with keys, in ``lanes`` for each lane with keys and priority.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,26 +19,45 @@ from mainspring.records import Bucket
 if TYPE_CHECKING:
     from .tx import Tx
 
-_decode = msgspec.json.Decoder(list[tuple[str, int]]).decode
+_LIMITED = re.compile(r"(#[^=!?]*)(=[^!?]*)?")
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 
 
 def write_buckets(buckets: Sequence[Bucket]) -> str | None:
     """The buckets of a job as its row keeps them; None for a job without limits."""
-    return msgspec.json.encode([(each.name, each.size) for each in buckets]).decode() if buckets else None
+    return _encode([(each.limit, each.key, each.cost) for each in buckets]).decode() if buckets else None
 
 
-def read_buckets(text: str | None) -> list[tuple[str, int]]:
-    return _decode(text) if text else []
+def read_buckets(text: str | None) -> list[Bucket]:
+    return [Bucket(*each) for each in _decode(text)] if text else []
+
+
+def costs_of(buckets: Iterable[Bucket]) -> dict[str, int]:
+    """What a start uses up, by bucket."""
+    costs: dict[str, int] = {}
+    for each in buckets:
+        costs[each.name] = costs.get(each.name, 0) + max(each.cost, 0)
+    return costs
 
 
 def queue_of(lane: str) -> str:
     return lane.partition("/")[0]
 
 
+def group_of(lane: str) -> tuple[str, bool]:
+    """The group of a lane, and whether it is one of lanes with keys; a lane without keys is its own."""
+    base = base_of(lane)
+    found = _LIMITED.match(lane, len(base))
+    if found is None or not found[2]:
+        return lane, False
+    return f"{base}{found[1]}={lane[found.end() :]}", True
+
+
 def home(lane: str, buckets: str | None) -> str:
     """Where a job stands that is no suspect: its base lane, or the limited lane beside it."""
     base = base_of(lane)
-    return limited_lane(base, [name for name, _ in read_buckets(buckets)]) if buckets else base
+    return limited_lane(base, read_buckets(buckets)) if buckets else base
 
 
 def suspected(lane: str, buckets: str | None) -> str:
@@ -59,17 +80,28 @@ class Standing(NamedTuple):
 
     lane: str
     task: str
+    priority: int
     crashes: int
     buckets: str | None
 
 
-def enter_ready(tx: Tx, queue: str, job: Standing) -> None:
+def enter_ready(tx: Tx, queue: str, job: Standing, seq: int) -> None:
     """A job becomes ready: its lane can be found by a claim, its queue's listeners are woken."""
     tx.woken.add(queue)
+    line_up(tx, job, seq)
+
+
+def line_up(tx: Tx, job: Standing, seq: int) -> None:
+    """A claim finds the lane, and this place in it."""
     base = base_of(job.lane)
     if job.lane == base:
         return
+    group, keyed = group_of(job.lane)
     known = job.task if job.lane.endswith("?" + job.task) else None
-    tx.run("add_lane", (job.lane, base, stands_apart(job.lane, job.buckets), known, job.buckets))
-    for name, size in read_buckets(job.buckets):
-        tx.run("add_bucket", (name, size))
+    buckets = read_buckets(job.buckets)
+    gates = sorted({each.limit for each in buckets if not each.key})
+    apart = stands_apart(job.lane, job.buckets)
+    tx.run("add_group", (group, base, apart, known, _encode(gates).decode() if gates else None, keyed))
+    if keyed:
+        names = _encode(sorted({each.name for each in buckets if each.key})).decode()
+        tx.run("line_up", (job.lane, -job.priority, group, seq, names))

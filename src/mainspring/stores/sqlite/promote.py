@@ -1,4 +1,4 @@
-"""What time does to waiting jobs: due ones become ready, expired ones are cancelled."""
+"""What time does to waiting jobs: due ones become ready, expired ones are cancelled, lanes are looked at again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from mainspring.records import Promoted
 from mainspring.states import Reason
 
 from .finish import finish_waiting
+from .parking import open_due, stir
 from .places import Standing, enter_ready
 
 if TYPE_CHECKING:
-    from .tx import Tx
+    from .tx import Row, Tx
 
 
 def promote(tx: Tx, limit: int) -> Promoted:
@@ -22,8 +23,19 @@ def promote(tx: Tx, limit: int) -> Promoted:
     if due:
         seq = tx.next_seq(len(due))
         tx.cursor.executemany(tx.sql["promote"], [(seq + n, row[0]) for n, row in enumerate(due)])
-        for _, queue, *standing in due:
-            enter_ready(tx, queue, Standing(*standing))
+        for n, (_, queue, *standing) in enumerate(due):
+            enter_ready(tx, queue, Standing(*standing), seq + n)
     (next_due,) = tx.all("next_due")[0]
-    queues = tuple(sorted({row[1] for row in due}))
-    return Promoted(tx.now, len(due), len(ended), queues, next_due, ended)
+    moments = [at for at in (next_due, _look_again(tx)) if at is not None]
+    return Promoted(tx.now, len(due), len(ended), tuple(sorted(tx.woken)), min(moments, default=None), ended)
+
+
+def _look_again(tx: Tx) -> int | None:
+    """Lanes whose moment has come stand in line again; the next moment."""
+    for (limit,) in tx.all("stirred"):
+        stir(tx, limit)
+    moments: list[Row] = []
+    for (group,) in tx.all("keyed_groups"):
+        open_due(tx, group)
+        moments += tx.all("first_until", (group,))
+    return min((at for (at,) in moments if at is not None), default=None)

@@ -8,17 +8,25 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from mainspring.records import Retention
 
 from .act import SLICE, forget
+from .parking import settle
+from .rooms import Rooms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .tx import Tx
+    from .tx import Row, Tx
 
 REMEMBERED = 86_400_000_000
 """Microseconds for which the repeat of a batch is remembered: nothing holds a first try back for a day."""
+
+IDLE = 200
+"""Lanes and rates that are let go at a time."""
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Old(NamedTuple):
@@ -72,8 +80,29 @@ def drop(tx: Tx, jobs: Sequence[Old]) -> tuple[int, int]:
 
 
 def tidy(tx: Tx, retention: Retention) -> None:
-    """Rows of workers long lost, batches long repeated, lanes without jobs, buckets that nobody names."""
+    """Rows of workers long lost, batches long repeated, groups without lanes, rates and guests that are over."""
     tx.run("drop_workers", (tx.now - retention.keep_workers,))
     tx.run("drop_retried", (tx.now - REMEMBERED,))
-    tx.run("drop_lanes")
-    tx.run("drop_buckets")
+    tx.run("drop_groups")
+    tx.run("drop_rates", (tx.now,))
+    tx.run("drop_guests", (tx.now,))
+
+
+class Idle(NamedTuple):
+    """Lanes without jobs, with their priority and keys, and buckets of rates whose last window is over."""
+
+    lanes: list[Row]
+    buckets: list[Row]
+
+
+def idle(tx: Tx) -> Idle:
+    return Idle(tx.all("empty_lanes", (IDLE,)), tx.all("old_starts", (tx.now, IDLE)))
+
+
+def drop_idle(tx: Tx, found: Idle) -> None:
+    """Each is looked at again; the places that a lane was in line for go to others."""
+    for lane, rank, buckets in found.lanes:
+        if tx.run("drop_lane", (lane, rank)):
+            tx.freed.update(_names(buckets))
+    tx.cursor.executemany(tx.sql["forget_starts"], found.buckets)
+    settle(tx, Rooms(tx))

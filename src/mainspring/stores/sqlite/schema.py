@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .gate import Gate
     from .statements import Statements
 
-VERSION = 3
+VERSION = 4
 
 
 def prefix_of(namespace: str) -> str:

@@ -22,9 +22,13 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    Bucket,
+    BucketRow,
     Doc,
     Enqueued,
     Found,
+    Limit,
+    LimitRow,
     LogLine,
     MigrationPlan,
     Mode,
@@ -33,6 +37,7 @@ from mainspring.records import (
     Report,
     Rescued,
     Retention,
+    Taken,
     Tally,
     Turned,
     WorkerRow,
@@ -40,7 +45,7 @@ from mainspring.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import act, files, find, fleet, fork, modes, prune, reports
+from . import act, files, find, fleet, fork, guests, limits, modes, prune, reports
 from .callers import check_schema, enqueue_in_callers, explain_busy
 from .connections import MEMORY, open_reader, open_writer
 from .enqueue import enqueue
@@ -264,6 +269,9 @@ class SqliteStore:
             looked, dropped = await self._write(partial(prune.drop, jobs=left))
             gone += dropped
             left = left[looked:]
+        idle = await self._read(prune.idle)
+        if any(idle):
+            await self._write(partial(prune.drop_idle, found=idle))
         await self._write(lambda tx: prune.tidy(tx, retention))
         return gone
 
@@ -295,6 +303,39 @@ class SqliteStore:
 
     async def modes(self) -> list[QueueRow]:
         return await self._read(modes.modes)
+
+    # ---- limits -------------------------------------------------------------------------------
+
+    async def declare(self, declared: Sequence[Limit]) -> None:
+        await self._write(lambda tx: limits.declare(tx, declared))
+        await self._stir_on()
+
+    async def set_size(self, limit: str, size: int | None) -> bool:
+        known = await self._write(lambda tx: limits.set_size(tx, limit, size))
+        await self._stir_on()
+        return known
+
+    async def limits(self) -> list[LimitRow]:
+        return await self._read(limits.limits)
+
+    async def forget_limit(self, limit: str) -> bool:
+        known = await self._write(lambda tx: limits.forget_limit(tx, limit))
+        await self._stir_on()
+        return known
+
+    async def _stir_on(self) -> None:
+        """A promotion does the rest if this is cut short."""
+        while await self._write(limits.stir_on):
+            pass
+
+    async def buckets(self, asked: Sequence[Bucket]) -> list[BucketRow]:
+        return await self._read(lambda tx: limits.buckets(tx, asked))
+
+    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, made: Sequence[Limit] = ()) -> Taken:
+        return await self._write(lambda tx: guests.take(tx, guest, buckets, ttl, made))
+
+    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        return await self._write(lambda tx: guests.give(tx, guest, spent, slow))
 
     # ---- small documents ----------------------------------------------------------------------
 

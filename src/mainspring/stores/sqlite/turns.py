@@ -9,6 +9,8 @@ from mainspring.records import Claim, Order, Turned
 
 from .acks import take_acks
 from .claims import claim_of, hand_out
+from .parking import settle
+from .rooms import Rooms
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Turn
@@ -27,12 +29,18 @@ def turn(tx: Tx, turn: Turn) -> Turned:
             hint="A worker has one turn in flight. Are two processes using one worker id?",
         )
     verdicts = take_acks(tx, turn.worker, turn.acks)
+    rooms = Rooms(tx)
+    if tx.freed:
+        settle(tx, rooms)
     gone = _gone(tx, turn) if turn.holds else ()
     claims: list[Claim] = []
+    more, next_at = False, None
     if turn.seen < last or turn.number == last:
         claims = _unheard(tx, turn)
     if turn.number > last:
-        claims += hand_out(tx, turn, found[2])
+        handed = hand_out(tx, turn, found[2], rooms)
+        claims += handed.claims
+        more, next_at = handed.more, handed.next_at
         tx.run("worker_turned", (turn.number, tx.now, turn.worker))
     orders = tx.all("orders", (turn.worker,))
     return Turned(
@@ -44,6 +52,8 @@ def turn(tx: Tx, turn: Turn) -> Turned:
         tuple(verdicts.unstorable),
         tuple(Order(*order) for order in orders),
         gone,
+        more,
+        next_at=next_at,
     )
 
 

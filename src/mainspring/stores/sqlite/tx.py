@@ -28,7 +28,7 @@ FOLLOWED_END = 16
 class Tx:
     """A cursor inside an open transaction, the store's time in it, and whom to wake after the commit."""
 
-    __slots__ = ("cursor", "now", "seqs", "sql", "woken")
+    __slots__ = ("cursor", "freed", "now", "seqs", "sql", "woken")
 
     def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int, seqs: Seqs | None = None) -> None:
         self.cursor = cursor
@@ -36,6 +36,8 @@ class Tx:
         self.sql = sql
         self.now = now
         self.woken: set[str] = set()
+        self.freed: set[str] = set()
+        """Buckets that somebody has left."""
 
     def run(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         """Run a statement that returns nothing; how many rows it changed."""

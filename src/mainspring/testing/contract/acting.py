@@ -8,11 +8,11 @@ from mainspring.clock import MovableClock
 from mainspring.errors import MainspringError
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Acted, Bucket, NewJob
+from mainspring.records import Acted, NewJob
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
-from .hands import ERROR, LANE, SECOND, Hand, gone, ids, job, lease, one, outcomes, put_in, row, running, state
+from .hands import ERROR, LANE, SECOND, Hand, bucket, gone, ids, job, lease, one, outcomes, put_in, row, running, state
 
 __all__ = ["TestDelete", "TestQueriesOfActs", "TestReprioritise", "TestRetryByHand", "TestRunNow", "TestSlices"]
 
@@ -104,7 +104,7 @@ class TestRetryByHand:
         assert (await hand.take_one()).id == made.id
 
     async def test_limits_hold_in_the_new_epoch(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         first, second = job(buckets=[gate]), job(buckets=[gate])
         await put_in(store, first, second)
         hand = await Hand(store).join()

@@ -9,15 +9,15 @@ import pytest
 from mainspring.lanes import limited_lane
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Claim
+from mainspring.records import Claim
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
-from .hands import ERROR, LANE, Hand, ids, job, lease, one, put_in, row
+from .hands import ERROR, LANE, Hand, bucket, ids, job, lease, one, put_in, row
 
 __all__ = ["TestBuckets"]
 
-GATE = Bucket("gate", 2)
+GATE = bucket("gate", 2)
 
 Exit = Callable[[Store, Hand, Claim], Awaitable[object]]
 
@@ -48,8 +48,8 @@ EXITS: dict[str, Exit] = {
 @pytest.mark.asyncio
 class TestBuckets:
     async def test_a_limited_job_lives_in_the_lane_of_its_buckets(self, store: Store) -> None:
-        made = await one(store, job(buckets=[Bucket("tenant:7", 1), Bucket("gate", 2)]))
-        assert (await row(store, made)).lane == limited_lane(LANE, ["gate", "tenant:7"])
+        made = await one(store, job(buckets=[bucket("tenant:7", 1), bucket("gate", 2)]))
+        assert (await row(store, made)).lane == limited_lane(LANE, [bucket("gate", 2), bucket("tenant:7", 1)])
 
     async def test_no_more_than_its_size_run(self, store: Store, second_store: Store) -> None:
         """Over one turn, over turns and over workers."""
@@ -73,12 +73,12 @@ class TestBuckets:
         assert len(await hand.take(5, "a/any", "b/any", "c/any")) == 2
 
     async def test_other_buckets_have_their_own_room(self, store: Store) -> None:
-        await put_in(store, *(job(buckets=[Bucket(f"tenant:{n}", 1)]) for n in (1, 1, 2, 2, 3)))
+        await put_in(store, *(job(buckets=[bucket(f"tenant:{n}", 1)]) for n in (1, 1, 2, 2, 3)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 3
 
     async def test_two_buckets_both_need_room(self, store: Store) -> None:
-        gate, tenant = Bucket("gate", 3), Bucket("tenant:7", 1)
+        gate, tenant = bucket("gate", 3), bucket("tenant:7", 1)
         both, only_gate = [job(buckets=[gate, tenant]) for _ in range(3)], [job(buckets=[gate]) for _ in range(3)]
         await put_in(store, *both, *only_gate)
         hand = await Hand(store).join()

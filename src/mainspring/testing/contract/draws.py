@@ -16,7 +16,9 @@ ERROR = b'{"type":"ValueError"}'
 TASK = "shop.tasks.send"
 QUEUES = ("a", "b")
 LANES = tuple(f"{queue}/any" for queue in QUEUES)
-BUCKETS = (Bucket("gate", 1), Bucket("pair", 2))
+BUCKETS = (Bucket("gate"), Bucket("pair"), Bucket("key", "a"), Bucket("key", "b"))
+SIZES = {"gate": 1, "pair": 2, "key": 1}
+SETS = ((), BUCKETS[:1], BUCKETS[1:2], BUCKETS[:2], BUCKETS[2:3], BUCKETS[3:], BUCKETS[1:3])
 KEYS = (b"a" * 16, b"b" * 16)
 ENDS = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
@@ -125,5 +127,5 @@ def new_jobs(draw: st.DrawFn, number: int, parents: Sequence[bytes]) -> NewJob:
         early=one_in(draw, 6),
         record=b"%d" % number,
         after=tuple(Edge(id, draw(st.sampled_from(("fail", "ignore")))) for id in chosen),
-        buckets=draw(st.sampled_from(((), BUCKETS[:1], BUCKETS[1:], BUCKETS))) if one_in(draw, 2) else (),
+        buckets=draw(st.sampled_from(SETS)) if one_in(draw, 2) else (),
     )

@@ -9,11 +9,27 @@ import pytest
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Edge, NewJob, Want
+from mainspring.records import Claim, Edge, NewJob, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
-from .hands import ERROR, SECOND, Hand, ending, gone, ids, ignoring, job, lease, one, put_in, row, running, state
+from .hands import (
+    ERROR,
+    SECOND,
+    Hand,
+    bucket,
+    ending,
+    gone,
+    ids,
+    ignoring,
+    job,
+    lease,
+    one,
+    put_in,
+    row,
+    running,
+    state,
+)
 
 __all__ = ["TestEdgesAndActs", "TestJoin"]
 
@@ -224,7 +240,7 @@ class TestJoin:
         assert (await store.count(Query.everything()))[State.READY] == 100
 
     async def test_unblocked_jobs_keep_their_limits(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         parent = job()
         await put_in(store, parent, *(job(after=[parent], buckets=[gate]) for _ in range(3)))
         hand, (claim,) = await claimed(store, parent)

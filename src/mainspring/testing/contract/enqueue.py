@@ -12,11 +12,28 @@ from mainspring.errors import StoreConflict
 from mainspring.ids import new_id, new_ids
 from mainspring.outcomes import Ack
 from mainspring.query import Query
-from mainspring.records import Bucket, Edge, Enqueued
+from mainspring.records import Edge, Enqueued
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Batch, Store
 
-from .hands import HOUR, LANE, SECOND, Hand, ending, gone, ids, ignoring, job, lease, one, put_in, row, running, state
+from .hands import (
+    HOUR,
+    LANE,
+    SECOND,
+    Hand,
+    bucket,
+    ending,
+    gone,
+    ids,
+    ignoring,
+    job,
+    lease,
+    one,
+    put_in,
+    row,
+    running,
+    state,
+)
 
 __all__ = ["TestEnqueue", "TestParents", "TestRecords"]
 
@@ -298,7 +315,7 @@ class TestRecords:
     async def test_names_are_text_of_any_kind(self, store: Store) -> None:
         """Names reach every statement and key: quotes, spaces, braces and wide letters stay what they are."""
         queue, task = 'it\'s; "q" {x}:*%_\\ Größe 🐛', "модуль.задача'%s{}"
-        gate = Bucket("tenant:it's {7} 🐛", 1)
+        gate = bucket("tenant:it's {7} 🐛", 1)
         made = await one(store, job(queue=queue, task=task, buckets=[gate]))
         hand = await Hand(store, tasks=(task,), queues=(queue,)).join()
         claim = await hand.take_one(f"{queue}/any")

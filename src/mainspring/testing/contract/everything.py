@@ -18,6 +18,7 @@ from .keeping import *
 from .keys import *
 from .large import *
 from .life import *
+from .limits import *
 from .lost import *
 from .modes import *
 from .order import *
@@ -26,6 +27,7 @@ from .pairs import *
 from .promote import *
 from .pruning import *
 from .races import *
+from .rates import *
 from .reports import *
 from .rescues import *
 from .suspects import *

@@ -12,11 +12,28 @@ from mainspring.errors import StoreConflict
 from mainspring.ids import derived_id, new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Edge, Follow, Mode, NewJob, Unique
+from mainspring.records import Claim, Edge, Follow, Mode, NewJob, Unique
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch, Store
 
-from .hands import ERROR, LANE, SECOND, TASK, Hand, ending, gone, ids, job, lease, one, put_in, row, running, state
+from .hands import (
+    ERROR,
+    LANE,
+    SECOND,
+    TASK,
+    Hand,
+    bucket,
+    ending,
+    gone,
+    ids,
+    job,
+    lease,
+    one,
+    put_in,
+    row,
+    running,
+    state,
+)
 
 __all__ = ["TestFollowUps", "TestRefusedFollowUps"]
 
@@ -165,7 +182,7 @@ class TestFollowUps:
     async def test_with_parents_and_limits(self, store: Store) -> None:
         """Its own, not the follow-up's."""
         parent = await one(store, job(queue="p"))
-        made = msgspec.structs.replace(followed(after=(Edge(parent.id),)), buckets=(Bucket("gate", 1),))
+        made = msgspec.structs.replace(followed(after=(Edge(parent.id),)), buckets=(bucket("gate", 1),))
         await put_in(store, made)
         hand = await Hand(store).join()
         await hand.succeed(await hand.take_one("p/any"))
@@ -213,7 +230,7 @@ class TestRefusedFollowUps:
         wrong = {
             "unique": Follow(State.DEAD, job(id=place, unique=Unique(b"k" * 16))),
             "parents": Follow(State.DEAD, job(id=place, after=[parent])),
-            "limits": Follow(State.DEAD, job(id=place, buckets=[Bucket("gate", 1)])),
+            "limits": Follow(State.DEAD, job(id=place, buckets=[bucket("gate", 1)])),
             "follow-ups": Follow(State.DEAD, followed()),
             "no end": Follow(State.RETRYING, job(id=place)),
             "no room": Follow(State.DEAD, job(id=place[:15] + b"\1")),

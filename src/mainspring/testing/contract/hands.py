@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Self
+from typing import Literal, Self
 from uuid import UUID
 
 from mainspring.ids import new_id
@@ -19,6 +19,7 @@ from mainspring.records import (
     Enqueued,
     Follow,
     JobRow,
+    Limit,
     NewJob,
     Registration,
     Turned,
@@ -81,6 +82,24 @@ def job(
     )
 
 
+class Sized(Bucket, frozen=True):
+    """A bucket that knows its limit, as a task does."""
+
+    declared: Limit | None = None
+
+
+def bucket(limit: str, size: int, *, key: str = "", cost: int = 1, per: int = 0, burst: int = 0) -> Sized:
+    """A bucket of a limit that is made with the first job that names it: a rate if there is a ``per``."""
+    kind: Literal["concurrency", "rate", "smooth"] = "concurrency" if not per else "smooth" if burst else "rate"
+    return Sized(limit, key, cost, Limit(name=limit, kind=kind, size=size, per=per, burst=burst))
+
+
+def limits_of(jobs: Iterable[NewJob]) -> tuple[Limit, ...]:
+    """The limits of buckets that know them."""
+    named = [each for made in jobs for each in made.buckets if isinstance(each, Sized)]
+    return tuple({each.limit: each.declared for each in named if each.declared is not None}.values())
+
+
 def ignoring(parent: NewJob) -> Edge:
     """The child does not mind how its parent ends."""
     return Edge(parent.id, "ignore")
@@ -88,7 +107,7 @@ def ignoring(parent: NewJob) -> Edge:
 
 async def put_in(store: Store, *jobs: NewJob, retry: bool = False) -> list[Enqueued]:
     """Enqueue these jobs as one batch."""
-    return await store.enqueue(Batch(id=new_id().bytes, jobs=jobs, retry=retry))
+    return await store.enqueue(Batch(id=new_id().bytes, jobs=jobs, retry=retry, limits=limits_of(jobs)))
 
 
 async def one(store: Store, made: NewJob | None = None) -> NewJob:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.records import Bucket, Claim, Want
+from mainspring.records import Claim, Want
 from mainspring.stores.base import Store
 
-from .hands import LANE, Hand, ids, job, put_in
+from .hands import LANE, Hand, bucket, ids, job, put_in
 
 __all__ = ["TestLarge"]
 
@@ -32,7 +32,7 @@ class TestLarge:
 
     async def test_from_several_lanes(self, store: Store) -> None:
         """By priority over all lanes, also where bytes end the turn; those with a limit keep to it."""
-        gate = Bucket("gate", 3)
+        gate = bucket("gate", 3)
         jobs = [
             job(
                 record=b"x" * 500_000,

@@ -8,11 +8,11 @@ from mainspring.clock import MovableClock
 from mainspring.errors import StoreUnavailable
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Enqueued
+from mainspring.records import Enqueued
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
-from .hands import Hand, job, lease, one, put_in, row, running, state
+from .hands import Hand, bucket, job, lease, one, put_in, row, running, state
 
 __all__ = ["TestLife", "TestNamespaces"]
 
@@ -89,7 +89,7 @@ class TestNamespaces:
         assert not await stranger.beat()
 
     async def test_buckets_are_apart(self, store: Store, elsewhere: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         for place in (store, elsewhere):
             await one(place, job(buckets=[gate]))
         here, there = await Hand(store).join(), await Hand(elsewhere).join()

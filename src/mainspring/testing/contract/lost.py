@@ -18,11 +18,11 @@ from mainspring.errors import StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Beat, Bucket, Claim, Turned, Want
+from mainspring.records import Beat, Claim, Turned, Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch, Store, Turn
 
-from .hands import ERROR, SECOND, TASK, Hand, job, lease, outcomes, row
+from .hands import ERROR, SECOND, TASK, Hand, bucket, job, lease, outcomes, row
 
 __all__ = ["TestLostReplies"]
 
@@ -93,7 +93,7 @@ class Worker:
 async def life(store: Store, clock: MovableClock, losing: str | None) -> dict[str, object]:
     """Four jobs from enqueue to their end; returns what is left in the store of each."""
     client, queue = Client(losing), f"life-{new_id().hex}"
-    gate = Bucket(f"gate-{queue}", 1)
+    gate = bucket(f"gate-{queue}", 1)
     gated = job(queue=queue, buckets=[gate])
     child, later, plain = job(queue=queue, after=[gated]), job(queue=queue, delay=SECOND), job(queue=queue)
     batch = Batch(id=new_id().bytes, jobs=(gated, child, later, plain))
@@ -149,7 +149,7 @@ class TestLostReplies:
 
     async def test_the_bucket_is_free_afterwards(self, store: Store) -> None:
         """A claim whose reply was lost holds its place once, and once only."""
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         jobs = [job(buckets=[gate], task=TASK) for _ in range(2)]
         await store.enqueue(Batch(id=new_id().bytes, jobs=tuple(jobs)))
         worker = Worker(store, Client("claim"), "q")

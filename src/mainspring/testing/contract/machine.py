@@ -23,12 +23,24 @@ from mainspring.clock import MovableClock, to_datetime
 from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.query import Query
-from mainspring.records import Beat, Edge, Enqueued, JobRow, NewJob, Promoted, Registration, Rescued, Turned, Want
+from mainspring.records import (
+    Beat,
+    Edge,
+    Enqueued,
+    JobRow,
+    Limit,
+    NewJob,
+    Promoted,
+    Registration,
+    Rescued,
+    Turned,
+    Want,
+)
 from mainspring.states import Action, Reason, State, sources
 from mainspring.stores.base import Batch, Store, Turn
 
 from .compare import Ledger, same_job
-from .draws import BUCKETS, LANES, QUEUES, TASK, acks, new_jobs, wants
+from .draws import BUCKETS, LANES, QUEUES, SIZES, TASK, acks, new_jobs, wants
 from .fixtures import MakeStore
 from .model import Model
 from .modelled import Reply, Taken, agrees
@@ -95,6 +107,8 @@ class CommonMachine(RuleBasedStateMachine):
         self.run(self.clients[0].open())
         self.run(self.clients[0].migrate())
         self.run(self.clients[1].open())
+        self.run(self.clients[0].declare([Limit(name=name, size=size) for name, size in SIZES.items()]))
+        self.model.sizes = dict(SIZES)
         for slot in SLOTS:
             self.register(slot)
 
@@ -130,7 +144,7 @@ class CommonMachine(RuleBasedStateMachine):
         for id, job in self.model.jobs.items():
             same_job(job, rows[id])
         for bucket in BUCKETS:
-            assert self.model.used(bucket.name) <= bucket.size, bucket
+            assert self.model.used(bucket.name) <= max(SIZES[bucket.limit], 2), bucket
         assert self.run(self.clients[1].count(Query.everything())) == self.ledger.counts()
         for id in self.ledger.unread():
             self.ledger.same_attempts(id, self.run(self.clients[1].attempts(id)))
@@ -186,6 +200,12 @@ class CommonMachine(RuleBasedStateMachine):
             self.check()
         else:
             raise AssertionError("a parent that exists nowhere was accepted")
+
+    @rule(data=st.data(), limit=st.sampled_from(sorted(SIZES)), size=st.sampled_from((0, 1, 2)))
+    def resize(self, data: st.DataObject, limit: str, size: int) -> None:
+        self.call(data, lambda store: store.set_size(limit, size))
+        self.model.sizes[limit] = size
+        self.check()
 
     # ---- workers ------------------------------------------------------------------------------
 

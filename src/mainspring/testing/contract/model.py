@@ -28,6 +28,8 @@ class Model:
         self.jobs: dict[bytes, ModelJob] = {}
         self.workers: dict[str, ModelWorker] = {}
         self.modes: dict[str, Mode] = {}
+        self.sizes: dict[str, int] = {}
+        """Of limits: they are declared before any job names them."""
         self.keys: dict[bytes, tuple[bytes, int]] = {}
         """Who took each unique key last, and to when its window goes."""
         self.fresh: list[ModelJob] = []
@@ -260,7 +262,7 @@ class Model:
             and job.lane in want.lanes
             and self.modes.get(job.new.queue) is not Mode.PAUSED
             and not self._expired(job)
-            and all(self.used(bucket.name) < bucket.size for bucket in job.new.buckets)
+            and all(self.used(bucket.name) < self.sizes[bucket.limit] for bucket in job.new.buckets)
         )
 
     def used(self, bucket: str) -> int:

@@ -11,11 +11,11 @@ from mainspring.errors import QueueDraining
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Enqueued, Mode, QueueRow, Unique, Want
+from mainspring.records import Enqueued, Mode, QueueRow, Unique, Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch, Store
 
-from .hands import ERROR, LANE, SECOND, Hand, gone, ids, job, lease, one, put_in, row, running, state
+from .hands import ERROR, LANE, SECOND, Hand, bucket, gone, ids, job, lease, one, put_in, row, running, state
 
 __all__ = ["TestDraining", "TestModes", "TestPaused"]
 
@@ -104,7 +104,7 @@ class TestPaused:
 
     async def test_the_lanes_beside_are_paused_too(self, store: Store) -> None:
         """Limited, parked and suspected jobs."""
-        await put_in(store, job(buckets=[Bucket("gate", 5)]))
+        await put_in(store, job(buckets=[bucket("gate", 5)]))
         parker = await Hand(store, tasks=()).join()
         await put_in(store, job(priority=5))
         parked = await parker.take_one()
@@ -193,7 +193,7 @@ class TestDraining:
     async def test_jobs_with_limits_and_parents_too(self, store: Store) -> None:
         parent = await one(store, job(queue="other"))
         await store.set_mode(["q"], DRAINING)
-        for made in (job(buckets=[Bucket("gate", 1)]), job(after=[parent]), job(delay=SECOND)):
+        for made in (job(buckets=[bucket("gate", 1)]), job(after=[parent]), job(delay=SECOND)):
             with pytest.raises(QueueDraining):
                 await put_in(store, made)
             assert await gone(store, made)

@@ -6,11 +6,11 @@ import pytest
 
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack
-from mainspring.records import Bucket, Want
+from mainspring.records import Want
 from mainspring.states import State
 from mainspring.stores.base import Store
 
-from .hands import LANE, SECOND, Hand, ids, job, lease, one, put_in, row, state
+from .hands import LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row, state
 
 __all__ = ["TestClaimOrder", "TestOldest"]
 
@@ -86,7 +86,7 @@ class TestClaimOrder:
 
     async def test_limited_lanes_are_merged_with_their_base_lane(self, store: Store) -> None:
         """A limit changes how many run, not whose turn it is."""
-        gate = Bucket("gate", 5)
+        gate = bucket("gate", 5)
         jobs = [job(), job(buckets=[gate]), job(), job(buckets=[gate]), job(priority=1, buckets=[gate])]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -142,7 +142,7 @@ class TestOldest:
         assert ids(await hand.take(1)) == [high.id]
 
     async def test_oldest_looks_over_all_lanes_of_the_want(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         old, older = job(kind="async", priority=-5), job(priority=-100, buckets=[gate])
         await put_in(store, older, old, job(priority=100))
         hand = await Hand(store).join()
@@ -154,7 +154,7 @@ class TestOldest:
         assert len(await hand.take(1, oldest=3)) == 1
 
     async def test_oldest_keeps_the_limits(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         first, second, plain = job(buckets=[gate]), job(buckets=[gate]), job(priority=5)
         await put_in(store, first, second, plain)
         hand = await Hand(store).join()

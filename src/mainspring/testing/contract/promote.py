@@ -6,11 +6,26 @@ import pytest
 
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack
-from mainspring.records import Bucket
 from mainspring.states import Reason, State
 from mainspring.stores.base import Store
 
-from .hands import ERROR, LANE, SECOND, Hand, ending, ids, ignoring, job, lease, one, put_in, row, running, state
+from .hands import (
+    ERROR,
+    LANE,
+    SECOND,
+    Hand,
+    bucket,
+    ending,
+    ids,
+    ignoring,
+    job,
+    lease,
+    one,
+    put_in,
+    row,
+    running,
+    state,
+)
 
 __all__ = ["TestExpiry", "TestPromote"]
 
@@ -85,7 +100,7 @@ class TestPromote:
         assert (found.state, found.attempt, found.priority, found.lane) == (State.READY, 1, 8, LANE)
 
     async def test_limited_jobs_return_to_their_limits(self, store: Store, clock: MovableClock) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         await put_in(store, job(delay=SECOND, buckets=[gate]), job(delay=SECOND, buckets=[gate]))
         clock.advance("1s")
         await store.promote()

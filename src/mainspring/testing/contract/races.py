@@ -8,11 +8,11 @@ import pytest
 
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Edge
+from mainspring.records import Edge
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
-from .hands import Hand, applied, ids, job, lease, one, put_in, row, state
+from .hands import Hand, applied, bucket, ids, job, lease, one, put_in, row, state
 
 __all__ = ["TestRaces"]
 
@@ -34,7 +34,7 @@ class TestRaces:
 
     async def test_two_turns_at_the_limit(self, store: Store, second_store: Store) -> None:
         """One place is left and two workers ask: one gets it."""
-        gate = Bucket("gate", 2)
+        gate = bucket("gate", 2)
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS):
             jobs = [job(buckets=[gate]) for _ in range(4)]

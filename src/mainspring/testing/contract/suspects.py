@@ -10,11 +10,27 @@ from mainspring.clock import MovableClock
 from mainspring.lanes import suspect_lane
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Claim, NewJob, Want
+from mainspring.records import Claim, NewJob, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import CRASH_DELAYS, Store
 
-from .hands import ERROR, LANE, SECOND, Hand, ending, ids, job, lease, one, outcomes, put_in, row, running, state
+from .hands import (
+    ERROR,
+    LANE,
+    SECOND,
+    Hand,
+    bucket,
+    ending,
+    ids,
+    job,
+    lease,
+    one,
+    outcomes,
+    put_in,
+    row,
+    running,
+    state,
+)
 
 __all__ = ["TestBlame", "TestSuspects"]
 
@@ -245,7 +261,7 @@ class TestSuspects:
         assert await state(store, poison) == State.SUCCEEDED
 
     async def test_a_suspect_keeps_its_limits(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         poison = shaky(buckets=[gate])
         await make_suspect(store, poison)
         await one(store, job(buckets=[gate]))

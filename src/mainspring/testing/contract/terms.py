@@ -7,11 +7,11 @@ import pytest
 from mainspring.lanes import base_lane, limited_lane, on_terms, parked_lane, suspect_lane, version_term
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Want
+from mainspring.records import Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
-from .hands import LANE, TASK, Hand, ids, job, lease, one, put_in, row, running
+from .hands import LANE, TASK, Hand, bucket, ids, job, lease, one, put_in, row, running
 
 __all__ = ["TestTerms"]
 
@@ -65,11 +65,12 @@ class TestTerms:
         assert await other.take(9, base_lane("q", PLAIN)) == ()
         assert ids(await other.take(9, GPU_LANE)) == [made.id]
 
-    async def test_a_limited_job_keeps_its_marks(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+    @pytest.mark.parametrize("key", ["", "7"])
+    async def test_a_limited_job_keeps_its_marks(self, store: Store, key: str) -> None:
+        gate = bucket("gate", 1, key=key)
         first, second, plain = job(kind=GPU, buckets=[gate]), job(kind=GPU, buckets=[gate]), job(kind=PLAIN)
         await put_in(store, first, second, plain)
-        assert (await row(store, first)).lane == limited_lane(GPU_LANE, ["gate"])
+        assert (await row(store, first)).lane == limited_lane(GPU_LANE, [gate])
         hand = await Hand(store).join()
         assert ids(await hand.take(9, GPU_LANE)) == [first.id]
         assert ids(await hand.take(9, base_lane("q", PLAIN))) == [plain.id]

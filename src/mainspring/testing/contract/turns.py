@@ -11,17 +11,18 @@ from mainspring.ids import new_id
 from mainspring.lanes import parked_lane
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Want
+from mainspring.records import Claim, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store, Turn
 
-from .hands import (
+from .hands import (  # fmt: skip
     ERROR,
     LANE,
     SECOND,
     TASK,
     Hand,
     applied,
+    bucket,
     ids,
     job,
     lease,
@@ -31,7 +32,7 @@ from .hands import (
     row,
     running,
     state,
-)  # fmt: skip
+)
 
 __all__ = ["TestAcksAreCompared", "TestHolds", "TestParking", "TestTurnNumbers", "TestUnstorable"]
 
@@ -249,7 +250,7 @@ class TestAcksAreCompared:
 
     async def test_acks_free_their_places_before_the_claims(self, store: Store) -> None:
         """One turn reports a job and takes the next through the same bucket."""
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
         hand = await Hand(store).join()
         first = await hand.take_one()
@@ -337,7 +338,7 @@ class TestParking:
         assert ids(await expert.take(3)) == ids([high, parked, low])
 
     async def test_a_parked_job_keeps_its_limits(self, store: Store) -> None:
-        gate = Bucket("gate", 1)
+        gate = bucket("gate", 1)
         parked, other = job(buckets=[gate]), job(buckets=[gate])
         await one(store, parked)
         stranger = await Hand(store, tasks=()).join()

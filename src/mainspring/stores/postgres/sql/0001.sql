@@ -37,7 +37,7 @@ create table {schema}.jobs (
     key bytea,
     ordered text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     check (state <> 'running' or worker is not null),
     check ((state = 'blocked') = (deps > 0))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
@@ -79,7 +79,7 @@ create table {schema}.finished (
     note text,
     label text,
     buckets text[],
-    sizes integer[],
+    costs bigint[],
     check ((state = 'cancelled') = (reason is not null))
 ) partition by range (finished);
 create index finished_id on {schema}.finished (id);
@@ -113,19 +113,6 @@ create table {schema}.edges (
     primary key (parent, child)
 );
 create index edges_child on {schema}.edges (child);
-
-create table {schema}.buckets (
-    name text collate "C" primary key,
-    size integer not null
-) with (fillfactor = 50);
-
--- one row per running job and bucket: the use of a bucket is their number, counted under the bucket's lock
-create table {schema}.holds (
-    bucket text collate "C" not null,
-    job bytea not null,
-    primary key (bucket, job)
-);
-create index holds_job on {schema}.holds (job);
 
 -- who took a unique key last. Nothing is written when its time is over: the next to ask for the key looks
 create table {schema}.keys (
@@ -189,6 +176,7 @@ create table {schema}.workers (
     number bigint not null,
     turn bigint not null default 0,
     lost boolean not null default false,
+    limited boolean not null default false,
     started bigint not null,
     seen bigint not null,
     queues text[] not null,
@@ -221,7 +209,7 @@ create index retried_at on {schema}.retried (at);
 
 create type {schema}.ack_v1 as (
     n integer, id bytea, token bigint, outcome text, "to" text, reason text, delay bigint, due bigint,
-    result bytea, error bytea, label text, refund boolean, park boolean
+    result bytea, error bytea, label text, refund boolean, park boolean, slow bigint, spent jsonb
 );
 create type {schema}.ending_v1 as (
     id bytea, state text, reason text, result bytea, error bytea, label text, note text, refund integer
@@ -229,6 +217,3 @@ create type {schema}.ending_v1 as (
 create type {schema}.ended_v1 as (id bytea, epoch integer, state text);
 create type {schema}.moved_v1 as (done bytea[], token bigint[], woken text[]);
 create type {schema}.fate_v1 as (id bytea, state text, reason text, charged boolean, due bigint);
-create type {schema}.lane_v1 as (
-    lane text, suspect boolean, buckets text[], sizes integer[], priority integer, seq bigint
-);

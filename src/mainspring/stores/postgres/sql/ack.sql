@@ -1,34 +1,42 @@
--- succeed: running -> succeeded for plain successes: no order, no limit, no follow-up job for this end
+-- succeed: running -> succeeded for plain successes: no order, no follow-up job for this end; those that name buckets only
+-- if p_limited says that the caller has locked them
 -- One statement moves them; a row that somebody else holds is waited for and looked at again, and what does not fit any
 -- more is left for ack. Their children are resolved in a statement after it.
 -- returns which of them were moved, and the queues in which a job became ready
 create function {schema}.succeed_v1(
-    p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_now bigint
+    p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint
 ) returns {schema}.moved_v1 language plpgsql as $$
 declare
     v_done bytea[];
     v_token bigint[];
     v_woken text[] := '{}';
+    v_freed text[];
 begin
     -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
     with gone as (
         delete from {schema}.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and j.buckets is null and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
-            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, a.result, a.error
+            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
+            j.costs, a.result, a.error
     ), kept as (
         insert into {schema}.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, follows, early, id, 'succeeded', task,
             queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs
         from gone
         returning id, token
     )
-    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}') into v_done, v_token from kept;
+    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
+        case when p_limited then (select array_agg(b.name) from gone cross join unnest(gone.buckets) as b(name)) end
+    into v_done, v_token, v_freed from kept;
+    if v_freed is not null then
+        perform {schema}.free_v1(p_worker, v_freed);
+    end if;
     if exists (select 1 from {schema}.edges e where e.parent = any(v_done)) then
         v_woken := {schema}.resolve_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
     end if;
@@ -55,7 +63,8 @@ begin
         where j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
     );
     v_applied := array(select g.n from unnest(v_good) g);
-    v_woken := {schema}.hand_back_v1(v_good, p_now);
+    perform {schema}.amend_acked_v1(v_good, p_now);
+    v_woken := {schema}.hand_back_v1(p_worker, v_good, p_now);
     v_woken := v_woken || {schema}.finish_v1(
         array(
             select case when j.ordered is null
@@ -91,11 +100,13 @@ end
 $$;
 
 -- hand_back: keep the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled for
--- those that say so and have no order; their bucket holds end. returns the queues in which a job became ready
-create function {schema}.hand_back_v1(p_acks {schema}.ack_v1[], p_now bigint) returns text[] language plpgsql as $$
+-- those that say so and have no order; their places in buckets are free. returns the queues in which a job became ready
+create function {schema}.hand_back_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint) returns text[]
+language plpgsql as $$
 declare
     v_back bytea[];
     v_woken text[];
+    v_limited bytea[];
 begin
     perform {schema}.attempted_v1(
         array(
@@ -124,10 +135,14 @@ begin
             turn = null
         from placed a
         where j.id = any(array[a.id])
-        returning j.queue, j.state
+        returning j.id, j.queue, j.state, j.buckets
     )
-    select array_agg(distinct m.queue) filter (where m.state = 'ready') into v_woken from moved m;
-    delete from {schema}.holds where job = any(v_back);
+    select array_agg(distinct m.queue) filter (where m.state = 'ready'), array_agg(m.id) filter (where m.buckets is not null)
+    into v_woken, v_limited from moved m;
+    if v_limited is not null then
+        perform {schema}.free_v1(p_worker, {schema}.buckets_of_v1(v_limited));
+        perform {schema}.line_up_v1(v_limited, false);
+    end if;
     return coalesce(v_woken, '{}');
 end
 $$;

@@ -115,6 +115,7 @@ $$;
 create function {schema}.run_now_v1(p_ids bytea[]) returns text[] language plpgsql as $$
 declare
     v_woken text[];
+    v_limited bytea[];
 begin
     with placed as materialized (
         select o.id, nextval('{schema}.seq') as seq
@@ -123,9 +124,12 @@ begin
         update {schema}.jobs j set state = 'ready', due = null, seq = u.seq
         from placed u
         where j.id = any(array[u.id])
-        returning j.queue
+        returning j.id, j.queue, j.buckets
     )
-    select array_agg(distinct m.queue) into v_woken from moved m;
+    select array_agg(distinct m.queue), array_agg(m.id) filter (where m.buckets is not null) into v_woken, v_limited from moved m;
+    if v_limited is not null then
+        perform {schema}.line_up_v1(v_limited, false);
+    end if;
     return coalesce(v_woken, '{}');
 end
 $$;
@@ -134,6 +138,7 @@ $$;
 create function {schema}.reprioritise_v1(p_ids bytea[], p_priority integer) returns text[] language plpgsql as $$
 begin
     update {schema}.jobs j set priority = p_priority where j.id = any(p_ids);
+    perform {schema}.line_up_v1(p_ids, false);
     return '{}';
 end
 $$;
@@ -174,17 +179,18 @@ begin
     ), revived as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, sizes, record
+            expires, started, keep, key, buckets, costs, record
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('{schema}.seq'), a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
-            a.key, a.buckets, a.sizes, a.record
+            a.key, a.buckets, a.costs, a.record
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
         ) a
         returning jobs.queue
     )
     select distinct null::bytea, null::bytea, r.queue from revived r;
+    perform {schema}.line_up_v1(v_free, false);
     delete from {schema}.progress where job = any(v_free);
     delete from {schema}.items where job = any(v_free);
 end

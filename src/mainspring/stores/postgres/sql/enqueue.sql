@@ -55,13 +55,14 @@ end
 $$;
 
 -- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly; all of the batch or nothing
--- Locks in this order: batch, keys, buckets, job rows, dependents. _at is the place of a job in the batch, from 1.
+-- Locks in this order: batch, keys, new limits, job rows, dependents. _at is the place of a job in the batch, from 1.
+-- p_open: a caller's transaction, which may stay open for long: it holds nothing that a turn could wait for.
 -- returns the ids that were not made with the job that answers for each, and the queues of other jobs that became ready
 create function {schema}.enqueue_v1(
     p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[],
     p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[],
-    p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_sizes text[],
-    p_key bytea[], p_window bigint[], p_conflict text[], p_bucket_at integer[], p_bucket text[], p_size integer[],
+    p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[],
+    p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean,
     p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[],
     p_mark_at integer[], p_mark text[], p_follows jsonb
 ) returns table (id bytea, answer bytea, woken text)
@@ -106,7 +107,9 @@ begin
             end if;
         end loop;
     end if;
-    perform {schema}.size_buckets_v1(v_take, p_bucket_at, p_bucket, p_size);
+    if p_limits is not null then
+        perform {schema}.make_limits_v1(p_limits);
+    end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from {schema}.jobs j where j.id = any(p_parent) order by j.id for key share;
         v_waits := array_fill(0, array[cardinality(p_id)]);
@@ -123,21 +126,21 @@ begin
     with made as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, follows,
-            buckets, sizes, enqueued, record
+            buckets, costs, enqueued, record
         )
         select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
             case when n.state = 'ready' then nextval('{schema}.seq') else 0 end,
             case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
-            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.sizes::integer[], v_now, n.record
+            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record
         from (
             select u.*, d.due, coalesce(u.deps, 0) as waits,
                 case when u.deps > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
-                p_keep, p_key, p_on, p_names, p_sizes, v_waits
+                p_keep, p_key, p_on, p_names, p_costs, v_waits
             ) with ordinality as u(
                 id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, follows,
-                names, sizes, deps, n
+                names, costs, deps, n
             )
             cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
             where v_take[u.n]
@@ -153,6 +156,9 @@ begin
         where not u.made and not u.answered;
     end if;
     perform {schema}.refuse_draining_v1(p_queue, v_take);
+    if cardinality(p_names) > 0 then
+        perform {schema}.line_up_v1(v_made, p_open);
+    end if;
 
     insert into {schema}.marks (mark, job)
     select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
@@ -283,26 +289,5 @@ begin
         ) e
         group by e.at
     ) v;
-end
-$$;
-
--- size_buckets: make the buckets that are new and resize those that changed, in the order of their names
--- Buckets that stand as they are are not locked: an open transaction of a producer must not stop the fleet.
-create function {schema}.size_buckets_v1(p_take boolean[], p_at integer[], p_bucket text[], p_size integer[]) returns void
-language plpgsql as $$
-begin
-    if cardinality(p_bucket) = 0 then
-        return;
-    end if;
-    insert into {schema}.buckets (name, size)
-    select u.name, u.size from (
-        select distinct on (s.name collate "C") s.name, s.size
-        from unnest(p_at, p_bucket, p_size) with ordinality as s(at, name, size, n)
-        where p_take[s.at]
-        order by s.name collate "C", s.n desc
-    ) u
-    where not exists (select 1 from {schema}.buckets b where b.name = any(array[u.name]) and b.size = u.size)
-    order by u.name collate "C"
-    on conflict (name) do update set size = excluded.size;
 end
 $$;

@@ -14,11 +14,13 @@ begin
 end
 $$;
 
--- move: take live rows to history; their follow-up jobs are made, their bucket holds and the edges to their parents end
+-- move: take live rows to history; their follow-up jobs are made, their places in buckets and the edges to their parents end
 create function {schema}.move_v1(p_endings {schema}.ending_v1[], p_now bigint) returns text[] language plpgsql as $$
 declare
     v_ids bytea[] := array(select x.id from unnest(p_endings) x);
     v_followed {schema}.ended_v1[];
+    v_worker text;
+    v_freed text[];
 begin
     with gone as (
         delete from {schema}.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
@@ -26,24 +28,29 @@ begin
     ), buried as (
         insert into {schema}.dead (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, sizes
+            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets,
-            sizes
+            costs
         from gone where final = 'dead'
     ), kept as (
         insert into {schema}.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, sizes
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, sizes
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs
         from gone where final <> 'dead'
     )
-    select array_agg(row(id, epoch, final)::{schema}.ended_v1) into v_followed from gone where follows > 0;
-    delete from {schema}.holds where job = any(v_ids);
+    select array_agg(row(id, epoch, final)::{schema}.ended_v1) filter (where follows > 0),
+        max(worker) filter (where state = 'running' and buckets is not null),
+        (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running')
+    into v_followed, v_worker, v_freed from gone;
+    if v_freed is not null then
+        perform {schema}.free_v1(v_worker, v_freed);
+    end if;
     delete from {schema}.edges where child = any(v_ids);
     return case when v_followed is null then '{}' else {schema}.follow_v1(v_followed, p_now) end;
 end
@@ -57,6 +64,7 @@ declare
     v_children bytea[];
     v_broken {schema}.ending_v1[];
     v_ready text[];
+    v_limited bytea[];
     v_woken text[] := '{}';
 begin
     loop
@@ -80,13 +88,17 @@ begin
                 seq = case when j.deps > t.n or j.due > p_now then j.seq else t.seq end
             from placed t
             where j.id = any(array[t.child])
-            returning j.queue, j.state
+            returning j.id, j.queue, j.state, j.buckets
         )
         select array(
                 select row(t.child, 'cancelled', 'parent', null, null, null, null, 0)::{schema}.ending_v1
                 from tally t where t.broken
-            ), array(select distinct f.queue from freed f where f.state = 'ready')
-        into v_broken, v_ready;
+            ), array(select distinct f.queue from freed f where f.state = 'ready'),
+            array(select f.id from freed f where f.state = 'ready' and f.buckets is not null)
+        into v_broken, v_ready, v_limited;
+        if cardinality(v_limited) > 0 then
+            perform {schema}.line_up_v1(v_limited, false);
+        end if;
         v_woken := v_woken || v_ready;
         exit when cardinality(v_broken) = 0;
         v_woken := v_woken || {schema}.move_v1(v_broken, p_now);

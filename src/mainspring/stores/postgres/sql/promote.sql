@@ -1,4 +1,5 @@
 -- promote: scheduled, retrying -> ready when due, in the order of due; any waiting -> cancelled (expired), which goes first
+-- Lanes that waited for a moment that has come are opened.
 -- returns how many were promoted, which expired, the queues that got work, and when to come again
 create function {schema}.promote_v1(p_limit integer, p_now bigint)
 returns table (now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
@@ -11,6 +12,7 @@ declare
     v_due bytea[];
     v_queues text[];
     v_woken text[];
+    v_limited bytea[];
 begin
     perform {schema}.guard_v1();
     v_expired := array(
@@ -32,14 +34,21 @@ begin
         update {schema}.jobs j set state = 'ready', due = null, seq = u.seq
         from placed u
         where j.id = any(array[u.id])
-        returning j.queue
+        returning j.id, j.queue, j.buckets
     )
-    select array(select distinct r.queue from ready r order by r.queue) into v_queues;
+    select array(select distinct r.queue from ready r order by r.queue),
+        array(select r.id from ready r where r.buckets is not null)
+    into v_queues, v_limited;
+    if cardinality(v_limited) > 0 then
+        perform {schema}.line_up_v1(v_limited, false);
+    end if;
+    v_woken := v_woken || {schema}.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
             (select j.due from {schema}.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from {schema}.jobs j where j.expires is not null and j.state <> 'running'
-             order by j.expires limit 1)
+             order by j.expires limit 1),
+            (select l.parked_until from {schema}.lanes l where l.parked_until is not null order by l.parked_until limit 1)
         );
 end
 $$;

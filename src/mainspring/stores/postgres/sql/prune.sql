@@ -86,31 +86,70 @@ begin
 end
 $$;
 
--- tidy: rows of workers long lost, marks of batches of yesterday, buckets that no ready or running job names
+-- tidy: rows of workers long lost, marks of batches of yesterday; of limits, what nothing waits for and nobody uses any more
 create function {schema}.tidy_v1(p_now bigint, p_keep_workers bigint) returns void language plpgsql as $$
-declare
-    v_named text[];
-    v_idle text[];
 begin
     delete from {schema}.workers w where w.lost and w.seen < p_now - p_keep_workers;
     delete from {schema}.retried r where r.at < p_now - 86400000000;
+    delete from {schema}.guests g where g.until <= p_now;
+    perform {schema}.tidy_buckets_v1(p_now);
+    perform {schema}.tidy_lanes_v1(p_now);
+end
+$$;
+
+-- tidy_buckets: starts whose window is over, and buckets that have nothing to remember: whoever needs one makes it anew
+create function {schema}.tidy_buckets_v1(p_now bigint) returns void language plpgsql as $$
+declare
+    c_most constant integer := 10000;
+    v_idle text[];
+begin
     if not exists (select 1 from {schema}.buckets) then
         return;
     end if;
-    with recursive hops as (
-        (select j.lane, j.buckets from {schema}.jobs j where j.state = 'ready' order by j.lane limit 1)
-        union all
-        select n.lane, n.buckets from hops h cross join lateral (
-            select j.lane, j.buckets from {schema}.jobs j where j.state = 'ready' and j.lane > h.lane order by j.lane limit 1
-        ) n
-    )
-    select array_agg(distinct b.name) into v_named from hops h cross join unnest(h.buckets) as b(name);
+    delete from {schema}.starts s where s.ctid = any(array(
+        select o.ctid from {schema}.starts o
+        left join {schema}.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
+        where o.last <= p_now - coalesce(l.per, 0) limit c_most
+    ));
     v_idle := array(
         select b.name from {schema}.buckets b
-        where b.name <> all(coalesce(v_named, '{}')) and not exists (select 1 from {schema}.holds h where h.bucket = b.name)
-        order by b.name for update skip locked
+        where b.tat <= p_now and b.blocked <= p_now
+            and not exists (select 1 from {schema}.uses u where u.bucket = b.name)
+            and not exists (select 1 from {schema}.starts s where s.bucket = b.name)
+            and not exists (select 1 from {schema}.guests g where g.bucket = b.name)
+        limit c_most for update skip locked
     );
+    -- A new statement: somebody may have used one until we locked it.
     delete from {schema}.buckets b
-    where b.name = any(v_idle) and not exists (select 1 from {schema}.holds h where h.bucket = b.name);
+    where b.name = any(v_idle) and b.tat <= p_now and b.blocked <= p_now
+        and not exists (select 1 from {schema}.uses u where u.bucket = b.name)
+        and not exists (select 1 from {schema}.starts s where s.bucket = b.name)
+        and not exists (select 1 from {schema}.guests g where g.bucket = b.name);
+end
+$$;
+
+-- tidy_lanes: rows of lanes without jobs that no claim comes upon; looks at a part of all, another one each time
+create function {schema}.tidy_lanes_v1(p_now bigint) returns void language plpgsql as $$
+declare
+    c_most constant integer := 1000;
+    v_empty bigint[] := array(
+        select l.id from (
+            select o.* from {schema}.lanes o
+            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from {schema}.lanes x)
+            order by o.id limit c_most
+        ) l
+        where not exists (select 1 from {schema}.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+    );
+begin
+    if cardinality(v_empty) > 0 then
+        perform {schema}.settle_v1(
+            v_empty, {schema}.try_buckets_v1(
+                array(
+                    select distinct b.name from {schema}.lane_rows_v1(v_empty) l
+                    cross join unnest(l.buckets) as b(name)
+                )
+            ), p_now
+        );
+    end if;
 end
 $$;

@@ -8,6 +8,8 @@ set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_worker {schema}.workers;
+    v_buckets text[];
+    v_now bigint;
 begin
     perform {schema}.guard_v1();
     select * into v_worker from {schema}.workers w where w.id = p_worker for update;
@@ -15,8 +17,11 @@ begin
         return;
     end if;
     update {schema}.workers w set lost = true where w.id = p_worker;
+    v_buckets := {schema}.lock_held_v1(v_worker);
+    v_now := {schema}.now_v1(p_now);
     return query select null::bytea, 'taken', null;
-    return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, {schema}.now_v1(p_now)) r;
+    return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest({schema}.freed_v1(v_buckets, false, v_now)) as w(queue);
 end
 $$;
 
@@ -30,6 +35,7 @@ set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
     v_worker {schema}.workers;
+    v_buckets text[];
     v_now bigint;
 begin
     perform {schema}.guard_v1();
@@ -37,10 +43,12 @@ begin
     if v_worker.id is null or v_worker.lost then
         return;
     end if;
+    v_buckets := {schema}.lock_held_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
     return query select null::bytea, null, a.queue from {schema}.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest({schema}.freed_v1(v_buckets, true, v_now)) as w(queue);
     delete from {schema}.workers w where w.id = p_worker;
 end
 $$;
@@ -84,7 +92,7 @@ begin
     );
     v_ids := array(select f.id from unnest(v_fates) f);
     perform {schema}.attempted_v1(v_ids, null, p_cause, p_now);
-    delete from {schema}.holds where job = any(v_ids);
+    delete from {schema}.uses where worker = p_worker;
     -- The owner is forgotten, so that its own late ack is told "stale".
     return query
     with placed as materialized (
@@ -99,6 +107,7 @@ begin
         returning j.queue, f.state
     )
     select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
+    perform {schema}.line_up_v1(array(select f.id from unnest(v_fates) f where f.state = 'ready'), false);
     return query select null::bytea, null, w.queue from unnest(
         {schema}.finish_v1(
             array(

@@ -1,16 +1,19 @@
 -- turn: apply a worker's acks, hand out work for its free slots; one transaction
--- Locks in this order: worker, modes, buckets, job rows by id, dependents. Each statement sees what was committed before it began.
+-- Locks in this order: worker, modes, buckets by name, job rows by id, dependents. Each statement sees what was committed
+-- before it began. What a claim locks beyond that it does not wait for.
 -- p_done are successes, p_acks everything else.
 -- What is claimed may have become ready after this turn began: `started` is read when the row is taken, not before.
 -- The reply is sent before the commit, with all locks held, and to a client that does not read it is sent for ever: so it
 -- is small. Records above p_inline bytes stay behind (null), to be read afterwards; and claims end where their records
 -- together pass p_room bytes, so that a slow wire can carry them in the time of a call.
 -- p_low_ are marks below which a base lane and priority has no jobs (see strays), empty in ordinary times.
--- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more, order, low
+-- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more,
+-- next (token = when), order, low
 create function {schema}.turn_v1(
     p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer,
     p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks {schema}.ack_v1[],
-    p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_held bytea[], p_held_token bigint[],
+    p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[],
+    p_held bytea[], p_held_token bigint[],
     p_inline integer, p_room bigint,
     p_low_lane text[] default '{}', p_low_priority integer[] default '{}', p_low_seq bigint[] default '{}'
 ) returns table (
@@ -26,18 +29,31 @@ declare
     v_now bigint;
     v_repeat boolean;
     v_open boolean[];
-    v_gates text[] := '{}';
+    v_freed text[] := '{}';
+    v_locked text[] := '{}';
+    v_passed text[] := '{}';
+    v_opened bigint[] := '{}';
+    v_limited boolean := false;
+    v_spent boolean := false;
+    v_pick {schema}.picked_v1;
+    v_settled {schema}.settled_v1;
+    v_more boolean := false;
+    v_next bigint;
     v_moved {schema}.moved_v1;
+    v_woken text[] := '{}';
     v_acks {schema}.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes {schema}.lane_v1[] := '{}';
+    v_suspect boolean;
+    v_part {schema}.lane_v1[];
     v_left integer;
+    v_few integer;
+    v_most integer;
     v_taken integer;
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('{schema}.seq'::regclass), 0);
     v_walked bigint := {schema}.walked_v1();
-    v_got bytea[];
 begin
     perform {schema}.guard_v1();
     select * into v_worker from {schema}.workers w where w.id = p_worker for update;
@@ -64,22 +80,29 @@ begin
         v_lanes := {schema}.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        if exists (select 1 from unnest(v_lanes) l where l.buckets is not null) or exists (select 1 from {schema}.buckets) then
-            v_gates := {schema}.gates_v1(v_lanes, p_done || array(select a.id from unnest(p_acks) a));
-        end if;
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
+            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
+    end if;
+    if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
+        v_freed := {schema}.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
+    end if;
+    if v_limited or cardinality(v_freed) > 0 then
+        v_locked := {schema}.gates_v1(v_lanes, v_freed, v_now);
+        perform {schema}.lock_buckets_v1(v_locked);
+        v_passed := array(
+            select g.name from unnest(v_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(v_locked)
+        );
+        v_now := {schema}.now_v1(p_now);
     end if;
     v_walked := {schema}.walked_v1() - v_walked;
     if cardinality(p_done) > 0 then
-        v_moved := {schema}.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_now);
-        if cardinality(v_moved.woken) > 0 then
-            return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
-                null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-            from unnest(v_moved.woken) as w(queue);
-        end if;
+        v_moved := {schema}.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
+        v_woken := v_moved.woken;
         if cardinality(v_moved.done) < cardinality(p_done) then
             v_acks := p_acks || array(
                 select row(
-                    -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false
+                    -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
+                    0, null
                 )::{schema}.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -93,26 +116,20 @@ begin
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
         from {schema}.ack_v1(p_worker, v_acks, v_now) a;
     end if;
+    if cardinality(v_freed) > 0 then
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_opened := {schema}.open_v1(v_freed, v_spent, v_now);
+    end if;
     if p_held is not null then
         return query select 'gone', h.id, h.token, null, null, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(p_held, p_held_token) as h(id, token)
-        where not exists (
-            select 1 from {schema}.jobs j
-            where j.id = any(array[h.id]) and j.token = h.token and j.state || '' = 'running' and j.worker || '' = p_worker
-        ) and not exists (select 1 from unnest(p_acks) a where a.id = h.id and a.token = h.token)
+        from {schema}.gone_v1(p_worker, p_held, p_held_token) h
+        where not exists (select 1 from unnest(p_acks) a where a.id = h.id and a.token = h.token)
             and not exists (select 1 from unnest(p_done, p_token) as d(id, token) where d.id = h.id and d.token = h.token);
     end if;
 
     if v_repeat or p_seen < v_worker.turn then
-        return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-            j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
-        from {schema}.jobs j
-        where j.state = 'running' and j.worker = p_worker and j.turn > least(p_seen, p_number - 1)
-            and (p_held is null or not exists (
-                select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
-            ))
-        order by j.turn, j.priority desc, j.seq;
+        return query select t.* from {schema}.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
     end if;
     v_walked := {schema}.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
@@ -125,13 +142,18 @@ begin
                 v_room := p_room - {schema}.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
             end if;
-            if cardinality(p_n) > 1 or cardinality(v_acks) > 0 or cardinality(v_moved.woken) > 0 then
+            if cardinality(p_n) > 1 or cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
                 v_lanes := {schema}.lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free
                     ), v_worker.tasks, p_low_lane
                 );
+                v_limited := v_limited or exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
+            end if;
+            v_few := coalesce(p_few[v_want], v_left);
+            if v_few <= 0 then
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -168,28 +190,50 @@ begin
                 end if;
                 continue;
             end if;
-            if v_suspects > 0 and exists (select 1 from unnest(v_lanes) l where l.suspect) then
-                v_got := {schema}.pick_v1(
-                    array(select l from unnest(v_lanes) l where l.suspect), least(v_left, v_suspects), 0, v_gates, v_now
-                );
-                return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
-                v_suspects := v_suspects - cardinality(v_got);
-                v_left := v_left - cardinality(v_got);
-                v_room := p_room - {schema}.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
-            end if;
-            v_got := {schema}.pick_v1(
-                array(select l from unnest(v_lanes) l where not l.suspect), v_left, p_oldest[v_want], v_gates, v_now
-            );
-            return query select t.* from {schema}.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
-            get diagnostics v_taken = row_count;
-            if v_taken < cardinality(v_got) then
-                v_room := 0;
-                exit;
-            end if;
+            foreach v_suspect in array array[true, false] loop
+                continue when v_suspect and (v_suspects <= 0 or not exists (select 1 from unnest(v_lanes) l where l.suspect));
+                v_part := array(select l from unnest(v_lanes) l where l.suspect = v_suspect);
+                v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
+                if exists (select 1 from unnest(v_part) l where l.buckets is not null) then
+                    v_pick := {schema}.pick_limited_v1(
+                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked, v_passed, v_now
+                    );
+                else
+                    v_pick := row(
+                        {schema}.pick_v1(v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
+                        0, '{}', v_locked, false
+                    );
+                end if;
+                return query select t.* from {schema}.take_v1(v_pick.ids, p_worker, p_number, p_now, p_inline, v_room) t;
+                get diagnostics v_taken = row_count;
+                v_locked := v_pick.locked;
+                v_settled := row('{}', null);
+                if cardinality(v_pick.looked) > 0 then
+                    v_settled := {schema}.settle_v1(v_pick.looked, v_locked, v_now);
+                    v_opened := v_opened || v_settled.opened;
+                    v_next := least(v_next, v_settled.next_at);
+                end if;
+                if v_taken < v_most and v_limited then
+                    v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
+                    v_next := least(v_next, {schema}.note_v1(v_part, v_locked, v_now));
+                end if;
+                if v_suspect then
+                    v_suspects := v_suspects - v_taken;
+                    v_left := v_left - v_taken;
+                    v_few := v_few - v_pick.limited;
+                    v_room := p_room - {schema}.carried_v1(p_worker, p_number);
+                elsif v_taken < cardinality(v_pick.ids) then
+                    v_room := 0;
+                end if;
+                exit when v_room <= 0 or v_left <= 0;
+            end loop;
+            exit when v_room <= 0;
         end loop;
-        update {schema}.workers w set turn = p_number, seen = v_now where w.id = p_worker;
-        if cardinality(p_low_lane) > 0 or {schema}.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
+        update {schema}.workers w
+        set turn = p_number, seen = v_now,
+            limited = (v_worker.limited or v_limited) and exists (select 1 from {schema}.uses u where u.worker = p_worker)
+        where w.id = p_worker;
+        if cardinality(p_low_lane) > 0 or not v_limited and {schema}.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from {schema}.lows_v1(
@@ -198,99 +242,25 @@ begin
             ) l;
         end if;
     end if;
-    if v_room <= 0 then
+    if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
+        v_woken := v_woken || {schema}.wake_v1(v_freed, v_opened, v_spent, v_now);
+    end if;
+    if cardinality(v_woken) > 0 then
+        return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
+            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
+        from unnest(v_woken) as w(queue);
+    end if;
+    if v_room <= 0 or v_more then
         kind := 'more';
+        return next;
+    end if;
+    if v_next is not null then
+        kind := 'next';
+        token := v_next;
         return next;
     end if;
     return query select 'order', j.id, j.token, null, null, null, null::integer, null::integer, null::integer,
         null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, j.ordered
     from {schema}.jobs j where j.worker = p_worker and j.ordered is not null and j.state || '' = 'running';
-end
-$$;
-
--- carried: the bytes of the records that a turn has handed out so far
-create function {schema}.carried_v1(p_worker text, p_number bigint) returns bigint language plpgsql as $$
-begin
-    return (
-        select coalesce(sum(octet_length(j.record)), 0) from {schema}.jobs j
-        where j.state = 'running' and j.worker = p_worker and j.turn = p_number
-    );
-end
-$$;
-
--- claim_line: ready -> running for the first p_n jobs of a lane that nothing limits, of the priorities from p_top down to
--- p_bottom; with p_from of the one priority p_top, from that seq on. Those behind the one whose record passes p_room stay.
--- One statement, and rows found by where they lie: this is the way of nearly every claim.
-create function {schema}.claim_line_v1(
-    p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint,
-    p_inline integer, p_room bigint
-) returns table (
-    kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
-    crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
-) language plpgsql as $$
-#variable_conflict use_column
-declare
-    v_now bigint := {schema}.now_v1(p_now);
-begin
-    return query
-    with one as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
-        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
-            and (j.expires is null or j.expires > v_now)
-        order by j.seq limit p_n for update skip locked
-    ), several as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
-        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
-            and (j.expires is null or j.expires > v_now)
-        order by j.priority desc, j.seq limit p_n for update skip locked
-    ), locked as (
-        select * from one union all select * from several
-    ), picked as (
-        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-    ), taken as (
-        update {schema}.jobs j
-        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-            attempt = j.attempt + 1, started = greatest((select {schema}.now_v1(p_now)), j.enqueued)
-        from picked p where j.ctid = p.at and p.before < p_room
-        returning j.*
-    )
-    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
-    from taken t order by t.priority desc, t.seq;
-end
-$$;
-
--- take: ready -> running for rows that the caller has locked; each gets a token that grows for ever
--- Those behind the one whose record passes p_room stay ready: locked, so hidden, until the end of this turn; then come again.
--- returns the claims in the order of the ids
-create function {schema}.take_v1(
-    p_ids bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint
-) returns table (
-    kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
-    crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
-) language plpgsql as $$
-#variable_conflict use_column
-declare
-    v_ids bytea[];
-    v_now bigint := {schema}.now_v1(p_now);
-begin
-    if cardinality(p_ids) = 0 then
-        return;
-    end if;
-    v_ids := array(
-        select s.id from (
-            select p.id, p.n, sum(octet_length(j.record)) over (order by p.n) - octet_length(j.record) as before
-            from unnest(p_ids) with ordinality as p(id, n) join {schema}.jobs j on j.id = any(array[p.id])
-        ) s where s.before < p_room order by s.n
-    );
-    update {schema}.jobs j
-    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-        attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
-    where j.id = any(v_ids);
-    insert into {schema}.holds (bucket, job)
-    select unnest(j.buckets), j.id from {schema}.jobs j where j.id = any(v_ids) and j.buckets is not null;
-    return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
-    from unnest(v_ids) with ordinality as p(id, n) join {schema}.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;

@@ -1,7 +1,8 @@
--- acks: what a worker says of its attempts. Needs common, heads, wake, moves.
+-- acks: what a worker says of its attempts. Needs common, heads, wake, rooms, lines, parking, moves, spending.
 -- A plain success is one argument: id, token, and the result after a `+` if there is one. Any other ack is two: a
--- packed [outcome, to, reason, delay, due, refund, park, label], and id, token, result, error, each of the last two
--- with its length in front; false stands for nothing.
+-- packed [outcome, to, reason, delay, due, refund, park, label, with result, with error, slow, spent [limit, cost]],
+-- and id, token, result, error, each of the last two with its length in front; false stands for nothing.
+-- gives: settle_all
 
 -- Whether this very owner has said this very thing of this attempt before. Every ended attempt has a row but a plain
 -- success, after which the head names its owner until the next claim.
@@ -16,7 +17,12 @@ end
 
 local function settle(id, head, ack, result, error)
   local outcome, to, reason, delay, due, refund, park, label = unpack(ack, 1, 8)
-  local order = head[MORE].o
+  local order, buckets = head[MORE].o, head[MORE].b
+  if buckets and ack[11] then
+    with_rooms()
+    with_spending()
+    correct(buckets, ack[12], ack[11])
+  end
   local ends = order or to > RUNNING
   if order or to ~= SUCCEEDED then keep_attempt(id, head, outcome, true, error) end
   if refund then head[ATTEMPT] = head[ATTEMPT] - 1 end
@@ -46,7 +52,7 @@ local function settle_one(id, token, worker, ack, result, error, already, stale)
   end
 end
 
-local SUCCESS = {'succeeded', SUCCEEDED, false, 0, false, false, false, false}
+local SUCCESS = {'succeeded', SUCCEEDED, false, 0, false, false, false, false, false, false, false}
 
 -- Successes of jobs on which nothing hangs: their heads are changed in place. Returns the arguments that are not such.
 local function settle_plain(worker, first, last)

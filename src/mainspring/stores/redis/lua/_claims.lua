@@ -1,9 +1,12 @@
--- claims: hand out ready jobs by (priority descending, seq), looking at the heads of lists only. Needs common, heads,
--- lines, moves. What is claimed is changed in place where nothing but the line can hold the job back.
-local LOOK = 1000 -- entries that a turn may find useless before it stops and says so; the next turn goes on from there
+-- claims: hand out ready jobs from the front of a line. Needs common, heads, rooms, lines, parking, moves.
+-- What is claimed is changed in place where nothing but the line can hold the job back.
+-- A turn that has met so many useless entries and parked so many lanes stops and says so; the next goes on from there.
+local LOOK = 1000
 local HEAVY = 1048576 -- bytes handed out after which it stops and says so as well: a reply must come through in time
-local looked, weight, tasks_known = 0, 0, nil
+local looked, parks, weight, tasks_known = 0, 0, 0, nil
 local claimed, writes, held, groups = {}, {}, {}, {}
+local known_buckets = {} -- by lane
+local soonest, allowed = false, math.huge -- when a rate lets something through; how many with limits the want may have
 local started = {} -- ids: what this turn claims is written at its end, and a job may stand in two sources
 
 -- What was handed out, as the worker reads it: id and the whole job, a record that lies apart behind it.
@@ -13,7 +16,7 @@ local function hand(id, raw)
   weight = weight + #raw
 end
 
-local function is_enough() return looked >= LOOK or weight >= HEAVY end
+local function is_enough() return looked + parks >= LOOK or weight >= HEAVY end
 
 -- Running jobs of this worker that a turn above `seen` claimed: it may not have heard of them, but of what it holds.
 local function claim_again(worker, seen, holds)
@@ -41,13 +44,6 @@ local function knows(worker, task)
   return tasks_known[task]
 end
 
-local function has_room(head)
-  for _, bucket in ipairs(head[MORE].b or {}) do
-    if call('HLEN', named('bucket', bucket[1])) >= bucket[2] then return false end
-  end
-  return true
-end
-
 local STARTED_NOW -- started, turn and ended of everything that this turn claims
 local OWNER
 
@@ -71,32 +67,42 @@ local function start(id, raw)
   hand(id, raw)
 end
 
--- Whether the job may run now: 'expired', 'stuck' (its list is of no use to this turn any more) or nil.
+-- Whether the job may run now: 'expired', 'stuck' (its list is of no use to this turn any more) or nil. What it lacks
+-- room in is left in `lack`.
+local lack = {}
 local function hindrance(raw, worker)
   local head = load_head(raw)
+  local buckets = head[MORE].b
+  lack.name, lack.moment = nil, nil
+  known_buckets[head[LANE]] = buckets
   if head[EXPIRES] ~= NONE and head[EXPIRES] <= NOW then return 'expired', head end
-  local known = not head[PARKED] or knows(worker, task_of(head))
-  if not known or not has_room(head) then return 'stuck', head end
+  if head[PARKED] and not knows(worker, task_of(head)) then return 'stuck', head end
+  if buckets then
+    with_rooms()
+    lack.name, lack.moment = lacking(buckets)
+    if lack.name then return 'stuck', head end
+  end
   return nil, head
 end
 
 local function take_room(id, head)
-  for _, bucket in ipairs(head[MORE].b or {}) do call('HSET', named('bucket', bucket[1]), id, '') end
+  for _, bucket in ipairs(head[MORE].b or {}) do occupy(bucket, id) end
   if head[EXPIRES] ~= NONE then
     call('ZREM', EXPIRING, id)
     call('ZREM', OVERDUE, id)
   end
 end
 
--- A source is a list (entries id and seq) or, behind `~`, the set of those that changed their place (by seq).
-local function source_of(heads_key, line)
+-- A source is a list (entries id and seq) or, behind `~`, the set of those that changed their place (by seq). Of a lane
+-- with limits its name is told.
+local function source_of(heads_key, line, lane)
   local moved = sub(line, 1, 1) == '~'
   local name = moved and sub(line, 2) or line
   local priority = tonumber(string.match(name, '^(-?%d+):'))
   local key = named(moved and 'moved' or 'ready', name)
   return {
     heads = heads_key, line = line, name = name, priority = priority, moved = moved, key = key,
-    packed = struct.pack('>h', priority), limited = string.find(name, '#', 1, true),
+    packed = struct.pack('>h', priority), lane = lane,
   }
 end
 
@@ -112,11 +118,12 @@ local function entries_of(source, n)
 end
 
 -- Takes up to `n` jobs from the front of one source, as long as they stand before `bound` in the line. Once it has met
--- stale entries it reads further: there are more where those came from. Of a lane with limits it reads only the first:
--- there may be many such lanes, all without room.
+-- stale entries it reads further: there are more where those came from.
 -- Returns how many, and whether the source is of no use to this turn any more.
 local function draw(source, n, bound, worker)
-  local entries = entries_of(source, source.limited and 1 or math.min(math.max(n, looked), 200))
+  local most = math.max(n, looked)
+  if source.lane then most = math.min(n, worth(known_buckets[source.lane])) end
+  local entries = entries_of(source, math.min(most, 200))
   local ids, taken, consumed, stuck = {}, 0, 0, false
   for m, entry in ipairs(entries) do ids[m] = sub(entry, 1, 16) end
   local raws = #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
@@ -136,7 +143,11 @@ local function draw(source, n, bound, worker)
       taken = taken + 1
     else
       local hindered, head
-      if fresh then hindered, head = hindrance(raw, worker) end
+      if fresh then
+        hindered, head = hindrance(raw, worker)
+      elseif raw and source.lane then
+        known_buckets[source.lane] = known_buckets[source.lane] or load_head(raw)[MORE].b
+      end
       stuck = hindered == 'stuck'
       if stuck then break end
       if head and not hindered then
@@ -155,91 +166,8 @@ local function draw(source, n, bound, worker)
   end
   -- nothing consumed, yet not stuck: the index disagrees with its list; mend it
   if consumed > 0 or not stuck then
+    if source.lane then pending[source.lane] = known_buckets[source.lane] or {} end
     if source.moved then index_moved(source.name, source.heads) else index_list(source.name, source.heads) end
   end
   return taken, stuck
-end
-
--- The first by seq alone of all lists of these groups, priority apart.
-local function oldest_of(groups, without)
-  local best, best_seq
-  for _, group in ipairs(groups) do
-    local key = named('heads', group)
-    local lines = call('ZRANGE', key, 0, -1, 'WITHSCORES')
-    for n = 1, #lines, 2 do
-      local seq = tonumber(lines[n + 1]) % SPAN
-      if not without[lines[n]] and (not best or seq < best_seq) then best, best_seq = source_of(key, lines[n]), seq end
-    end
-  end
-  return best
-end
-
-local function claim_oldest(groups, n, worker)
-  local got, without = 0, {}
-  while got < n and not is_enough() do
-    local source = oldest_of(groups, without)
-    if not source then break end
-    local taken, stuck = draw(source, 1, math.huge, worker)
-    got = got + taken
-    if stuck then without[source.line] = true end
-  end
-  return got
-end
-
--- The next list of a group behind `floor` and the place where the one after it begins.
-local function look_at(front)
-  local lines = call('ZRANGEBYSCORE', front.heads, front.floor, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
-  front.line, front.at, front.after = lines[1], tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
-end
-
-local function claim_merged(groups, n, worker)
-  local fronts, got = {}, 0
-  for m, group in ipairs(groups) do
-    fronts[m] = {heads = named('heads', group), floor = '-inf'}
-    look_at(fronts[m])
-  end
-  while got < n and not is_enough() do
-    local best, bound = nil, math.huge
-    for _, front in ipairs(fronts) do
-      if front.line and (not best or front.at < best.at) then best = front end
-    end
-    if not best then break end
-    for _, front in ipairs(fronts) do bound = math.min(bound, front == best and front.after or front.at) end
-    local taken, stuck = draw(source_of(best.heads, best.line), n - got, bound, worker)
-    got = got + taken
-    if stuck then best.floor = '(' .. call('ZSCORE', best.heads, best.line) end
-    look_at(best)
-  end
-  return got
-end
-
--- For each want: suspects first while allowed, then `oldest` by age, then by priority and seq.
-local function claim(worker, number, suspects, wants)
-  local asked = {}
-  for _, want in ipairs(wants) do
-    for _, lane in ipairs(want[1]) do asked[string.match(lane, '^[^/]*')] = true end
-  end
-  local paused = #wants > 0 and queues_in('paused', asked)
-  if #wants > 0 then bring_back() end
-  begin(worker, number)
-  for _, want in ipairs(wants) do
-    local lanes, n, oldest = want[1], want[2], want[3]
-    local plain, crashed, twice = {}, {}, {}
-    for _, lane in ipairs(lanes) do
-      if not twice[lane] and not (paused and paused[string.match(lane, '^[^/]*')]) then
-        twice[lane] = true
-        plain[#plain + 1] = lane
-        crashed[#crashed + 1] = lane .. '!'
-      end
-    end
-    if n > 0 and suspects > 0 then
-      local got = claim_merged(crashed, math.min(n, suspects), worker)
-      suspects, n = suspects - got, n - got
-    end
-    if n > 0 and oldest > 0 then n = n - claim_oldest(plain, math.min(n, oldest), worker) end
-    if n > 0 then claim_merged(plain, n, worker) end
-  end
-  move_counts(groups, '\4', '\5')
-  spread('HSET', JOBS, writes)
-  spread('SADD', named('running', worker), held)
 end

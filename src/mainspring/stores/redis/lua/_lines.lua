@@ -1,25 +1,37 @@
 -- lines: where ready jobs stand. Needs common, heads, wake.
--- Lists hold id and seq, one list for each lane and priority. The heads index of a group (a base lane with the lanes
--- beside it; its suspects apart) has each list that is not empty, by the place of its first entry in the line.
+-- Lists hold id and seq, one list for each lane and priority: a line. An index has each line that is not empty, by the
+-- place of its first entry. There is one index for each base lane with the lanes beside it (its suspects apart): a root.
+-- A lane with limits has an index of its own. It stands in that of its group (base lane, gates and marks), and the group
+-- as `#` and its name in its root.
 local function base_of(lane) return string.match(lane, '^[^/]*/[^!#?]+') end
-local function group_of(lane) return string.match(lane, '^[^/]*/[^!#?]+!?') end
+local function home_of(lane) return string.match(lane, '^[^/]*/[^!?]*') end
 local function line_of(lane, priority) return priority .. ':' .. lane end
 
-local arrivals, arriving, gaps = {}, {}, {}
-
--- The index has the place of the first entry of a list, and behind `~` of the set beside it.
-local function index_list(line, group)
-  local first = call('LINDEX', named('ready', line), 0)
-  if not first then return call('ZREM', group, line) end
-  local priority = tonumber(string.match(line, '^-?%d+'))
-  call('ZADD', group, place(priority, (struct.unpack('>d', first, 17))), line)
+local function index_of(lane)
+  local is_limited = string.find(lane, '^[^/]*/[^#!?]*#')
+  return named('heads', is_limited and lane or string.match(lane, '^[^/]*/[^#!?]*!?'))
 end
 
-local function index_moved(line, group)
-  local first = call('ZRANGE', named('moved', line), 0, 0, 'WITHSCORES')[2]
-  if not first then return call('ZREM', group, '~' .. line) end
+local arrivals, arriving, gaps = {}, {}, {}
+local pending = {} -- lanes with limits whose index has changed, with the buckets that their jobs name
+
+local function touch(head)
+  if head[MORE].b then pending[head[LANE]] = head[MORE].b end
+end
+
+-- The index has the place of the first entry of a list, and behind `~` of the set beside it.
+local function index_list(line, index)
+  local first = call('LINDEX', named('ready', line), 0)
+  if not first then return call('ZREM', index, line) end
   local priority = tonumber(string.match(line, '^-?%d+'))
-  call('ZADD', group, place(priority, tonumber(first)), '~' .. line)
+  call('ZADD', index, place(priority, (struct.unpack('>d', first, 17))), line)
+end
+
+local function index_moved(line, index)
+  local first = call('ZRANGE', named('moved', line), 0, 0, 'WITHSCORES')[2]
+  if not first then return call('ZREM', index, '~' .. line) end
+  local priority = tonumber(string.match(line, '^-?%d+'))
+  call('ZADD', index, place(priority, tonumber(first)), '~' .. line)
 end
 
 -- Gives those who became ready their places in the line, in the order in which they became it, and wakes.
@@ -32,7 +44,7 @@ local function line_up()
     local head = heads[id]
     head[SEQ] = seq + n
     local line = line_of(head[LANE], head[PRIORITY])
-    local list = lists[line] or {group = group_of(head[LANE]), first = place(head[PRIORITY], seq + n)}
+    local list = lists[line] or {head = head, first = place(head[PRIORITY], seq + n)}
     list[#list + 1] = id .. struct.pack('>d', seq + n)
     lists[line] = list
     queues[queue_of(head)] = true
@@ -40,7 +52,10 @@ local function line_up()
   for line, list in pairs(lists) do
     local was_empty = call('EXISTS', named('ready', line)) == 0
     spread('RPUSH', named('ready', line), list)
-    if was_empty then call('ZADD', named('heads', list.group), list.first, line) end
+    if was_empty then
+      call('ZADD', index_of(list.head[LANE]), list.first, line)
+      touch(list.head)
+    end
   end
   for queue in pairs(queues) do wake_up(queue) end
 end
@@ -48,18 +63,19 @@ end
 -- A ready job leaves by another door than a claim. Its entry goes if it stands at an end of its list, as those of many
 -- that leave together do; another is stale from now on: a gap.
 local function leave_line(id, head)
-  local line, group = line_of(head[LANE], head[PRIORITY]), named('heads', group_of(head[LANE]))
+  local line, index = line_of(head[LANE], head[PRIORITY]), index_of(head[LANE])
   local ready, moved, entry = named('ready', line), named('moved', line), id .. struct.pack('>d', head[SEQ])
   local was_moved = call('ZREM', moved, id) == 1
-  if was_moved then index_moved(line, group) end
+  touch(head)
+  if was_moved then index_moved(line, index) end
   if call('LINDEX', ready, -1) == entry then
     call('RPOP', ready)
-    if call('EXISTS', ready) == 0 then call('ZREM', group, line) end
+    if call('EXISTS', ready) == 0 then call('ZREM', index, line) end
   elseif call('LINDEX', ready, 0) == entry then
     call('LPOP', ready)
-    index_list(line, group)
+    index_list(line, index)
   elseif not was_moved then
-    local gap = gaps[line] or {n = 0, group = group}
+    local gap = gaps[line] or {n = 0, index = index}
     gap.n, gaps[line] = gap.n + 1, gap
   end
 end
@@ -84,8 +100,8 @@ local function close_gap(line, gap)
     if #members > 0 then call('ZADD', named('moved', line), unpack(members)) end
   end
   if not popped then return end
-  index_list(line, gap.group)
-  index_moved(line, gap.group)
+  index_list(line, gap.index)
+  index_moved(line, gap.index)
 end
 
 local function close_gaps()

@@ -1,4 +1,4 @@
--- moves: every way in and out of a state, with its indexes. Needs common, heads, wake, lines.
+-- moves: every way in and out of a state, with its indexes. Needs common, heads, wake, rooms, lines, parking.
 local LATER, EXPIRING, OVERDUE = TAG .. 'later', TAG .. 'expiring', TAG .. 'overdue'
 local DONE, DIED, DROPS, HELD = TAG .. 'done', TAG .. 'died', TAG .. 'drops', TAG .. 'held'
 local ERRORS, PARENTS, FOLLOWS = TAG .. 'errors', TAG .. 'parents', TAG .. 'follows'
@@ -32,17 +32,11 @@ local function guilt_of(head)
   return is_suspect(head) and 2 or 1
 end
 
--- Puts a job into the lane for it as it is: base, `!` for a suspect, `?task` when parked, `#buckets` when limited.
+-- Puts a job into the lane for it as it is: its home (base lane and buckets), `!` for a suspect, `?task` when parked.
 local function set_lane(head, parked)
-  local beside = is_suspect(head) and '!' or ''
-  if parked then beside = beside .. '?' .. task_of(head) end
-  if head[MORE].b then
-    local names = {}
-    for n, bucket in ipairs(head[MORE].b) do names[n] = bucket[1] end
-    table.sort(names)
-    beside = beside .. '#' .. table.concat(names, ',')
-  end
-  head[LANE], head[PARKED] = base_of(head[LANE]) .. beside, parked
+  local marks = is_suspect(head) and '!' or ''
+  if parked then marks = marks .. '?' .. task_of(head) end
+  head[LANE], head[PARKED] = home_of(head[LANE]) .. marks, parked
 end
 
 -- A blocked job waits no more: its parents need not know of it.
@@ -59,7 +53,12 @@ local function leave(id, head)
   count(head, -1)
   if state == RUNNING then
     call('SREM', named('running', head[WORKER]), id)
-    for _, bucket in ipairs(head[MORE].b or {}) do call('HDEL', named('bucket', bucket[1]), id) end
+    if head[MORE].b then with_rooms() end
+    for _, bucket in ipairs(head[MORE].b or {}) do
+      local name = name_of(bucket)
+      call('ZREM', named('bucket', name), id)
+      free(name)
+    end
     if head[MORE].o then call('HDEL', named('orders', head[WORKER]), id) end
   elseif state == BLOCKED then
     forget_parents(id, head)
@@ -188,8 +187,8 @@ local function keep_attempt(id, head, outcome, acked, error)
   if call('RPUSH', key, struct.pack('>I4c0', #packed, packed) .. (error or '')) > KEPT_ATTEMPTS then call('LPOP', key) end
 end
 
--- The end of every script that moved something.
-local function flush()
+-- The end of every script that moved something. A turn goes on: it tells who waits for room when it has taken its own.
+local function flush(goes_on)
   line_up()
   local writes = {}
   for id in pairs(changed) do
@@ -198,6 +197,13 @@ local function flush()
   changed = {}
   spread('HSET', JOBS, writes)
   close_gaps()
+  if next(pending) then with_rooms() end
+  if settle_lanes then
+    settle_lanes()
+    settle_groups()
+    write_rooms()
+    if not goes_on then tell_waiting() end
+  end
   add_counts(counts)
   counts = {}
 end

@@ -3,7 +3,8 @@
 local function put_in_place(id, head)
   local line = line_of(head[LANE], head[PRIORITY])
   call('ZADD', named('moved', line), head[SEQ], id)
-  index_moved(line, named('heads', group_of(head[LANE])))
+  index_moved(line, index_of(head[LANE]))
+  touch(head)
 end
 
 -- A clock that went back makes overdue jobs good again: each returns to its place.

@@ -1,12 +1,12 @@
--- uses: common, heads, wake, lines, moves, uniq
+-- uses: common, heads, wake, lines, rooms*, parking*, moves, uniq
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all of it or nothing
--- args: now, then for each job: id and job (see heads.py), and beside it, each with its length in front: times [delay,
---       run_at, expires_in, conflict, window], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record
---       that lies apart
+-- args: now, limits that are made if there are none [name, kind, size, per, burst] or empty, then for each job: id and
+--       job (see heads.py), and beside it, each with its length in front: times [delay, run_at, expires_in, conflict,
+--       window], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record that lies apart
 -- returns for each job 1: made now, 0: found, or the id of the job that holds its key. Instead, for what stands in the
 -- way of the whole batch: draining and the queue; taken, the task and the holder; nobody, the child and the parent.
 local RETURN, FAIL = 0, 1
-local jobs = (#ARGV - 1) / 2
+local jobs = (#ARGV - 2) / 2
 local ids, said, plans, late, losers, taken, batch = {}, {}, {}, {}, {}, {}, {}
 
 -- What a new job's key says: the holder that answers for it, or nil; and whether the batch is refused.
@@ -23,18 +23,18 @@ local function ask_for_key(plan)
 end
 
 -- checks
-for n = 1, jobs do ids[n] = sub(ARGV[2 * n], 1, 16) end
+for n = 1, jobs do ids[n] = sub(ARGV[2 * n + 1], 1, 16) end
 local known = jobs > 0 and call('ZMSCORE', IDS, unpack(ids)) or {}
 local asked = {}
-for n = 1, jobs do asked[queue_of(load_head(sub(ARGV[2 * n], 17)))] = true end
+for n = 1, jobs do asked[queue_of(load_head(sub(ARGV[2 * n + 1], 17)))] = true end
 local draining = queues_in('draining', asked)
 for n, id in ipairs(ids) do
   said[n] = 0
   if not known[n] and not batch[id] then
-    local times, edges, follows, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 1])
+    local times, edges, follows, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 2])
     times = cmsgpack.unpack(times)
     local plan = {id = id, times = times, edges = edges, follows = follows, record = record}
-    plan.head = new_head(sub(ARGV[2 * n], 17), times)
+    plan.head = new_head(sub(ARGV[2 * n + 1], 17), times)
     local holder, refused = ask_for_key(plan)
     if refused then return {'taken', task_of(plan.head), holder} end
     if holder then
@@ -58,6 +58,10 @@ end
 local entries = {}
 for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.id end
 spread('ZADD', IDS, entries)
+if ARGV[2] ~= '' then
+  with_rooms()
+  declare_missing(ARGV[2])
+end
 for _, id in ipairs(late) do
   local head = live(id)
   if head and is_waiting(head) then finish(id, head, CANCELLED, 'expired') end

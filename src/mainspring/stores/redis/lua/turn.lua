@@ -1,16 +1,16 @@
--- uses: common, heads, wake, lines, moves, acks, places, claims
+-- uses: common, heads, wake, lines, rooms*, parking*, moves, spending*, acks, places, claims, limited*, fronts
 -- turn: running -> by its acks; ready -> running for its wants
--- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest], plain successes, with holds], holds (id and
---       token, 24 bytes each), then the acks (see _acks.lua)
+-- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], plain successes, with
+--       holds], holds (id and token, 24 bytes each), then the acks (see _acks.lua)
 -- returns now, lost, claims (id, job, id, job, ...), already, stale, orders [id, token, reason], gone (as they came),
---       whether there may be more, whether there is no room
+--       whether there may be more, whether there is no room, when a rate lets something through or false
 local worker, holds = ARGV[2], ARGV[4]
 local number, seen, suspects, wants, plain, with_holds = unpack(cmsgpack.unpack(ARGV[3]), 1, 6)
 local row = call('HMGET', named('worker', worker), 'turn', 'lost')
 local last = tonumber(row[1])
 
 -- checks
-if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0} end
+if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false} end
 if number < last then
   return redis.error_reply('CONFLICT turn ' .. whole(number) .. ' after ' .. whole(last))
 end
@@ -25,11 +25,12 @@ if type(noted) == 'table' and noted.err then
   call('HSET', named('worker', worker), 'turn', whole(number))
 end
 local already, stale = settle_all(worker, plain, 5)
-flush()
+flush(true)
 
 if seen < last or number == last then claim_again(worker, math.min(seen, number - 1), holds) end
 if number > last and not full then claim(worker, number, suspects, wants) end
 add_counts(counts)
+if tell_waiting then tell_waiting() end
 
 local orders, gone = {}, {}
 local ordered = call('HGETALL', named('orders', worker))
@@ -46,4 +47,4 @@ if with_holds then
     if not good and not acked[lease] then gone[#gone + 1] = lease end
   end
 end
-return {NOW, 0, claimed, already, stale, orders, gone, is_enough() and 1 or 0, full and #wants > 0 and 1 or 0}
+return {NOW, 0, claimed, already, stale, orders, gone, is_enough() and 1 or 0, full and #wants > 0 and 1 or 0, soonest}

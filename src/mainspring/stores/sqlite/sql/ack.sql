@@ -1,29 +1,35 @@
 -- ack: running -> succeeded | dead | cancelled | retrying | scheduled | ready
--- The fast pair takes plain successes in bulk (no dependents, no order, no holds, no follow-up jobs); if it
+-- The fast pair takes plain successes in bulk (no dependents, no order, no follow-up jobs); if it
 -- does not match every ack, it is rolled back and each ack is looked at by itself.
 
 -- name: ack_succeeded
 -- now, worker, then rows of (id, token, result, error)
 insert into {t}finished
     (id, state, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
-     seq, enqueued, expires, started, finished, drop_at, keep, result, error, record)
+     seq, enqueued, expires, started, finished, drop_at, keep, buckets, result, error, record)
 select
     j.id, 'succeeded', j.task, j.queue, j.lane, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.early,
-    j.token, ?2, j.seq, j.enqueued, j.expires, j.started, ?1, ?1 + j.keep, j.keep, a.column3,
-    a.column4, j.record
+    j.token, ?2, j.seq, j.enqueued, j.expires, j.started, ?1, ?1 + j.keep, j.keep,
+    j.buckets, a.column3, a.column4, j.record
 from (values {rows:4}) as a
 cross join {t}jobs as j
 where j.id = a.column1
     and j.token = a.column2
     and j.worker = ?2
     and j.state = 'running'
-    and j.flags & 15 = 0
+    and j.flags & 11 = 0
+
+-- name: delete_unlimited
+delete from {t}jobs where id in ({marks}) and flags & 4 = 0
+
+-- name: limited
+select id, buckets from {t}jobs where id in ({marks})
 
 -- name: delete_jobs
 delete from {t}jobs where id in ({marks})
 
 -- name: owned
-select state, token, worker, lane, task, queue, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
+select state, token, worker, lane, task, queue, priority, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
     ordered
 from {t}jobs
 where id = ?
@@ -57,6 +63,3 @@ where id = ?
 update {t}jobs
 set state = 'ready', due = null, attempt = ?, lane = ?, seq = ?
 where id = ?
-
--- name: free_holds
-delete from {t}holds where job = ?

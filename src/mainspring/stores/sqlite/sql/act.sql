@@ -5,10 +5,11 @@
 update {t}jobs set ordered = coalesce(ordered, ?), flags = flags | 2 where id = ?
 
 -- name: due_row
-select queue, lane, task, crashes, buckets from {t}jobs where id = ?
+select queue, lane, task, priority, crashes, buckets from {t}jobs where id = ?
 
 -- name: reprioritise
 update {t}jobs set priority = ? where id = ?
+returning state = 'ready', seq, lane, task, priority, crashes, buckets
 
 -- name: delete_job
 delete from {t}jobs where id = ?
@@ -32,10 +33,10 @@ from {t}dead
 where id = :id
 
 -- name: ended_row_finished
-select queue, lane, task, buckets from {t}finished where id = ?
+select queue, lane, task, priority, buckets from {t}finished where id = ?
 
 -- name: ended_row_dead
-select queue, lane, task, buckets from {t}dead where id = ?
+select queue, lane, task, priority, buckets from {t}dead where id = ?
 
 -- name: drop_finished
 delete from {t}finished where id = ?

@@ -6,12 +6,16 @@ select lost, turn, tasks from {t}workers where id = ?
 -- name: worker_turned
 update {t}workers set turn = ?, seen = ? where id = ?
 
--- name: lanes_beside
-select lane, suspect, task, buckets from {t}lanes where base in ({marks})
-
 -- name: heads
 -- the first of one lane, in order: lane, now, how many
 select priority, seq, id
+from {t}jobs
+where state = 'ready' and lane = ?1 and (expires is null or expires > ?2)
+order by priority desc, seq
+limit ?3
+
+-- name: heads_costs
+select priority, seq, id, buckets
 from {t}jobs
 where state = 'ready' and lane = ?1 and (expires is null or expires > ?2)
 order by priority desc, seq
@@ -27,6 +31,13 @@ limit 1
 
 -- name: level_heads
 select priority, seq, id
+from {t}jobs
+where state = 'ready' and lane = ?1 and priority = ?4 and (expires is null or expires > ?2)
+order by seq
+limit ?3
+
+-- name: level_heads_costs
+select priority, seq, id, buckets
 from {t}jobs
 where state = 'ready' and lane = ?1 and priority = ?4 and (expires is null or expires > ?2)
 order by seq
@@ -51,18 +62,6 @@ update {t}jobs
 set state = 'running', worker = ?2, turn = ?3, attempt = attempt + 1, token = max(token + 1, ?1), started = ?1
 where id in ({marks})
 returning id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq
-
--- name: used
-select count(*)
-from {t}holds as h
-cross join {t}jobs as j
-where h.bucket = ? and j.id = h.job and j.token = h.token and j.state = 'running'
-
--- name: bucket_size
-select size from {t}buckets where name = ?
-
--- name: hold
-insert or replace into {t}holds (bucket, job, token) values (?, ?, ?)
 
 -- name: claims_since
 -- what this worker holds by turns it has not heard of

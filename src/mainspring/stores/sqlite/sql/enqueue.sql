@@ -47,13 +47,3 @@ insert or ignore into {t}edges (parent, child, policy) values (:parent, :child, 
 
 -- name: mark_parent
 update {t}jobs set flags = flags | 1 where id = ?
-
--- name: add_lane
-insert or ignore into {t}lanes (lane, base, suspect, task, buckets) values (?, ?, ?, ?, ?)
-
--- name: add_bucket
-insert or ignore into {t}buckets (name, size) values (?, ?)
-
--- name: set_bucket
-insert into {t}buckets (name, size) values (?, ?)
-on conflict (name) do update set size = excluded.size

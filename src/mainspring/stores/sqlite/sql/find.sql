@@ -3,7 +3,7 @@
 -- name: find_jobs
 select id, state, null, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker, seq,
     enqueued, due, expires, started, null, deps, ordered is not null,
-    (select data from {t}progress where job = id), null, null, null, record
+    (select data from {t}progress where job = id), null, null, null, record, buckets
 from {lead}{t}jobs
 where {where}
 order by {key} desc
@@ -12,7 +12,7 @@ limit ?
 -- name: find_finished
 select id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker, seq,
     enqueued, null, expires, started, finished, 0, 0,
-    (select data from {t}progress where job = id), result, error, note, record
+    (select data from {t}progress where job = id), result, error, note, record, null
 from {lead}{t}finished
 where {where}
 order by {key} desc
@@ -21,7 +21,7 @@ limit ?
 -- name: find_dead
 select id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker, seq,
     enqueued, null, expires, started, finished, 0, 0,
-    (select data from {t}progress where job = id), result, error, note, record
+    (select data from {t}progress where job = id), result, error, note, record, null
 from {lead}{t}dead
 where {where}
 order by {key} desc

@@ -21,7 +21,7 @@ from {t}jobs
 where id = :id
 
 -- name: children
-select e.child, e.policy, j.deps, j.due, j.queue, j.flags, j.lane, j.task, j.crashes, j.buckets
+select e.child, e.policy, j.deps, j.due, j.queue, j.flags, j.lane, j.task, j.priority, j.crashes, j.buckets
 from {t}edges as e
 cross join {t}jobs as j
 where e.parent = ? and j.id = e.child and j.state = 'blocked'

@@ -17,7 +17,7 @@ update {t}workers set lost = 1 where id = ? and number = ? and lost = 0
 delete from {t}workers where id = ? and lost = 0
 
 -- name: held
-select id, token, queue, lane, task, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
+select id, token, queue, lane, task, priority, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
     ordered
 from {t}jobs
 where state = 'running' and worker = ?

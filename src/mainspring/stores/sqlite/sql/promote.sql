@@ -1,7 +1,7 @@
 -- promote: scheduled, retrying -> ready; expire: any waiting -> cancelled
 
 -- name: due
-select id, queue, lane, task, crashes, buckets
+select id, queue, lane, task, priority, crashes, buckets
 from {t}jobs
 where state in ('scheduled', 'retrying') and due <= ?
 order by due, seq

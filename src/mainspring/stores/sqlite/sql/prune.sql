@@ -43,12 +43,38 @@ delete from {t}workers where lost = 1 and seen < ?
 -- name: drop_retried
 delete from {t}retried where at < ?
 
--- name: drop_lanes
-delete from {t}lanes
-where not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}lanes.lane)
+-- name: drop_groups
+-- one that lanes are left of goes after them
+delete from {t}groups
+where keyed = 0 and not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}groups.name)
+    or keyed = 1 and not exists (select 1 from {t}lanes where team = {t}groups.name)
 
--- name: drop_buckets
--- a bucket is written again with each job of its lane that becomes ready
-delete from {t}buckets
-where name not in (select bucket from {t}holds)
-    and name not in (select json_extract(b.value, '$[0]') from {t}lanes as l, json_each(l.buckets) as b)
+-- name: empty_lanes
+select lane, rank, buckets
+from {t}lanes
+where not exists (
+    select 1
+    from {t}jobs
+    where state = 'ready' and {t}jobs.lane = {t}lanes.lane and {t}jobs.priority = -{t}lanes.rank
+)
+limit ?
+
+-- name: old_starts
+select bucket, max(last)
+from {t}starts
+group by bucket
+having max(last) <= ?1 - coalesce(
+    (select per from {t}limits where name = substr(bucket, 1, instr(bucket || '=', '=') - 1)), 0
+)
+limit ?2
+
+-- name: forget_starts
+delete from {t}starts
+where bucket = ?1 and not exists (select 1 from {t}starts as s where s.bucket = ?1 and s.last > ?2)
+
+-- name: drop_rates
+-- what they hold back lies behind us
+delete from {t}rates where tat <= ?1 * 1000 and slow <= ?1
+
+-- name: drop_guests
+delete from {t}guests where until <= ?

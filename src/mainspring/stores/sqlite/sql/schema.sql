@@ -255,3 +255,101 @@ create table {t}retried (
     batch blob not null primary key,
     at integer not null
 ) without rowid
+
+-- name: migration_4
+-- limits by name. What somebody set in place of a size outlives declarations
+create table {t}limits (
+    name text not null primary key,
+    kind text not null,
+    size integer not null,
+    per integer not null,
+    burst integer not null,
+    override integer
+) without rowid;
+
+insert into {t}limits (name, kind, size, per, burst) select name, 'concurrency', size, 0, 0 from {t}buckets;
+drop table {t}buckets;
+
+update {t}jobs
+set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}jobs.buckets))
+where buckets is not null;
+update {t}finished
+set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}finished.buckets))
+where buckets is not null;
+update {t}dead
+set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}dead.buckets))
+where buckets is not null;
+
+-- what stands beside a base lane: lanes without keys, each for itself, and groups of lanes with keys
+create table {t}groups (
+    name text not null primary key,
+    base text not null,
+    suspect integer not null,
+    task text,
+    gates text,
+    keyed integer not null
+) without rowid;
+
+create index {t}groups_base on {t}groups (base);
+
+insert into {t}groups (name, base, suspect, task, gates, keyed)
+select
+    lane, base, suspect, task,
+    (select json_group_array(value ->> 0) from json_each({t}lanes.buckets)), 0
+from {t}lanes;
+update {t}groups set gates = null where gates = '[]';
+drop table {t}lanes;
+
+-- lanes with keys, a row for each priority (rank: its negative). seq: no job of it stands before that.
+-- parked_on: empty for one in line, else the bucket that has no room. until: when to look again whatever happens
+create table {t}lanes (
+    lane text not null,
+    rank integer not null,
+    team text not null,
+    seq integer not null,
+    buckets text not null,
+    parked_on text not null default '',
+    until integer,
+    primary key (lane, rank)
+) without rowid;
+
+create index {t}lanes_line on {t}lanes (parked_on, team, rank, seq);
+create index {t}lanes_until on {t}lanes (team, until) where until is not null;
+
+-- gates that held something back, and the queues to wake when they have room
+create table {t}waits (
+    bucket text not null,
+    queue text not null,
+    primary key (bucket, queue)
+) without rowid;
+
+-- what rates have let through: n from first to last, counted until the window after last is over
+create table {t}starts (
+    bucket text not null,
+    first integer not null,
+    last integer not null,
+    n integer not null,
+    primary key (bucket, first)
+) without rowid;
+
+-- tat: when a smooth rate has all back, in nanoseconds. slow: before that nothing is let through
+create table {t}rates (
+    bucket text not null primary key,
+    tat integer not null default 0,
+    slow integer not null default 0
+) without rowid;
+
+create table {t}guests (
+    bucket text not null,
+    guest blob not null,
+    until integer not null,
+    cost integer not null,
+    primary key (bucket, guest)
+) without rowid;
+
+create index {t}guests_guest on {t}guests (guest);
+
+-- limits that were changed, until every lane that is parked on them has been opened
+create table {t}stirs (
+    name text not null primary key
+) without rowid

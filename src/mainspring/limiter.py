@@ -1,0 +1,156 @@
+"""Limiter: named limits that several tasks share and that any code may obey: a job, a web process, a script."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from mainspring import sync
+from mainspring.checks import some_task_name
+from mainspring.duration import Duration, to_us
+from mainspring.errors import InvalidOption, LimitTimeout, StoreError
+from mainspring.ids import new_id
+from mainspring.limits import Concurrency, Named, Rate, bind
+from mainspring.records import Bucket, Limit
+from mainspring.reserved import Handle
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
+TTL = 30_000_000
+"""Microseconds for which a place is kept without a word; renewed each third of it while it is held."""
+LOOK = 1.0
+"""Seconds between two looks at a bucket in which somebody has to give a place back."""
+
+log = logging.getLogger("mainspring.limits")
+
+
+class Place(NamedTuple):
+    """What was taken, and what keeps it."""
+
+    owner: int
+    guest: bytes
+    renewing: Future[None] | None
+
+
+_places: contextvars.ContextVar[tuple[Place, ...]] = contextvars.ContextVar("mainspring_places", default=())
+
+
+class Limiter(Handle, Named):
+    """``with limiter:`` and ``async with limiter:`` wait for a place and hold it; ``limit=limiter`` limits tasks by it.
+
+    A place is renewed while its process lives; after a crash it is free within 30 s. A rate counts the
+    moment of entering.
+    """
+
+    INSTEAD = "Make it again: app.limiter(name, ...)."
+
+    def __init__(
+        self, app: Mainspring, name: str, limits: Sequence[Concurrency | Rate], *, key: str = "", cost: int = 1,
+        wait: Duration | None = None,
+    ) -> None:  # fmt: skip
+        some_task_name(name, "name")
+        if not limits or not all(isinstance(each, (Concurrency, Rate)) for each in limits):
+            hint = 'app.limiter("api", Rate(100, per="1s"))'
+            raise InvalidOption(
+                "limits", limits, "must be Concurrency and Rate", subject=f"limiter {name!r}", hint=hint
+            )
+        super().__init__(name, limits)
+        self._app = app
+        self._key, self._cost, self._wait = key, cost, wait
+        self._limits = tuple(bound.limit for bound in bind(name, self.limits, f"limiter {name!r}"))
+
+    def at(self, *, key: str | None = None, cost: int | None = None, wait: Duration | None = None) -> Limiter:
+        """The same limiter for one value of its ``by``, for what costs more than 1, or with an end to the waiting."""
+        return Limiter(
+            self._app, self.name, self.limits, key=self._key if key is None else key,
+            cost=self._cost if cost is None else cost, wait=self._wait if wait is None else wait,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        self._push(sync.run(f"with {self!r}", self._take()))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        sync.run(f"with {self!r}", self._give(self._pop()))
+
+    async def __aenter__(self) -> Self:
+        self._push(await self._take())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._give(self._pop())
+
+    def __repr__(self) -> str:
+        return f"<Limiter {self.name}{f' at {self._key!r}' if self._key else ''}>"
+
+    # ---- private ------------------------------------------------------------------------------
+
+    async def _take(self) -> bytes:
+        """Wait for room in every bucket; ``LimitTimeout`` when that takes too long."""
+        guest, buckets = new_id().bytes, self._buckets()
+        store = await self._app.client.store()
+        began = time.monotonic()
+        patience = None if self._wait is None else to_us(self._wait, what="wait") / 1e6
+        while True:
+            said = await store.take(guest, buckets, TTL, self._limits)
+            if said.ok:
+                return guest
+            pause = LOOK if said.next_at is None else max(0.0, (said.next_at - said.now) / 1e6)
+            pause = min(pause, LOOK) * random.uniform(0.7, 1.0) if said.next_at is None else pause
+            if patience is not None and time.monotonic() - began + pause > patience:
+                raise LimitTimeout(said.full, time.monotonic() - began)
+            await asyncio.sleep(pause)
+
+    async def _give(self, place: Place) -> None:
+        if place.renewing is not None:
+            place.renewing.cancel()
+        await (await self._app.client.store()).give(place.guest)
+
+    def _push(self, guest: bytes) -> None:
+        held = any(limit.kind == "concurrency" for limit in self._limits)
+        renewing = sync.spawn(self._renew(guest)) if held else None
+        _places.set((*_places.get(), Place(id(self), guest, renewing)))
+
+    def _pop(self) -> Place:
+        places = _places.get()
+        place = next(each for each in reversed(places) if each.owner == id(self))
+        _places.set(tuple(each for each in places if each is not place))
+        return place
+
+    async def _renew(self, guest: bytes) -> None:
+        """Keep the place, from the background loop: whoever holds it may block its own."""
+        while True:
+            await asyncio.sleep(TTL / 3e6)
+            try:
+                said = await (await self._app.client.store()).take(guest, self._buckets(), TTL, self._limits)
+            except StoreError as error:
+                log.warning("%r cannot renew its place: %s", self, error)
+                continue
+            if not said.ok:
+                log.warning("%r lost its place: it could not be renewed in time", self)
+
+    def _buckets(self) -> tuple[Bucket, ...]:
+        found = []
+        for limit, declared in zip(self._limits, self.limits, strict=True):
+            if declared.by is not None and not self._key:
+                hint = f'with {self.name}.at(key="..."):'
+                raise InvalidOption("by", declared.by, "needs a key outside of a task", subject=repr(self), hint=hint)
+            cost = self._cost if limit.kind != "concurrency" else 1
+            found.append(Bucket(limit.name, self._key if declared.by is not None else "", _within(limit, cost)))
+        return tuple(found)
+
+
+def _within(limit: Limit, cost: int) -> int:
+    if type(cost) is not int or not 1 <= cost <= max(1, limit.size):
+        raise InvalidOption("cost", cost, f"must be a whole number from 1 to {limit.size}", subject=limit.name)
+    return cost

@@ -1,0 +1,56 @@
+"""The part of the store that has to do with limits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from mainspring.records import Bucket, BucketRow, Limit, LimitRow, Taken
+from mainspring.stores.postgres import limits as told
+from mainspring.stores.postgres.session import Sessions
+from mainspring.stores.postgres.statements import fill
+
+
+class Limiting(ABC):
+    """Declares limits, tells of buckets, and lets guests in and out."""
+
+    schema: str
+    _sessions: Sessions
+
+    async def declare(self, limits: Sequence[Limit]) -> None:
+        if limits:
+            await self._changed(told.DECLARE, {"limits": told.limits_json(limits)})
+
+    async def set_size(self, limit: str, size: int | None) -> bool:
+        return await self._changed(told.SET_SIZE, {"limit": limit, "size": size})
+
+    async def forget_limit(self, limit: str) -> bool:
+        return await self._changed(told.FORGET, {"limit": limit})
+
+    async def limits(self) -> list[LimitRow]:
+        return [told.limit_row(row) for row in await self._sessions.rows(fill(told.LIMITS, self.schema), {})]
+
+    async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
+        return told.bucket_rows(buckets, await self._sessions.rows(*told.look(buckets, self.schema, self._now())))
+
+    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
+        call = told.admit(guest, buckets, ttl, limits, schema=self.schema, now=self._now())
+        return told.taken(buckets, await self._sessions.rows(*call))
+
+    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        call = told.give(guest, spent, slow, schema=self.schema, now=self._now())
+        ((held, woken),) = await self._sessions.rows(*call)
+        await self._ring(woken)
+        return bool(held)
+
+    async def _changed(self, text: str, params: dict[str, object]) -> bool:
+        """Change a limit and wake whom that concerns; False if there is none."""
+        ((woken,),) = await self._sessions.rows(fill(text, self.schema), params)
+        await self._ring(woken or ())
+        return woken is not None
+
+    @abstractmethod
+    def _now(self) -> int | None: ...
+
+    @abstractmethod
+    async def _ring(self, queues: Iterable[str]) -> None: ...

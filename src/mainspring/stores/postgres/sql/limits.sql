@@ -1,0 +1,79 @@
+-- make_limits: store those of these limits that nobody knows; the others stand as they are, and are not locked
+create function {schema}.make_limits_v1(p_limits jsonb) returns void language plpgsql as $$
+begin
+    insert into {schema}.limits (name, kind, size, per, burst)
+    select u.name, u.kind, u.size, u.per, u.burst
+    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    where not exists (select 1 from {schema}.limits l where l.name = any(array[u.name]))
+    order by u.name collate "C"
+    on conflict (name) do nothing;
+end
+$$;
+
+-- declare: store these limits, over those of the same names. returns the queues in which something may start now
+create function {schema}.declare_v1(p_limits jsonb) returns text[] language plpgsql as $$
+declare
+    v_changed text[] := array(
+        select u.name from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+        where not exists (
+            select 1 from {schema}.limits l
+            where l.name = any(array[u.name]) and (l.kind, l.size, l.per, l.burst) = (u.kind, u.size, u.per, u.burst)
+        )
+    );
+begin
+    perform {schema}.guard_v1();
+    if cardinality(v_changed) = 0 then
+        return '{}';
+    end if;
+    insert into {schema}.limits (name, kind, size, per, burst)
+    select u.name, u.kind, u.size, u.per, u.burst
+    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    where u.name = any(v_changed)
+    order by u.name collate "C"
+    on conflict (name) do update
+    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst;
+    return {schema}.changed_v1(v_changed);
+end
+$$;
+
+-- set_size: what a limit lets through in place of its declared size; null takes that back. returns null for no limit
+create function {schema}.set_size_v1(p_limit text, p_size bigint) returns text[] language plpgsql as $$
+begin
+    perform {schema}.guard_v1();
+    update {schema}.limits l set set_size = p_size where l.name = p_limit;
+    return case when found then {schema}.changed_v1(array[p_limit]) end;
+end
+$$;
+
+-- forget_limit: its buckets let everything through. returns null for no limit
+create function {schema}.forget_limit_v1(p_limit text) returns text[] language plpgsql as $$
+begin
+    perform {schema}.guard_v1();
+    delete from {schema}.limits l where l.name = p_limit;
+    return case when found then {schema}.changed_v1(array[p_limit]) end;
+end
+$$;
+
+-- changed: wait for the turns that have read these limits already; no turn reads meanwhile. Then whatever waits for their
+-- buckets is looked at again. The caller has written the limits: a producer's open transaction is waited for before, never here
+create function {schema}.changed_v1(p_limits text[]) returns text[] language plpgsql as $$
+declare
+    v_lanes bigint[];
+    v_woken text[];
+begin
+    perform pg_advisory_xact_lock({schema}.modes_lock_v1());
+    v_lanes := array(
+        select l.id from unnest(p_limits) as u(name) join {schema}.lanes l
+            on l.parked_on >= u.name and l.parked_on < u.name || '>' and split_part(l.parked_on, '=', 1) = u.name
+        order by l.id for no key update of l
+    );
+    with opened as (
+        update {schema}.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    ), told as (
+        delete from {schema}.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
+    )
+    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
+    return v_woken;
+end
+$$;

@@ -1,0 +1,134 @@
+-- make_buckets: make the rows of these buckets where there are none
+-- Two that make the same row would wait for each other in any order. So whoever makes one holds a lock on its name, and
+-- who must not wait (p_wait false: it holds jobs) leaves it out if another has that; of so many at a time at most.
+create function {schema}.make_buckets_v1(p_names text[], p_wait boolean) returns void language plpgsql as $$
+declare
+    c_most constant integer := 64;
+    v_new text[] := array(
+        select distinct u.name collate "C" from unnest(p_names) as u(name)
+        where not exists (select 1 from {schema}.buckets b where b.name = any(array[u.name]))
+    );
+begin
+    if cardinality(v_new) = 0 then
+        return;
+    elsif p_wait then
+        perform pg_advisory_xact_lock(k.key) from (
+            select distinct hashtextextended('{schema} bucket ' || u.name, 0) as key from unnest(v_new) as u(name) order by 1
+        ) k;
+    else
+        v_new := array(
+            select u.name from unnest(v_new[1:c_most]) as u(name)
+            where pg_try_advisory_xact_lock(hashtextextended('{schema} bucket ' || u.name, 0))
+        );
+    end if;
+    insert into {schema}.buckets (name) select u.name from unnest(v_new) as u(name) order by u.name collate "C"
+    on conflict (name) do nothing;
+end
+$$;
+
+-- lock_buckets: lock these buckets in the order of their names, before any job row
+create function {schema}.lock_buckets_v1(p_names text[]) returns void language plpgsql as $$
+declare
+    v_names text[] := array(select distinct u.name from unnest(p_names) as u(name));
+    v_locked integer;
+begin
+    loop
+        perform {schema}.make_buckets_v1(v_names, true);
+        perform 1 from {schema}.buckets b where b.name = any(v_names) order by b.name for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(v_names);  -- else one was pruned in between
+    end loop;
+end
+$$;
+
+-- try_buckets: lock those of these buckets that nobody else has locked. returns them
+create function {schema}.try_buckets_v1(p_names text[]) returns text[] language plpgsql as $$
+begin
+    if cardinality(p_names) = 0 then
+        return '{}';
+    end if;
+    perform {schema}.make_buckets_v1(p_names, false);
+    return array(select b.name from {schema}.buckets b where b.name = any(p_names) order by b.name for update skip locked);
+end
+$$;
+
+-- rooms: how these buckets stand, in the order asked for. A claim decides by this after it has locked them
+create function {schema}.rooms_v1(p_names text[], p_now bigint) returns {schema}.room_v1[] language plpgsql as $$
+begin
+    return array(
+        select case
+            when l.kind is null then row(a.name, null, null, 0, 4611686018427387904, 1, 0)::{schema}.room_v1
+            when l.kind = 'concurrency' then row(a.name, l.kind, s.size, u.used, s.size - u.used, 1, 0)::{schema}.room_v1
+            when s.size <= 0 or b.blocked > p_now
+                then row(a.name, l.kind, s.size, u.used, 0, greatest(s.size, 1), greatest(s.size, 0))::{schema}.room_v1
+            when l.kind = 'rate' then row(a.name, l.kind, s.size, u.used, s.size - u.used, s.size, s.size)::{schema}.room_v1
+            else row(
+                a.name, l.kind, s.size, u.used,
+                floor(greatest(l.burst, 1) - greatest(b.tat - p_now, 0)::numeric * s.size / greatest(l.per, 1)),
+                greatest(l.burst, 1), s.size
+            )::{schema}.room_v1
+        end
+        from unnest(p_names) with ordinality as a(name, at)
+        left join {schema}.limits l on l.name = any(array[split_part(a.name, '=', 1)])
+        left join {schema}.buckets b on b.name = any(array[a.name])
+        cross join lateral (select coalesce(l.set_size, l.size) as size) s
+        cross join lateral (
+            select case l.kind
+                when 'concurrency' then
+                    (select coalesce(sum(x.n), 0) from {schema}.uses x where x.bucket = a.name)
+                    + (select count(*) from {schema}.guests g where g.bucket = a.name and g.until > p_now)
+                when 'rate' then
+                    (select coalesce(sum(x.n), 0) from {schema}.starts x where x.bucket = a.name and x.last > p_now - l.per)
+                when 'smooth' then ceil(greatest(b.tat - p_now, 0)::numeric * s.size / greatest(l.per, 1))
+            end::bigint as used
+        ) u
+        order by a.at
+    );
+end
+$$;
+
+-- next_at: when a start of this cost fits into a bucket of a rate; null: now, or nobody knows
+create function {schema}.next_at_v1(p_name text, p_cost bigint, p_now bigint) returns bigint language plpgsql as $$
+declare
+    v_limit {schema}.limits;
+    v_bucket {schema}.buckets;
+    v_size bigint;
+    v_cost bigint;
+    v_at bigint;
+begin
+    select * into v_limit from {schema}.limits l where l.name = split_part(p_name, '=', 1);
+    v_size := coalesce(v_limit.set_size, v_limit.size);
+    if v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
+        return null;
+    end if;
+    select * into v_bucket from {schema}.buckets b where b.name = p_name;
+    v_cost := least(p_cost, v_size);
+    if v_limit.kind = 'smooth' then
+        v_at := ceil(
+            coalesce(v_bucket.tat, 0)
+            - (greatest(v_limit.burst, 1, v_cost) - greatest(v_cost, 1))::numeric * v_limit.per / v_size
+        );
+    else
+        -- behind: what still counts once an entry and all before it have run out
+        select min(e.over) filter (where e.behind + greatest(v_cost, 1) <= v_size) into v_at from (
+            select s.last + v_limit.per as over,
+                sum(s.n) over (order by s.last desc rows between unbounded preceding and current row) - s.n as behind
+            from {schema}.starts s where s.bucket = p_name and s.last > p_now - v_limit.per
+            union all
+            select p_now, coalesce(sum(s.n), 0) from {schema}.starts s where s.bucket = p_name and s.last > p_now - v_limit.per
+        ) e;
+    end if;
+    v_at := greatest(v_at, v_bucket.blocked);
+    return case when v_at > p_now then v_at end;
+end
+$$;
+
+-- moment: when to look again at a bucket that has no room: as above, or when the place of the first guest ends
+create function {schema}.moment_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) returns bigint language plpgsql as $$
+begin
+    if p_kind = 'concurrency' then
+        return (select min(g.until) from {schema}.guests g where g.bucket = p_name and g.until > p_now);
+    end if;
+    return {schema}.next_at_v1(p_name, p_cost, p_now);
+end
+$$;

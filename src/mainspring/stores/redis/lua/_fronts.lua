@@ -1,0 +1,133 @@
+-- fronts: from which line the next job comes: by (priority descending, seq), looking at the heads of lines only. Needs
+-- common, heads, rooms, lines, parking, moves, places, claims, limited.
+-- A front is what is looked at of one index: a root, or a group of lanes with limits once the turn has come to it.
+-- gives: claim
+
+-- The first by seq alone of all that stands in these roots, priority apart.
+local function oldest_of(roots, without, worker)
+  local best, best_seq
+  for _, root in ipairs(roots) do
+    local key = named('heads', root)
+    local lines = call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    for n = 1, #lines, 2 do
+      local line, lane, group, seq = lines[n], nil, nil, tonumber(lines[n + 1]) % SPAN
+      if without[line] then
+        line = nil
+      elseif sub(line, 1, 1) == '#' then
+        group = sub(line, 2)
+        line, lane, seq = nil, nil, nil
+        with_limited()
+        if may_enter(group, worker) then line, lane, seq = oldest_in(group) end
+      end
+      if line and (not best or seq < best_seq) then
+        best, best_seq = {key = key, line = line, lane = lane, group = group}, seq
+      end
+    end
+  end
+  return best
+end
+
+local function claim_oldest(roots, n, worker)
+  local got, without = 0, {}
+  while got < n and not is_enough() do
+    local best = oldest_of(roots, without, worker)
+    if not best then break end
+    local taken, stuck
+    if best.group then
+      taken, stuck = draw_limited(best.group, best.lane, best.line, 1, math.huge, worker)
+      settle_groups()
+    else
+      taken, stuck = draw(source_of(best.key, best.line), 1, math.huge, worker)
+    end
+    got = got + taken
+    if stuck then without[best.group and '#' .. best.group or best.line] = true end
+  end
+  return got
+end
+
+-- The next line of a front behind its floor and the place where the one after it begins.
+local function look_at(front)
+  local lines = call('ZRANGEBYSCORE', front.heads, front.floor, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+  front.line, front.at, front.after = lines[1], tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
+  front.mark = lines[2]
+end
+
+local function front_of(name, group)
+  local front = {heads = named(group and 'lanes' or 'heads', name), floor = '-inf', group = group}
+  look_at(front)
+  return front
+end
+
+local function claim_merged(roots, n, worker)
+  local fronts, by_name, got = {}, {}, 0
+  local function add(name, group)
+    by_name[name] = front_of(name, group)
+    fronts[#fronts + 1] = by_name[name]
+  end
+  for _, root in ipairs(roots) do add(root) end
+  while got < n and not is_enough() do
+    local best, bound, at = nil, math.huge, nil
+    for m, front in ipairs(fronts) do
+      if front.line and (not best or front.at < best.at) then best, at = front, m end
+    end
+    if not best then break end
+    for _, front in ipairs(fronts) do bound = math.min(bound, front == best and front.after or front.at) end
+    local taken, stuck = 0, false
+    if best.group and allowed <= 0 then
+      table.remove(fronts, at)
+    elseif best.group then
+      taken, stuck = draw_from(best, n - got, bound, worker)
+      if stuck then table.remove(fronts, at) end
+    elseif sub(best.line, 1, 1) == '#' then
+      local group = sub(best.line, 2)
+      with_limited()
+      best.floor = '(' .. best.mark
+      if not by_name[group] and may_enter(group, worker) then add(group, group) end
+    else
+      taken, stuck = draw(source_of(best.heads, best.line), n - got, bound, worker)
+      if stuck then best.floor = '(' .. call('ZSCORE', best.heads, best.line) end
+    end
+    got = got + taken
+    look_at(best)
+  end
+  if settle_groups then settle_groups() end
+  return got
+end
+
+-- For each want: suspects first while allowed, then `oldest` by age, then by priority and seq.
+local function claim(worker, number, suspects, wants)
+  local asked = {}
+  for _, want in ipairs(wants) do
+    for _, lane in ipairs(want[1]) do asked[string.match(lane, '^[^/]*')] = true end
+  end
+  local paused = #wants > 0 and queues_in('paused', asked)
+  if #wants > 0 then bring_back() end
+  if next(pending) then
+    with_rooms()
+    settle_lanes()
+    settle_groups()
+  end
+  begin(worker, number)
+  for _, want in ipairs(wants) do
+    local lanes, n, oldest = want[1], want[2], want[3]
+    local plain, crashed, twice = {}, {}, {}
+    allowed = want[4] or math.huge
+    for _, lane in ipairs(lanes) do
+      if not twice[lane] and not (paused and paused[string.match(lane, '^[^/]*')]) then
+        twice[lane] = true
+        plain[#plain + 1] = lane
+        crashed[#crashed + 1] = lane .. '!'
+      end
+    end
+    if n > 0 and suspects > 0 then
+      local got = claim_merged(crashed, math.min(n, suspects), worker)
+      suspects, n = suspects - got, n - got
+    end
+    if n > 0 and oldest > 0 then n = n - claim_oldest(plain, math.min(n, oldest), worker) end
+    if n > 0 then claim_merged(plain, n, worker) end
+  end
+  move_counts(groups, '\4', '\5')
+  spread('HSET', JOBS, writes)
+  spread('SADD', named('running', worker), held)
+  if write_rooms then write_rooms() end
+end

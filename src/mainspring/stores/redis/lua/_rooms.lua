@@ -1,0 +1,211 @@
+-- rooms: how much room buckets have. Needs common. A bucket is [limit, key, cost]; without a key it is a gate.
+-- Each is read once in a script, what starts is counted here at once, and write_rooms() writes it.
+-- A limit is stored as [kind, size, per, burst, what somebody set in place of its size or false]. Of a rate are kept the
+-- starts, oldest first (the first and the last moment that an entry stands for, and how much), their sum, and the
+-- moment before which nothing starts; of a smooth one instead of starts the moment at which all of it is back.
+-- gives: room_of, LIMITS, RATES, RESTS, freed, name_of, limit_in, declare_missing, free, running_in, load_rate, fits
+-- gives: room_in, use_up, occupy, write_rooms, lacking, worth
+local LIMITS = TAG .. 'limits'
+local RATES = TAG .. 'rates'
+local RESTS = TAG .. 'rests'
+local PIECES = 1000 -- of a window: starts that are no further apart are one entry
+local CHUNK = 50
+local limits, rooms = {}, {}
+local freed = {}
+
+local function name_of(bucket) return bucket[2] == '' and bucket[1] or bucket[1] .. '=' .. bucket[2] end
+local function limit_in(name) return (string.match(name, '^[^=]*')) end
+
+local function read_limit(raw)
+  local kind, size, per, burst, set = unpack(cmsgpack.unpack(raw), 1, 5)
+  return {kind = kind, size = set or size, per = per, burst = burst}
+end
+
+-- False for one that nobody has declared: it lets everything through.
+local function limit_of(name)
+  local limit = limits[name]
+  if limit == nil then
+    local raw = call('HGET', LIMITS, name)
+    limit = raw and read_limit(raw)
+    limits[name] = limit
+  end
+  return limit
+end
+
+local function declare_missing(packed)
+  for _, limit in ipairs(cmsgpack.unpack(packed)) do
+    call('HSETNX', LIMITS, limit[1], cmsgpack.pack({limit[2], limit[3], limit[4], limit[5], false}))
+    limits[limit[1]] = nil
+  end
+end
+
+local function room_of(name)
+  local room = rooms[name]
+  if not room then
+    room = {name = name, limit = limit_of(limit_in(name)), ids = {}}
+    rooms[name] = room
+  end
+  return room
+end
+
+-- Somebody left the bucket: who waits for it is looked for by settle_lanes().
+local function free(name)
+  freed[name] = true
+  if rooms[name] then rooms[name].running = nil end
+end
+
+local function running_in(room)
+  if not room.running then
+    room.running = call('ZCARD', named('bucket', room.name))
+      + call('ZCOUNT', named('visitors', room.name), '(' .. whole(NOW), '+inf')
+  end
+  return room.running
+end
+
+-- The nth of its starts; the newest may have been changed by this script.
+local function entry_of(room, n)
+  if room.newest and n >= room.total then return n == room.total and room.newest or nil end
+  if not room.entries[n] then
+    for m, raw in ipairs(call('LRANGE', named('starts', room.name), n - 1, n + CHUNK - 2)) do
+      room.entries[n + m - 1] = {struct.unpack('>ddd', raw)}
+    end
+  end
+  return room.entries[n]
+end
+
+-- A rate as it stands now: `over` of its oldest starts count no more.
+local function load_rate(room)
+  if room.used then return end
+  local raw = call('HGET', RATES, room.name)
+  room.used, room.tat, room.pause, room.over, room.entries = 0, 0, 0, 0, {}
+  if not raw then return end
+  room.used, room.tat, room.pause = struct.unpack('>ddd', raw)
+  local entry = room.used > 0 and entry_of(room, 1)
+  while entry and entry[2] + room.limit.per <= NOW do
+    room.used, room.over = room.used - entry[3], room.over + 1
+    entry = entry_of(room, room.over + 1)
+  end
+end
+
+-- When enough of its starts have run out.
+local function rate_moment(room, cost)
+  local used, n, at = room.used, room.over, NOW
+  while used + cost > room.limit.size do
+    n = n + 1
+    local entry = entry_of(room, n)
+    if not entry then break end
+    used, at = used - entry[3], entry[2] + room.limit.per
+  end
+  return at
+end
+
+local function smooth_moment(room, cost)
+  local limit = room.limit
+  local each = limit.per / limit.size
+  return math.max(NOW, math.ceil(room.tat + (cost - math.max(limit.burst, cost)) * each))
+end
+
+-- Whether a start at that cost fits into the bucket now; if not, the moment at which it does, where that is known.
+local function fits(name, cost)
+  local room = room_of(name)
+  local limit = room.limit
+  if not limit then return true end
+  if limit.size <= 0 then return false end
+  if limit.kind == 'concurrency' then return running_in(room) < limit.size end
+  load_rate(room)
+  cost = math.min(cost, limit.size)
+  local at = math.max(room.pause, limit.kind == 'rate' and rate_moment(room, cost) or smooth_moment(room, cost))
+  if at <= NOW then return true end
+  return false, at
+end
+
+-- How many starts at a cost of 1 fit now.
+local function room_in(name)
+  local room = room_of(name)
+  local limit = room.limit
+  if not limit then return math.huge end
+  if limit.size <= 0 then return 0 end
+  if limit.kind == 'concurrency' then return limit.size - running_in(room) end
+  load_rate(room)
+  if room.pause > NOW then return 0 end
+  if limit.kind == 'rate' then return limit.size - room.used end
+  local each = limit.per / limit.size
+  return math.floor(math.max(limit.burst, 1) - math.max(room.tat - NOW, 0) / each)
+end
+
+-- Uses up so much of a rate, now.
+local function use_up(room, cost)
+  local limit = room.limit
+  load_rate(room)
+  room.dirty = true
+  if limit.kind == 'smooth' then
+    room.tat = math.max(room.tat, NOW) + cost * limit.per / limit.size
+    return
+  end
+  if not room.newest then
+    room.total = call('LLEN', named('starts', room.name))
+    local raw = call('LINDEX', named('starts', room.name), -1)
+    room.newest = raw and {struct.unpack('>ddd', raw)}
+  end
+  local newest = room.newest
+  room.used = room.used + cost
+  if newest and NOW - newest[1] < limit.per / PIECES then
+    newest[2], newest[3] = math.max(newest[2], NOW), newest[3] + cost
+  else
+    room.entries[room.total] = newest or nil
+    room.newest, room.total, room.added = {NOW, NOW, cost}, room.total + 1, true
+  end
+end
+
+-- A job starts in the bucket, or a guest (without an id).
+local function occupy(bucket, id)
+  local room = room_of(name_of(bucket))
+  if id then room.ids[#room.ids + 1] = id end
+  if room.running then room.running = room.running + 1 end
+  local limit = room.limit
+  if limit and limit.kind ~= 'concurrency' then use_up(room, math.min(bucket[3], limit.size)) end
+end
+
+local function write_rate(room)
+  local key = named('starts', room.name)
+  if room.newest then
+    local packed = struct.pack('>ddd', unpack(room.newest))
+    if room.added then call('RPUSH', key, packed) else call('LSET', key, -1, packed) end
+  end
+  if room.over > 0 then call('LPOP', key, room.over) end
+  call('HSET', RATES, room.name, struct.pack('>ddd', room.used, room.tat, room.pause))
+  call('ZADD', RESTS, whole(math.ceil(math.max(room.pause, room.tat, NOW + room.limit.per))), room.name)
+end
+
+-- What was counted here is read anew afterwards, where somebody asks.
+local function write_rooms()
+  for name, room in pairs(rooms) do
+    local members = {}
+    for n, id in ipairs(room.ids) do members[2 * n - 1], members[2 * n] = whole(NOW), id end
+    spread('ZADD', named('bucket', name), members)
+    if room.dirty then write_rate(room) end
+  end
+  rooms = {}
+end
+
+-- The first of these buckets that lacks room for a job, and when it will have it, if anybody knows: gates stand before
+-- buckets with keys, and one whose moment nobody knows before the others.
+local function lacking(buckets)
+  local name, moment, gate
+  for _, bucket in ipairs(buckets) do
+    if gate and bucket[2] ~= '' then break end
+    local fit, at = fits(name_of(bucket), bucket[3])
+    if not fit and (not name or not at or at > moment) then
+      name, moment, gate = name_of(bucket), at, bucket[2] == ''
+      if not at then break end
+    end
+  end
+  return name, moment
+end
+
+-- How many entries of a lane are worth reading: as many as have room, once it is known what they need.
+local function worth(buckets)
+  local most = buckets and 200 or 1
+  for _, bucket in ipairs(buckets or {}) do most = math.min(most, room_in(name_of(bucket))) end
+  return math.max(most, 1)
+end

@@ -1,0 +1,7 @@
+-- uses: common, heads, wake, lines, rooms*, parking*, moves
+-- reopen: looks on at those who waited for a limit that was changed
+-- returns how many buckets are left
+with_rooms()
+local left = reopen()
+flush()
+return left

@@ -1,0 +1,14 @@
+-- uses: common, heads, wake, lines, rooms*, parking*, moves
+-- set_size: what a limit lets through in place of its declared size, or nothing else than that
+-- args: now, limit, size or empty
+-- returns whether there is such a limit, and how many buckets are still to be looked at for those who wait
+with_rooms()
+local stored = call('HGET', LIMITS, ARGV[2])
+if not stored then return {0, 0} end
+local limit = cmsgpack.unpack(stored)
+limit[5] = tonumber(ARGV[3]) or false
+pass_when_full()
+call('HSET', LIMITS, ARGV[2], cmsgpack.pack(limit))
+local left = reopen(ARGV[2])
+flush()
+return {1, left}

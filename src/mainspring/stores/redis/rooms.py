@@ -1,0 +1,90 @@
+"""Limits and buckets: the arguments and the replies of their scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from mainspring.records import Bucket, BucketRow, Limit, LimitRow, Taken
+
+from .connection import Connection
+
+_Kind = Literal["concurrency", "rate", "smooth"]
+
+_pack = msgspec.msgpack.Encoder().encode
+_stored = msgspec.msgpack.Decoder(tuple[_Kind, int, int, int, int | bool]).decode
+
+
+def packed(limits: Iterable[Limit]) -> bytes:
+    return _pack([(limit.name, limit.kind, limit.size, limit.per, limit.burst) for limit in limits])
+
+
+def needed(buckets: Iterable[Bucket]) -> list[tuple[str, str, int]]:
+    """Each bucket once, gates first. Who names one twice means the dearer."""
+    costs: dict[tuple[str, str], int] = {}
+    for bucket in buckets:
+        at = bucket.limit, bucket.key
+        costs[at] = max(bucket.cost, costs.get(at, 0))
+    return [(*at, costs[at]) for at in sorted(costs, key=lambda at: (at[1] != "", at))]
+
+
+def packed_buckets(buckets: Iterable[Bucket]) -> bytes:
+    return _pack(needed(buckets))
+
+
+def asked(buckets: Iterable[Bucket]) -> bytes:
+    """As they are asked for, also twice."""
+    return _pack([(bucket.limit, bucket.key, bucket.cost) for bucket in buckets])
+
+
+def packed_costs(spent: Sequence[tuple[str, int]]) -> bytes:
+    return _pack(spent)
+
+
+async def declare(connection: Connection, limits: Sequence[Limit]) -> None:
+    await _look_on(connection, await connection.run("declare", packed(limits)))
+
+
+async def change(connection: Connection, script: str, limit: str, *words: str | int) -> bool:
+    """``set_size`` or ``forget_limit``: whether there was such a limit."""
+    known, left = await connection.run(script, limit, *words)
+    await _look_on(connection, left)
+    return bool(known)
+
+
+async def _look_on(connection: Connection, left: int) -> None:
+    """Until all who waited for the limit were looked at. If nobody comes to the end of it, ``promote`` does."""
+    while left:
+        left = await connection.run("reopen")
+
+
+def limit_rows(stored: dict[bytes, bytes]) -> list[LimitRow]:
+    return sorted((_limit_row(name.decode(), raw) for name, raw in stored.items()), key=lambda row: row.limit.name)
+
+
+def _limit_row(name: str, raw: bytes) -> LimitRow:
+    kind, size, per, burst, instead = _stored(raw)
+    limit = Limit(name=name, kind=kind, size=size, per=per, burst=burst)
+    return LimitRow(limit=limit, size=None if instead is False else instead)
+
+
+def bucket_rows(reply: list[list[Any]]) -> list[BucketRow]:
+    return [
+        BucketRow(
+            name=name.decode(),
+            limit=limit.decode(),
+            kind=kind.decode(),
+            size=size,
+            used=used,
+            next_at=next_at,
+            holders=tuple(holders),
+        )
+        for name, limit, kind, size, used, next_at, holders in reply
+    ]
+
+
+def taken(reply: list[Any]) -> Taken:
+    now, has_room, until, next_at, full = reply
+    return Taken(ok=has_room == 1, now=now, until=until, next_at=next_at, full=full.decode())

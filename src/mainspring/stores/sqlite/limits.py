@@ -1,0 +1,73 @@
+"""Limits by name: declared by code, changed at run time, looked at by people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mainspring.records import Bucket, BucketRow, Limit, LimitRow
+
+from .parking import stir
+from .rooms import Rooms
+
+if TYPE_CHECKING:
+    from .tx import Tx
+
+
+def add_limits(tx: Tx, limits: Sequence[Limit]) -> None:
+    """Make those that are not there."""
+    tx.cursor.executemany(tx.sql["add_limit"], [_values(limit) for limit in limits])
+
+
+def _values(limit: Limit) -> tuple[str, str, int, int, int]:
+    return limit.name, limit.kind, limit.size, limit.per, limit.burst
+
+
+def declare(tx: Tx, limits: Sequence[Limit]) -> None:
+    for limit in limits:
+        if tx.run("set_limit", _values(limit)) > 0:
+            stir(tx, limit.name)
+
+
+def set_size(tx: Tx, limit: str, size: int | None) -> bool:
+    if not tx.run("override", (size, limit)):
+        return False
+    stir(tx, limit)
+    return True
+
+
+def forget_limit(tx: Tx, limit: str) -> bool:
+    if not tx.run("forget_limit", (limit,)):
+        return False
+    stir(tx, limit)
+    return True
+
+
+def stir_on(tx: Tx) -> bool:
+    """Go on opening the lanes that wait for limits which were changed; True while there are more."""
+    return any([stir(tx, limit) for (limit,) in tx.all("stirred")])  # noqa: C419  # each of them
+
+
+def limits(tx: Tx) -> list[LimitRow]:
+    return [
+        LimitRow(limit=Limit(name=name, kind=kind, size=size, per=per, burst=burst), size=override)
+        for name, kind, size, per, burst, override in tx.all("limits")
+    ]
+
+
+def buckets(tx: Tx, asked: Sequence[Bucket]) -> list[BucketRow]:
+    rooms = Rooms(tx)
+    return [_row(tx, rooms, each) for each in asked if rooms.size_of(each.name) is not None]
+
+
+def _row(tx: Tx, rooms: Rooms, bucket: Bucket) -> BucketRow:
+    room = rooms[bucket.name]
+    return BucketRow(
+        name=bucket.name,
+        limit=bucket.limit,
+        kind=room.kind,
+        size=room.size,
+        used=room.used,
+        next_at=None if room.fits(bucket.cost) else room.when(bucket.cost),
+        holders=tuple(job for (job,) in tx.all("holders", (bucket.name,))),
+    )

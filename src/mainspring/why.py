@@ -1,0 +1,112 @@
+"""Why a job does not run: what a claim would look at, looked at for one job and said in words.
+
+The order is that of the claim: whoever clears the first obstacle sees the next one. Whenever there is none the
+job is handed out by the next turn of a worker that has a free slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+from uuid import UUID
+
+import msgspec
+
+from mainspring.clock import to_datetime
+from mainspring.records import BucketRow, JobRow, Mode, WorkerRow
+from mainspring.states import FINAL, State
+
+if TYPE_CHECKING:
+    from mainspring.stores.base import Store
+
+Obstacle = Literal[
+    "ended", "running", "not_due", "dependency", "expired", "paused", "limit", "rate", "no_worker", "unknown_task"
+]
+
+
+class Hindrance(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that keeps a job from running."""
+
+    kind: Obstacle
+    text: str
+    """For people."""
+    until: datetime | None = None
+    """When it will be over, if that is known."""
+    jobs: tuple[UUID, ...] = ()
+    """The jobs that are in the way: parents, or those that hold a limit's places."""
+    name: str = ""
+    """The queue, limit or task that it is about."""
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a job from running; nothing does when ``obstacles`` is empty."""
+
+    id: UUID
+    state: State
+    obstacles: tuple[Hindrance, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.obstacles:
+            return f"{self.id} is {self.state.value}: nothing holds it back, it starts with the next free slot"
+        return f"{self.id} is {self.state.value}: " + "; ".join(each.text for each in self.obstacles)
+
+
+async def why(store: Store, row: JobRow, now: int) -> Why:
+    """Look at everything that can hold this job back."""
+    id = UUID(bytes=row.id)
+    if row.state in FINAL:
+        said = f"it ended as {row.state.value}" + (f" ({row.reason.value})" if row.reason else "")
+        return Why(id=id, state=row.state, obstacles=(Hindrance(kind="ended", text=said),))
+    if row.state is State.RUNNING:
+        said = f"it runs on worker {row.worker}"
+        return Why(id=id, state=row.state, obstacles=(Hindrance(kind="running", text=said, name=row.worker or ""),))
+    found: list[Hindrance] = []
+    if row.expires is not None and row.expires <= now:
+        found.append(Hindrance(kind="expired", text="it was not started in time and will be cancelled"))
+    found += _waiting(row)
+    found += await _mode(store, row)
+    if row.buckets:
+        found += [each for bucket in await store.buckets(row.buckets) for each in _full(bucket)]
+    found += _nobody(row, await store.workers())
+    return Why(id=id, state=row.state, obstacles=tuple(found))
+
+
+def _waiting(row: JobRow) -> list[Hindrance]:
+    if row.state is State.BLOCKED:
+        others = "another job" if row.deps == 1 else f"{row.deps} other jobs"
+        return [Hindrance(kind="dependency", text=f"it waits for {others} to end")]
+    if row.state in (State.SCHEDULED, State.RETRYING) and row.due is not None:
+        until = to_datetime(row.due)
+        return [Hindrance(kind="not_due", text=f"it is due at {until.isoformat(' ', 'seconds')}", until=until)]
+    return []
+
+
+async def _mode(store: Store, row: JobRow) -> list[Hindrance]:
+    paused = any(each.name == row.queue and each.mode is Mode.PAUSED for each in await store.modes())
+    return [Hindrance(kind="paused", text=f"queue {row.queue!r} is paused", name=row.queue)] if paused else []
+
+
+def _full(found: BucketRow) -> list[Hindrance]:
+    """By the numbers that the claim goes by."""
+    if found.next_at is not None:
+        until = to_datetime(found.next_at)
+        said = f"rate {found.name!r} is used up ({found.used}/{found.size}), the next starts at {until:%H:%M:%S.%f}"
+        return [Hindrance(kind="rate", text=said, until=until, name=found.name)]
+    if found.kind == "concurrency" and found.used >= found.size:
+        said = f"limit {found.name!r} is reached ({found.used}/{found.size})"
+        holders = tuple(UUID(bytes=each) for each in found.holders)
+        return [Hindrance(kind="limit", text=said, jobs=holders, name=found.name)]
+    return []
+
+
+def _nobody(row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:
+    """No living worker would take it."""
+    serving = [each for each in workers if not each.lost and row.queue in each.queues]
+    if not serving:
+        said = f"no live worker serves queue {row.queue!r}"
+        return [Hindrance(kind="no_worker", text=said, name=row.queue)]
+    if not any(row.task in each.tasks for each in serving):
+        said = f"no live worker of queue {row.queue!r} knows task {row.task!r}"
+        return [Hindrance(kind="unknown_task", text=said, name=row.task)]
+    return []

@@ -1,0 +1,267 @@
+"""R9, R11, B5: limits of the whole fleet, and why a job does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mainspring import Concurrency, Mainspring, Rate, RateLimited
+from mainspring.errors import InvalidOption, LimitTimeout
+from mainspring.states import State
+from tests.rows.crew import LIMIT, Crew, Tasks, until
+
+
+class Gauge:
+    """How many are inside at once, by key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now: dict[object, int] = {}
+        self.most: dict[object, int] = {}
+        self.total = 0
+        self.most_in_all = 0
+
+    def __call__(self, key: object, seconds: float = 0.02) -> None:
+        with self._lock:
+            self._now[key] = self._now.get(key, 0) + 1
+            self.most[key] = max(self.most.get(key, 0), self._now[key])
+            self.total += 1
+            self.most_in_all = max(self.most_in_all, sum(self._now.values()))
+        time.sleep(seconds)
+        with self._lock:
+            self._now[key] -= 1
+
+
+@pytest.mark.row("R11")
+class TestConcurrency:
+    @pytest.mark.option("task.limit")
+    def test_a_task_is_limited_in_the_whole_fleet(self, app: Mainspring) -> None:
+        """Two workers with many slots; never more than three at once, and all of them run."""
+        gauge = Gauge()
+
+        @app.task(limit=Concurrency(3))
+        def work(n: int) -> int:
+            gauge("all")
+            return n
+
+        jobs = app.enqueue_many(work.s(n) for n in range(40))
+        with app.worker(), app.worker():
+            assert [job.result(timeout=LIMIT) for job in jobs] == list(range(40))
+        assert gauge.most["all"] == 3
+
+    def test_each_key_is_limited_by_itself(self, app: Mainspring) -> None:
+        gauge = Gauge()
+
+        @app.task(limit=Concurrency(1, by="tenant"))
+        def work(tenant: str, n: int) -> None:
+            gauge(tenant)
+
+        jobs = app.enqueue_many(work.s(tenant, n) for n in range(6) for tenant in ("a", "b", "c"))
+        with app.worker(), app.worker():
+            for job in jobs:
+                job.result(timeout=LIMIT)
+        assert set(gauge.most.values()) == {1}
+        assert gauge.most_in_all > 1
+
+    def test_tasks_share_a_limiter(self, app: Mainspring) -> None:
+        gauge = Gauge()
+        together = app.limiter("billing", Concurrency(1))
+
+        @app.task(name="limits.charge", limit=together)
+        def charge(n: int) -> None:
+            gauge("billing")
+
+        @app.task(name="limits.refund", limit=together)
+        def refund(n: int) -> None:
+            gauge("billing")
+
+        jobs = app.enqueue_many(each.s(n) for n in range(6) for each in (charge, refund))
+        with app.worker():
+            for job in jobs:
+                job.result(timeout=LIMIT)
+        assert (gauge.most["billing"], gauge.total) == (1, 12)
+
+    def test_a_limit_is_changed_at_run_time(self, app: Mainspring) -> None:
+        inside, go_on = threading.Semaphore(0), threading.Event()
+
+        @app.task(name="limits.slow", limit=Concurrency(1))
+        def slow() -> None:
+            inside.release()
+            go_on.wait(LIMIT)
+
+        jobs = app.enqueue_many(slow.s() for _ in range(3))
+        with app.worker():
+            assert inside.acquire(timeout=LIMIT)
+            app.limits.set("limits.slow:at-once", 2)
+            assert inside.acquire(timeout=LIMIT)
+            assert app.limits.get("limits.slow:at-once").used == 2
+            app.limits.set("limits.slow:at-once", 1)
+            info = app.limits.get("limits.slow:at-once")
+            assert (info.size, info.declared, info.used) == (1, 1, 2)
+            go_on.set()
+            for job in jobs:
+                job.result(timeout=LIMIT)
+            app.limits.reset("limits.slow:at-once")
+
+    def test_unknown_limits_are_told(self, app: Mainspring) -> None:
+        for verb in (lambda: app.limits.set("nobody", 1), lambda: app.limits.reset("nobody"),
+                     lambda: app.limits.get("nobody"), lambda: app.limits.delete("nobody")):  # fmt: skip
+            with pytest.raises(InvalidOption, match="not known"):
+                verb()
+
+    def test_the_last_code_decides_about_the_size(self, app: Mainspring, store_url: str) -> None:
+        @app.task(name="limits.sized", limit=Concurrency(1))
+        def sized() -> None: ...
+
+        sized.enqueue()
+        newer = Mainspring(store_url, poll="200ms")
+
+        @newer.task(name="limits.sized", limit=Concurrency(7))
+        def sized_anew() -> None: ...
+
+        with newer.worker():
+            until(lambda: app.limits.get("limits.sized:at-once").size == 7, "the worker declares it")
+        newer.close()
+
+    def test_places_of_the_dead_are_free(self, tasks: Tasks, crew: Crew, tmp_path: Path) -> None:
+        """A process is killed with a place in its hands: another goes on with the job and its limit."""
+        app = tasks.app
+        held = tasks.held.enqueue()
+        doomed = crew.start()
+        until(lambda: held.info().state is State.RUNNING, "it runs")
+        doomed.kill()
+        crew.start()
+        others = app.enqueue_many(tasks.held.s() for _ in range(3))
+        tasks.say("go_on")
+        for job in (held, *others):
+            job.result(timeout=LIMIT)
+        assert app.limits.get("crew.held:at-once").used == 0
+
+
+@pytest.mark.row("R9")
+class TestRate:
+    def test_no_more_start_in_any_window(self, app: Mainspring) -> None:
+        """Counted by what the store wrote down as their start."""
+
+        @app.task(limit=Rate(10, per="500ms"))
+        async def call(n: int) -> None: ...
+
+        jobs = app.enqueue_many(call.s(n) for n in range(40))
+        with app.worker(), app.worker():
+            starts = sorted(job.join(timeout=LIMIT).started for job in jobs)  # type: ignore[type-var]  # all of them started
+        assert all(job.info().attempt == 1 for job in jobs)
+        for first, beyond in zip(starts, starts[10:], strict=False):
+            assert (beyond - first).total_seconds() >= 0.5  # type: ignore[operator]  # all of them started
+
+    def test_a_handler_slows_the_rate(self, app: Mainspring) -> None:
+        tried: list[float] = []
+
+        @app.task(limit=Rate(100, per="1s"), retries=0)
+        def call(n: int) -> int:
+            tried.append(time.monotonic())
+            if len(tried) == 1:
+                raise RateLimited(retry_after="1s")
+            return n
+
+        first = call.enqueue(1)
+        with app.worker(thread_slots=1):
+            until(lambda: tried, "the first is tried")
+            second = call.enqueue(2)
+            assert (first.result(timeout=LIMIT), second.result(timeout=LIMIT)) == (1, 2)
+        assert all(later - tried[0] >= 0.9 for later in tried[1:])
+        assert first.info().attempt == 1
+
+    def test_any_code_may_obey_it(self, app: Mainspring) -> None:
+        limiter = app.limiter("api", Rate(3, per="1s"), Concurrency(2))
+        entered: list[float] = []
+
+        def sync_code() -> None:
+            with limiter:
+                entered.append(time.monotonic())
+
+        async def async_code() -> None:
+            async with limiter:
+                entered.append(time.monotonic())
+
+        async def several() -> None:
+            await asyncio.gather(*(async_code() for _ in range(3)))
+            await app.aclose()
+
+        for _ in range(3):
+            sync_code()
+        asyncio.run(several())
+        entered.sort()
+        assert len(entered) == 6
+        assert entered[3] - entered[0] >= 0.9
+        assert app.limits.get("api:at-once").used == 0
+
+    def test_waiting_has_an_end(self, app: Mainspring) -> None:
+        limiter = app.limiter("one", Concurrency(1, by="who"))
+        hurried = limiter.at(key="a", wait="100ms")
+        with limiter.at(key="a"), limiter.at(key="b"), pytest.raises(LimitTimeout, match="one:at-once/who=a"), hurried:
+            raise AssertionError("there was no room")
+        with pytest.raises(InvalidOption, match="needs a key"), limiter:
+            raise AssertionError("whose room?")
+
+
+@pytest.mark.row("B5")
+class TestWhy:
+    def test_what_holds_it_back_is_told(self, app: Mainspring) -> None:
+        go_on = threading.Event()
+
+        @app.task(name="why.slow", limit=Concurrency(1, by="who"))
+        def slow(who: str) -> None:
+            go_on.wait(LIMIT)
+
+        @app.task(name="why.rare", limit=Rate(1, per="1h"))
+        def rare() -> None: ...
+
+        later = slow.options(delay="1h").enqueue("a")
+        first, second = slow.enqueue("a"), slow.enqueue("a")
+        assert {each.kind for each in first.why().obstacles} == {"no_worker"}
+        with app.worker():
+            until(lambda: first.info().state is State.RUNNING, "the first runs")
+            (why,) = second.why().obstacles
+            assert (why.kind, why.jobs, why.name) == ("limit", (first.id,), "why.slow:at-once/who=a")
+            assert "(1/1)" in why.text
+            assert [each.kind for each in later.why().obstacles] == ["not_due", "limit"]
+            assert first.why().obstacles[0].kind == "running"
+            rares = app.enqueue_many(rare.s() for _ in range(2))
+            until(lambda: any(job.info().state is State.SUCCEEDED for job in rares), "one ran")
+            waiting = next(job for job in rares if job.info().state is not State.SUCCEEDED)
+            (why,) = waiting.why().obstacles
+            assert why.kind == "rate"
+            assert why.until is not None
+            app.queues.pause("default")
+            assert "paused" in {each.kind for each in second.why().obstacles}
+            app.queues.resume("default")
+            go_on.set()
+            second.result(timeout=LIMIT)
+            assert second.why().obstacles[0].kind == "ended"
+            assert "ended as succeeded" in str(second.why())
+            by_name = app.call("nobody.knows").enqueue()
+            until(lambda: {each.kind for each in by_name.why().obstacles} == {"unknown_task"}, "it is parked")
+
+    def test_nothing_holds_it_back(self, app: Mainspring) -> None:
+        """Then the next turn takes it."""
+        gone = threading.Event()
+
+        @app.task(name="why.free")
+        def free() -> None:
+            gone.set()
+
+        @app.task(name="why.block")
+        def block() -> None:
+            gone.wait(LIMIT)
+
+        with app.worker(thread_slots=1, async_slots=0):
+            blocking = block.enqueue()
+            until(lambda: blocking.info().state is State.RUNNING, "the slot is taken")
+            waiting = free.enqueue()
+            assert waiting.why().obstacles == ()
+            gone.set()
+            waiting.result(timeout=LIMIT)

@@ -1,0 +1,269 @@
+"""What limits cost on SQLite, and what only its lanes with keys can get wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from mainspring.clock import MovableClock, to_datetime
+from mainspring.query import Query
+from mainspring.records import Bucket, Claim, Limit, Retention, Want
+from mainspring.states import Action
+from mainspring.stores.base import Turn
+from mainspring.stores.sqlite import SqliteStore, claims, limits, parking
+
+from .words import Worker, batch, job, jobs, succeeded
+
+SECOND = 1_000_000
+TABLES = ("limits", "lanes", "holds", "starts", "rates", "guests", "waits", "stirs")
+ONE = Limit(name="tenant", size=1)
+CALLS = Limit(name="calls", kind="rate", size=1, per=10 * SECOND)
+
+
+def tenant(key: object) -> tuple[Bucket, ...]:
+    return (Bucket("tenant", str(key)),)
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest_asyncio.fixture
+async def store(path: Path, clock: MovableClock) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(str(path), durability="normal", clock=clock)
+    await opened.declare([ONE, Limit(name="gate", size=100)])
+    yield opened
+    await opened.close()
+
+
+@contextmanager
+def statements(store: SqliteStore) -> Iterator[list[str]]:
+    """What is run meanwhile."""
+    cursor = store._writer._cursor
+    assert cursor is not None
+    heard: list[str] = []
+    cursor.connection.set_trace_callback(heard.append)
+    yield heard
+    cursor.connection.set_trace_callback(None)
+
+
+async def all_of(worker: Worker, n: int) -> list[Claim]:
+    """In as many turns as it takes."""
+    found: list[Claim] = []
+    for _ in range(50):
+        said = await worker.turn(n=n - len(found))
+        found += said.claims
+        if not said.more or len(found) == n:
+            return found
+    raise AssertionError("there is no end to it")
+
+
+# ---- costs ------------------------------------------------------------------------------------
+
+
+async def test_unlimited_jobs_ask_nothing_of_limits(store: SqliteStore) -> None:
+    worker = await Worker(store).join()
+    with statements(store) as heard:
+        await store.enqueue(batch(*jobs(10)))
+        claimed = await worker.take(5)
+        await worker.turn(*(succeeded(each) for each in claimed), n=5)
+    assert len(claimed) == 5
+    assert not [text for text in heard for table in TABLES if f"mainspring_{table}" in text]
+
+
+async def test_a_gate_is_passed_in_bulk(store: SqliteStore) -> None:
+    """One place for each job is written and taken back; nothing else is done job by job."""
+    worker = await Worker(store).join()
+    gated = jobs(96, buckets=(Bucket("gate"),))
+    with statements(store) as heard:
+        await store.enqueue(batch(*gated))
+        claimed = await worker.take(64)
+        await worker.turn(*(succeeded(each) for each in claimed), n=32)
+    assert len(claimed) == 64
+    assert len([text for text in heard if "into mainspring_holds" not in text]) < 60
+
+
+async def test_a_turn_looks_at_few_of_many_lanes(store: SqliteStore) -> None:
+    worker = await Worker(store).join()
+    keyed = [job(buckets=tenant(n // 2)) for n in range(2_000)]
+    await store.enqueue(batch(*keyed))
+    assert len(await all_of(worker, 2_000)) == 1_000
+    with statements(store) as heard:
+        assert await worker.take(10) == ()
+    assert len(heard) < 20
+
+
+async def test_as_many_lanes_as_are_wanted_are_read(store: SqliteStore) -> None:
+    worker = await Worker(store).join()
+    await store.enqueue(batch(*(job(buckets=tenant(n)) for n in range(1_000))))
+    with statements(store) as heard:
+        assert len(await worker.take(10)) == 10
+    assert len(heard) < 80
+
+
+# ---- lanes with keys --------------------------------------------------------------------------
+
+
+async def test_expired_jobs_hide_nobody(store: SqliteStore, clock: MovableClock) -> None:
+    """Though nobody has cancelled them yet."""
+    late = [job(buckets=tenant(n), priority=9, expires_in=SECOND) for n in range(3 * claims.PATIENCE)]
+    good = job(buckets=tenant("good"))
+    await store.enqueue(batch(*late, good))
+    clock.advance("2s")
+    worker = await Worker(store).join()
+    assert [each.id for each in await all_of(worker, 5)] == [good.id]
+
+
+async def test_a_lane_stands_where_its_first_job_does(store: SqliteStore) -> None:
+    """Also when the one that stood there was cancelled, and the other lane was opened after it."""
+    await store.declare([Limit(name="region", size=2)])
+    first, second, third, holding = (job(buckets=(*tenant(key), Bucket("region", "r"))) for key in "abac")
+    await store.enqueue(batch(job(buckets=(Bucket("region", "r"),), priority=9), holding))
+    worker = await Worker(store).join()
+    claimed = await worker.take(5)
+    await store.enqueue(batch(first, second, third))
+    assert await worker.take(5) == ()
+    await store.act(Action.CANCEL, Query(ids=(first.id,)))
+    await worker.turn(succeeded(claimed[0]))
+    assert [each.id for each in await worker.take(1)] == [second.id]
+
+
+async def wanting(worker: Worker, *wants: Want) -> list[bytes]:
+    worker.number += 1
+    asked = Turn(worker=worker.name, number=worker.number, seen=worker.number - 1, wants=wants)
+    return [claim.id for claim in (await worker.store.turn(asked)).claims]
+
+
+async def test_a_place_is_not_kept_for_lanes_that_nobody_asks_for(store: SqliteStore) -> None:
+    running, other, own = (
+        job(queue=queue, buckets=tenant(7), priority=p) for queue, p in (("q", 9), ("a", 5), ("q", 0))
+    )
+    await store.enqueue(batch(running, other, own))
+    worker = await Worker(store).join()
+    (claim,) = await worker.take(1)
+    assert await wanting(worker, Want(("a/any", "q/any"), 5)) == []
+    await worker.turn(succeeded(claim))
+    assert await wanting(worker, Want(("q/any",), 5)) == [own.id]
+
+
+async def test_the_oldest_of_those_that_waited_comes_by_age(store: SqliteStore) -> None:
+    await store.declare([Limit(name="region", size=1)])
+    running, old, *others = (
+        job(buckets=(*tenant(n), Bucket("region", "r")), priority=p) for n, p in enumerate((9, 0, 5, 5))
+    )
+    await store.enqueue(batch(running, old, *others))
+    worker = await Worker(store).join()
+    (claim,) = await worker.take(1)
+    assert await worker.take(5) == ()
+    await worker.turn(succeeded(claim))
+    assert await wanting(worker, Want(("q/any",), 1, oldest=1)) == [old.id]
+
+
+async def test_a_change_that_is_cut_short_goes_on(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever promotes opens the lanes that are left."""
+    monkeypatch.setattr(parking, "SLICE", 2)
+    await store.enqueue(batch(*(job(buckets=tenant(n % 9)) for n in range(18))))
+    worker = await Worker(store).join()
+    assert len(await all_of(worker, 18)) == 9
+    assert await all_of(worker, 9) == []
+    await store._write(lambda tx: limits.set_size(tx, "tenant", 2))
+    assert len(await all_of(worker, 9)) == 2
+    for _ in range(4):
+        await store.promote()
+    assert len(await all_of(worker, 9)) == 7
+    with statements(store) as heard:
+        await store.promote()
+    assert not [text for text in heard if text.startswith("delete from mainspring_stirs")]
+
+
+async def test_more_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One place in a region: each of its tenants gets it in turn, by priority."""
+    monkeypatch.setattr(parking, "MANY", 3)
+    await store.declare([Limit(name="region", size=1)])
+    made = [job(buckets=(*tenant(n), Bucket("region", "r")), priority=n % 2) for n in range(12)]
+    await store.enqueue(batch(*made))
+    worker = await Worker(store).join()
+    done: list[bytes] = []
+    for _ in made:
+        (claim,) = await worker.take(5)
+        done.append(claim.id)
+        await worker.turn(succeeded(claim))
+    assert done == [each.id for each in (*made[1::2], *made[::2])]
+
+
+async def test_a_lane_that_is_pruned_leaves_its_place_to_others(store: SqliteStore) -> None:
+    """It stood in line for a place, its jobs were cancelled, and nobody has looked at it since."""
+    await store.declare([Limit(name="region", size=1)])
+    region = Bucket("region", "r")
+    first, second, third = (job(buckets=(*tenant(n), region)) for n in range(3))
+    await store.enqueue(batch(first, second, third))
+    worker = await Worker(store).join()
+    (claim,) = await worker.take(5)
+    assert await worker.take(5) == ()
+    await worker.turn(succeeded(claim))
+    await store.act(Action.CANCEL, Query(ids=(second.id,)))
+    await store.prune(Retention())
+    assert [each.id for each in await worker.take(5)] == [third.id]
+
+
+# ---- moments ----------------------------------------------------------------------------------
+
+
+async def test_the_turn_of_the_moment_needs_no_promotion(store: SqliteStore, clock: MovableClock) -> None:
+    await store.declare([CALLS])
+    await store.enqueue(batch(*jobs(2, buckets=(Bucket("calls", "a"),))))
+    worker = await Worker(store).join()
+    began = clock.now_us()
+    assert len((await worker.turn(n=5)).claims) == 1
+    for _ in range(2):
+        said = await worker.turn(n=5)
+        assert (said.claims, said.next_at) == ((), began + 10 * SECOND)
+    clock.set(to_datetime(began + 10 * SECOND))
+    assert len(await worker.take(5)) == 1
+
+
+@pytest.mark.parametrize("key", ["", "a"])
+async def test_the_end_of_a_guest_is_a_moment(store: SqliteStore, clock: MovableClock, key: str) -> None:
+    await store.declare([Limit(name="narrow", size=1)])
+    narrow = Bucket("narrow", key)
+    taken = await store.take(b"guest", [narrow], 5 * SECOND)
+    await store.enqueue(batch(job(buckets=(narrow,))))
+    worker = await Worker(store).join()
+    said = await worker.turn(n=1)
+    assert (said.claims, said.next_at) == ((), taken.until)
+    clock.set(to_datetime(taken.until))
+    assert len(await worker.take(1)) == 1
+
+
+async def test_nobody_passes_a_dear_job_of_its_lane(store: SqliteStore, clock: MovableClock) -> None:
+    """Also one that came later, costs less, and stands at another priority."""
+    await store.declare([Limit(name="calls", kind="rate", size=3, per=10 * SECOND)])
+    first, dear = (job(buckets=(Bucket("calls", "a", cost),), priority=5) for cost in (1, 3))
+    await store.enqueue(batch(first, dear))
+    worker = await Worker(store).join()
+    assert [each.id for each in await worker.take(5)] == [first.id]
+    cheap = job(buckets=(Bucket("calls", "a"),))
+    await store.enqueue(batch(cheap))
+    assert await worker.take(5) == ()
+    clock.advance("10s")
+    assert [each.id for each in await worker.take(5)] == [dear.id]
+
+
+async def test_a_fast_pace_is_kept(store: SqliteStore, clock: MovableClock) -> None:
+    """More than one in a microsecond, and a third of one in each."""
+    await store.declare([Limit(name="fast", kind="smooth", size=10_000_000, per=SECOND, burst=10)])
+    await store.declare([Limit(name="third", kind="smooth", size=3, per=SECOND, burst=3)])
+    await store.enqueue(batch(*jobs(40, buckets=(Bucket("fast"),))))
+    worker = await Worker(store).join()
+    assert len(await worker.take(40)) == 10
+    clock.set(to_datetime(clock.now_us() + 1))
+    assert len(await worker.take(40)) == 10
+    for n in range(3):
+        assert (await store.take(b"%d" % n, [Bucket("third")], SECOND)).ok, "a burst is whole also one by one"
+    said = await store.take(b"late", [Bucket("third")], SECOND)
+    assert (said.ok, said.next_at) == (False, clock.now_us() + 333_334)

@@ -1,0 +1,174 @@
+"""What limits say, what they are called, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainspring import Concurrency, Mainspring, Rate
+from mainspring.errors import InvalidOption
+from mainspring.lanes import limited_lane
+from mainspring.limits import bind
+from mainspring.records import Bucket, Limit, NewJob
+
+
+@pytest.fixture
+def app() -> Mainspring:
+    return Mainspring("sqlite://")
+
+
+def made(call: Any) -> NewJob:
+    new, _ = call.new_job(None, call.app.client)
+    found: NewJob = new
+    return found
+
+
+def of_user(user: dict[str, Any], **_: Any) -> str:
+    return str(user["id"])
+
+
+class TestNames:
+    def test_a_limit_is_called_after_its_owner_and_its_kind(self) -> None:
+        names = [each.limit.name for each in bind("t", [Concurrency(1), Rate(5, "1m", by="a.b")], "task")]
+        assert names == ["t:at-once", "t:per-1m/a.b"]
+
+    def test_its_size_is_no_part_of_the_name(self) -> None:
+        assert Concurrency(1).limit("t").name == Concurrency(9).limit("t").name
+
+    def test_what_the_store_is_told(self) -> None:
+        assert Rate(100, per="1s").limit("t") == Limit(name="t:per-1s", kind="rate", size=100, per=1_000_000)
+        smooth = Rate(100, per="1s", window="gcra", burst=5).limit("t")
+        assert (smooth.kind, smooth.burst) == ("smooth", 5)
+        assert Rate(100, per="1s", window="gcra").limit("t").burst == 1
+
+    def test_limits_are_shown_as_they_are_written(self) -> None:
+        for each in (Concurrency(5, by="tenant"), Rate(1, per="1s", cost=1, by="a"), Rate(2, per=3, window="gcra")):
+            assert eval(repr(each)) == each
+            assert hash(eval(repr(each))) == hash(each)
+        assert Concurrency(1) != Rate(1, per="1s")
+
+
+class TestBuckets:
+    def test_gates_and_keys(self, app: Mainspring) -> None:
+        @app.task(name="t.keys", limit=[Concurrency(5, by="tenant"), Rate(9, per="1s", cost="n"), Concurrency(7)])
+        def keys(tenant: int, n: int = 2) -> None: ...
+
+        assert made(keys.s(7)).buckets == (
+            Bucket("t.keys:at-once"),
+            Bucket("t.keys:at-once/tenant", "7"),
+            Bucket("t.keys:per-1s", cost=2),
+        )
+        assert keys.s(7).limits == keys.limits
+
+    @pytest.mark.parametrize("by", ["user.id", of_user])
+    def test_paths_and_functions(self, app: Mainspring, by: Any) -> None:
+        @app.task(name="t.paths", limit=Concurrency(5, by=by))
+        def paths(user: dict[str, Any], other: int = 0) -> None: ...
+
+        (bucket,) = made(paths.s({"id": "it's 7"})).buckets
+        assert bucket.key == "it's 7"
+
+    def test_an_empty_text_is_a_key(self, app: Mainspring) -> None:
+        @app.task(name="t.empty", limit=Concurrency(5, by="who"))
+        def empty(who: str | None) -> None: ...
+
+        keys = [made(empty.s(who)).buckets[0].key for who in ("", None, "null")]
+        assert all(keys)
+
+    def test_a_plain_task_names_none(self, app: Mainspring) -> None:
+        @app.task(name="t.plain")
+        def plain() -> None: ...
+
+        assert made(plain.s()).buckets == ()
+        assert plain.s().limits == ()
+
+    def test_lanes_are_told_apart(self) -> None:
+        lanes = {
+            limited_lane("q/any", buckets)
+            for buckets in (
+                [Bucket("a")], [Bucket("a"), Bucket("b")], [Bucket("a,b")], [Bucket("a", "b")], [Bucket("a=b")],
+                [Bucket("a", "b,c")], [Bucket("a", "b"), Bucket("c")], [Bucket("a", "b"), Bucket("a", "c")],
+                [Bucket("a", "x" * 99)], [Bucket("a", "x" * 98)], [Bucket("a", "\ud800")],
+            )
+        }  # fmt: skip
+        assert len(lanes) == 11
+
+
+def _refused(app: Mainspring, **given: Any) -> InvalidOption:
+    with pytest.raises(InvalidOption) as caught:
+
+        @app.task(name="t.refused", **given)
+        def refused(tenant_id: int, n: int) -> None: ...
+
+    return caught.value
+
+
+class TestRefused:
+    @pytest.mark.parametrize("n", [0, -1, 1.5, "5", True, None])
+    def test_numbers(self, n: Any) -> None:
+        with pytest.raises(InvalidOption, match="whole number from 1"):
+            Concurrency(n)
+        with pytest.raises(InvalidOption, match="whole number from 1"):
+            Rate(n, per="1s")
+
+    @pytest.mark.parametrize("per", [0, "0s", "soon", None])
+    def test_windows(self, per: Any) -> None:
+        with pytest.raises(InvalidOption):
+            Rate(1, per=per)
+
+    def test_a_burst_of_a_sliding_window(self) -> None:
+        with pytest.raises(InvalidOption, match="gcra"):
+            Rate(1, per="1s", burst=2)
+        with pytest.raises(InvalidOption, match="sliding"):
+            Rate(1, per="1s", window="fixed")  # type: ignore[arg-type]  # what is refused
+
+    @pytest.mark.parametrize("by", ["", "a b", 7, "a..b"])
+    def test_what_no_argument_can_be_called(self, by: Any) -> None:
+        with pytest.raises(InvalidOption, match="neither"):
+            Concurrency(1, by=by)
+        with pytest.raises(InvalidOption, match="neither"):
+            Rate(1, per="1s", cost=by if by != 7 else 0)
+
+    def test_an_argument_that_is_not_there(self, app: Mainspring) -> None:
+        error = _refused(app, limit=Concurrency(1, by="tenant"))
+        assert "'tenant', which is no argument" in str(error)
+        assert "tenant_id" in str(error)
+        assert "which is no argument" in str(_refused(app, limit=Rate(1, per="1s", cost="m")))
+
+    def test_the_same_twice(self, app: Mainspring) -> None:
+        assert "there twice" in str(_refused(app, limit=[Concurrency(1), Concurrency(2)]))
+
+    @pytest.mark.parametrize("limit", [5, "5", [5], {}])
+    def test_what_is_no_limit(self, app: Mainspring, limit: Any) -> None:
+        assert "is not a limit" in str(_refused(app, limit=limit))
+
+    def test_a_follow_up_with_limits(self, app: Mainspring) -> None:
+        @app.task(name="t.after", limit=Concurrency(1))
+        def after(job: str) -> None: ...
+
+        assert "cannot have limit=" in str(_refused(app, on_dead=after))
+
+    def test_told_at_enqueue(self, app: Mainspring) -> None:
+        def breaks(**_: Any) -> str:
+            raise KeyError("nobody")
+
+        @app.task(name="t.breaks", limit=Concurrency(1, by=breaks))
+        def told(user: dict[str, Any]) -> None: ...
+
+        with pytest.raises(InvalidOption, match="raised KeyError"):
+            made(told.s({}))
+
+        @app.task(name="t.nowhere", limit=Concurrency(1, by="user.id"))
+        def nowhere(user: dict[str, Any]) -> None: ...
+
+        with pytest.raises(InvalidOption, match="leads nowhere"):
+            made(nowhere.s({"name": 1}))
+
+    @pytest.mark.parametrize("cost", [0, -1, "much", 11])
+    def test_a_cost_that_cannot_be(self, app: Mainspring, cost: Any) -> None:
+        @app.task(name="t.cost", limit=Rate(10, per="1s", cost="cost"))
+        def costly(cost: Any) -> None: ...
+
+        with pytest.raises(InvalidOption, match=r"t\.cost"):
+            made(costly.s(cost))
