@@ -28,7 +28,6 @@ BASES = st.builds(
     lambda queue, kind, terms: base_lane(queue, on_terms(kind, terms)),
     QUEUES, st.sampled_from(["async", "thread", "any"]), TERMS,
 )  # fmt: skip
-from mainspring.records import Bucket
 
 
 @settings(deadline=None)
