@@ -51,6 +51,7 @@
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: it cannot keep what was asked for
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
+    ├── LimitTimeout (TimeoutError)     a limiter had no room in time; has .bucket and .waited
     └── UseError                        the call is right, the place is not
         ├── WouldBlockLoop (RuntimeError)
         ├── WouldDeadlock (RuntimeError)
@@ -64,6 +65,7 @@
     Signal                              raised *by* a handler to steer its job; not an error
     ├── Retry
     ├── Snooze
+    ├── RateLimited
     ├── Cancel
     └── Discard
 

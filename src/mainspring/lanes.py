@@ -33,6 +33,8 @@ from mainspring.records import Bucket
 
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
+VERSION, BULK = "+", "*"
+"""What terms that are no labels begin with."""
 _BASE = re.compile(r"[^/]*/[^!#?]+")
 _TERM = 100
 """Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
@@ -67,12 +69,12 @@ def terms_of(lane: str) -> tuple[str, ...]:
 
 def version_term(version: str) -> str:
     """The term of jobs that only workers of this version may take; no label looks like it."""
-    return "+" + quoted(version)
+    return VERSION + quoted(version)
 
 
 def bulk_term(task: str) -> str:
     """The term of the jobs of a bulk task: they wait apart from others, so that one claim can take many of them."""
-    return "*" + quoted(task)
+    return BULK + quoted(task)
 
 
 def quoted(text: str) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 from uuid import UUID
 
 import msgspec
 
 from mainspring.clock import to_datetime
+from mainspring.lanes import BULK, VERSION, terms_of, version_term
 from mainspring.records import BucketRow, JobRow, Mode, WorkerRow
 from mainspring.states import FINAL, State
 
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 Obstacle = Literal[
-    "ended", "running", "not_due", "dependency", "expired", "paused", "limit", "rate", "no_worker", "unknown_task"
-]
+    "ended", "running", "not_due", "dependency", "expired", "paused", "limit", "rate", "no_worker", "labels", "version",
+    "unknown_task",
+]  # fmt: skip
 
 
 class Hindrance(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +109,29 @@ def _nobody(row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:
     if not serving:
         said = f"no live worker serves queue {row.queue!r}"
         return [Hindrance(kind="no_worker", text=said, name=row.queue)]
-    if not any(row.task in each.tasks for each in serving):
+    needs = {term for term in terms_of(row.lane) if term[0] not in (VERSION, BULK)}
+    fit = [each for each in serving if needs <= set(_said(each).labels)]
+    if not fit:
+        labels = ", ".join(sorted(needs))
+        said = f"no live worker of queue {row.queue!r} has what it needs: {labels}"
+        return [Hindrance(kind="labels", text=said, name=labels)]
+    pins = {term for term in terms_of(row.lane) if term.startswith(VERSION)}
+    if pins and not any(version_term(_said(each).version) in pins for each in fit):
+        pinned = ", ".join(sorted(unquote(pin[1:]) for pin in pins))
+        said = f"it is pinned to version {pinned}, and no live worker of queue {row.queue!r} is of that version"
+        return [Hindrance(kind="version", text=said, name=pinned)]
+    if not any(row.task in each.tasks for each in fit):
         said = f"no live worker of queue {row.queue!r} knows task {row.task!r}"
         return [Hindrance(kind="unknown_task", text=said, name=row.task)]
     return []
+
+
+class _Said(msgspec.Struct):
+    """What a worker says of itself."""
+
+    labels: tuple[str, ...] = ()
+    version: str = ""
+
+
+def _said(worker: WorkerRow) -> _Said:
+    return msgspec.json.decode(worker.info, type=_Said) if worker.info else _Said()

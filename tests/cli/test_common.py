@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Concurrency, Mainspring
 from mainspring.job import Job
 from tests.cli.conftest import LIMIT, Shop
 
@@ -39,6 +39,7 @@ def elsewhere(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
         dead = fail.enqueue()
         dead.join(timeout=LIMIT)
     live = app.call("shop.live").options(queue="only", delay="1h").enqueue()
+    app.task(name="shop.rare", limit=Concurrency(3))(fail.fn).options(queue="rare").enqueue()
     app.close()
     monkeypatch.delenv("MAINSPRING_URL")
     code = f"from mainspring import Mainspring\napp = Mainspring({shop.url!r}, namespace='other')\n"
@@ -56,6 +57,11 @@ COMMANDS = [
     pytest.param("jobs retry DEAD", '"done": 1'),
     pytest.param("jobs run-now LIVE", '"done": 1'),
     pytest.param("jobs rm LIVE", '"done": 1'),
+    pytest.param("jobs why LIVE", "not_due"),
+    pytest.param("limits ls", "shop.rare"),
+    pytest.param("limits set shop.rare:at-once 9", '"size": 9'),
+    pytest.param("limits reset shop.rare:at-once", '"size": 3'),
+    pytest.param("limits rm shop.rare:at-once", "shop.rare:at-once"),
     pytest.param("queues ls", "only"),
     pytest.param("queues pause only", '"scheduled": 1'),
     pytest.param("queues resume only", '"scheduled": 1'),
@@ -81,6 +87,11 @@ COMMANDS = [
 @pytest.mark.option("cli.jobs.retry.url", "cli.jobs.retry.namespace", "cli.jobs.retry.as_json")
 @pytest.mark.option("cli.jobs.run-now.url", "cli.jobs.run-now.namespace", "cli.jobs.run-now.as_json")
 @pytest.mark.option("cli.jobs.rm.url", "cli.jobs.rm.namespace", "cli.jobs.rm.as_json")
+@pytest.mark.option("cli.jobs.why.url", "cli.jobs.why.namespace", "cli.jobs.why.as_json")
+@pytest.mark.option("cli.limits.ls.url", "cli.limits.ls.namespace", "cli.limits.ls.as_json")
+@pytest.mark.option("cli.limits.set.url", "cli.limits.set.namespace", "cli.limits.set.as_json")
+@pytest.mark.option("cli.limits.reset.url", "cli.limits.reset.namespace", "cli.limits.reset.as_json")
+@pytest.mark.option("cli.limits.rm.url", "cli.limits.rm.namespace", "cli.limits.rm.as_json")
 @pytest.mark.option("cli.queues.ls.url", "cli.queues.ls.namespace", "cli.queues.ls.as_json")
 @pytest.mark.option("cli.queues.pause.url", "cli.queues.pause.namespace", "cli.queues.pause.as_json")
 @pytest.mark.option("cli.queues.resume.url", "cli.queues.resume.namespace", "cli.queues.resume.as_json")
@@ -106,6 +117,8 @@ def test_the_store_is_named_by_url_and_namespace(elsewhere: Elsewhere, command: 
 @pytest.mark.row("C4", "U2")
 @pytest.mark.option("cli.jobs.ls.app", "cli.jobs.show.app", "cli.jobs.logs.app", "cli.jobs.watch.app")
 @pytest.mark.option("cli.jobs.cancel.app", "cli.jobs.retry.app", "cli.jobs.run-now.app", "cli.jobs.rm.app")
+@pytest.mark.option("cli.jobs.why.app", "cli.limits.ls.app", "cli.limits.set.app", "cli.limits.reset.app")
+@pytest.mark.option("cli.limits.rm.app")
 @pytest.mark.option("cli.queues.ls.app", "cli.queues.pause.app", "cli.queues.resume.app", "cli.queues.drain.app")
 @pytest.mark.option("cli.queues.purge.app", "cli.dead.ls.app", "cli.dead.show.app", "cli.dead.stats.app")
 @pytest.mark.option("cli.dead.retry.app", "cli.dead.rm.app", "cli.workers.ls.app", "cli.status.app", "cli.migrate.app")
@@ -145,10 +158,22 @@ def test_commands_that_need_code_take_an_app(shop: Shop, command: str) -> None:
 
 @pytest.mark.row("U2")
 @pytest.mark.option("cli.jobs.ls.watch", "cli.jobs.show.watch", "cli.queues.ls.watch", "cli.dead.ls.watch")
+@pytest.mark.option("cli.jobs.why.watch", "cli.limits.ls.watch")
 @pytest.mark.option("cli.dead.show.watch", "cli.dead.stats.watch", "cli.workers.ls.watch", "cli.status.watch")
 @pytest.mark.parametrize(
     "command",
-    ["jobs ls", "jobs show DEAD", "queues ls", "dead ls", "dead show DEAD", "dead stats", "workers ls", "status"],
+    [
+        "jobs ls",
+        "jobs show DEAD",
+        "jobs why DEAD",
+        "limits ls",
+        "queues ls",
+        "dead ls",
+        "dead show DEAD",
+        "dead stats",
+        "workers ls",
+        "status",
+    ],
 )
 def test_watch_shows_it_again_and_again_until_ctrl_c(elsewhere: Elsewhere, command: str) -> None:
     """One JSON document a line; exit code 130."""

@@ -218,7 +218,7 @@ async def test_claims_ahead_are_bounded_and_given_back_when_unused(world: World)
 @pytest.mark.row("W6")
 @pytest.mark.parametrize("kind", ["early", "limited"])
 async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: str) -> None:
-    """Whenever one runs, none waits for a slot; those that came with a claim ahead went back unharmed."""
+    """Whenever one runs, none waits for a slot; early ones that came with a claim ahead went back unharmed."""
     waiting: list[int] = []
 
     async def short() -> None:
@@ -241,7 +241,7 @@ async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: s
     assert await world.counts() == {State.SUCCEEDED: 100}
     assert waiting == [0] * 60
     returned = [a.outcome for job in jobs for a in await world.attempts(job)]
-    assert set(returned) == {Outcome.INTERRUPTED}
+    assert set(returned) == ({Outcome.INTERRUPTED} if kind == "early" else set())
     assert await running.drained() == 0
 
 

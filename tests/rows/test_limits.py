@@ -12,7 +12,7 @@ import pytest
 from mainspring import Concurrency, Mainspring, Rate, RateLimited
 from mainspring.errors import InvalidOption, LimitTimeout
 from mainspring.states import State
-from tests.rows.crew import LIMIT, Crew, Tasks, until
+from tests.rows.crew import LIMIT, SHORT, Crew, Tasks, until
 
 
 class Gauge:
@@ -245,6 +245,21 @@ class TestWhy:
             assert "ended as succeeded" in str(second.why())
             by_name = app.call("nobody.knows").enqueue()
             until(lambda: {each.kind for each in by_name.why().obstacles} == {"unknown_task"}, "it is parked")
+
+    def test_labels_and_versions(self, store_url: str) -> None:
+        def train() -> None: ...
+
+        old, new = Mainspring(store_url, version="1", **SHORT), Mainspring(store_url, version="2", **SHORT)
+        pinned = old.task(name="why.pinned", pin_version=True)(train).enqueue()
+        labelled = new.task(name="why.labelled", needs={"gpu"})(train).enqueue()
+        new.task(name="why.pinned", pin_version=True)(train)
+        with new.worker():
+            assert [(each.kind, each.name) for each in pinned.why().obstacles] == [("version", "1")]
+            assert [(each.kind, each.name) for each in labelled.why().obstacles] == [("labels", "gpu")]
+        with new.worker(labels={"gpu"}):
+            labelled.result(timeout=LIMIT)
+        old.close()
+        new.close()
 
     def test_nothing_holds_it_back(self, app: Mainspring) -> None:
         """Then the next turn takes it."""

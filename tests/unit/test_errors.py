@@ -31,6 +31,8 @@ from mainspring.errors import (
 JOB = uuid.UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 
 SAMPLES: list[BaseException] = [
+    errors.LimitTimeout("api", 2.0),
+    errors.RateLimited("5s"),
     errors.UnknownOption("task 'send'", "retrys", ["retries", "queue"]),
     errors.InvalidOption("timeout", "5x", "unknown unit 'x'", hint="Write 5s."),
     errors.NotBuilt("task 'send'", "key"),

@@ -11,6 +11,7 @@ import pytest
 from mainspring import Call, Job, Mainspring
 from mainspring.dead import Dead
 from mainspring.jobs import Jobs
+from mainspring.limiting import Limits
 from mainspring.queues import Queues
 from mainspring.task import AsyncTask, BaseTask, Task
 from mainspring.workers import Workers
@@ -22,6 +23,7 @@ NO_STORE: dict[type, set[str]] = {
     Jobs: set(),
     Dead: set(),
     Queues: set(),
+    Limits: set(),
     Workers: set(),
     BaseTask: OF_A_TASK,
     Task: OF_A_TASK,
@@ -33,6 +35,7 @@ NO_STORE: dict[type, set[str]] = {
         "import_included",
         "include",
         "lifespan",
+        "limiter",
         "middleware",
         "on",
         "parts",

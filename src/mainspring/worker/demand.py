@@ -273,7 +273,7 @@ class Demand:
     @property
     def _takes_any(self) -> bool:
         """One kind is full. A job enqueued by name may be of either: looked at one by one, at most one waits."""
-        return self._aio.held <= self._aio.slots and self._thread.held <= self._thread.slots
+        return 0 < self._aio.slots >= self._aio.held and 0 < self._thread.slots >= self._thread.held
 
     def _free(self, pool: Pool, group: str, room: Room, side: str) -> int:
         ahead = 0 if group in self._caps or group in self._lines else self._ahead(pool)
@@ -281,7 +281,8 @@ class Demand:
 
     def _at_once(self, kind: str, n: int, room: Room) -> int | None:
         """How many of ``n`` find a slot that is free now; None: all."""
-        free = min(self._pools[side].slots - self._pools[side].held - room.taken[side] for side in SIDES[kind])
+        sides = [(self._pools[side], room.taken[side]) for side in SIDES[kind]]
+        free = min(pool.slots - pool.held - taken for pool, taken in sides if pool.slots)
         return max(0, free) if free < n else None
 
     def _ahead(self, pool: Pool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mainspring.lanes import on_terms, terms_of, version_term
+from mainspring.lanes import BULK, on_terms, terms_of, version_term
 
 if TYPE_CHECKING:
     from mainspring.spec import TaskSpec
@@ -43,4 +43,4 @@ def lane_kinds(parts: Parts) -> Mapping[str, tuple[str, ...]]:
 def fits(lane: str, parts: Parts) -> bool:
     """Whether it has the labels, and is of the version, that the jobs of this lane ask for."""
     own = {*parts.settings.labels, version_term(parts.version)}
-    return all(term in own for term in terms_of(lane) if not term.startswith("*"))
+    return all(term in own for term in terms_of(lane) if not term.startswith(BULK))

@@ -380,6 +380,7 @@ class TestGuests:
         assert (await store.take(b"one", [calls], SECOND, limits)).ok
         again = await store.take(b"one", [calls], SECOND)
         assert again.ok, "the same guest starts nothing new"
+        assert await store.give(b"one")
         said = await store.take(b"two", [calls], SECOND)
         assert not said.ok
         assert said.next_at is not None

@@ -293,6 +293,15 @@ class TestSlowing:
         await store.promote()
         assert len((await ask(hand)).claims) == 3
 
+    async def test_slowing_gives_nothing_back(self, store: Store, clock: MovableClock) -> None:
+        hand = await limited(store, 9)
+        claim = await hand.take_one()
+        await hand.turn(Ack.snoozed(lease(claim), delay=30 * SECOND, slow=SECOND))
+        clock.advance("1s")
+        (row,) = await store.buckets([CALLS])
+        assert row.used == 1
+        assert len((await ask(hand)).claims) == 2
+
     async def test_slowing_touches_no_concurrency(self, store: Store) -> None:
         await put_in(store, job(buckets=[bucket("gate", 5)]), job(buckets=[bucket("gate", 5)]))
         hand = await Hand(store).join()

@@ -80,7 +80,8 @@ declare
     v_start record;
 begin
     for v_use in
-        select u.name, l.kind, greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) as more,
+        select u.name, l.kind, case when (p_spent ->> l.name) is not null
+                then greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) end as more,
             l.per, greatest(s.size, 1) as size
         from unnest(p_names, p_costs) as u(name, cost)
         join {schema}.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
