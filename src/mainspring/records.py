@@ -225,6 +225,8 @@ class Turned(msgspec.Struct, frozen=True):
     """The store has no room, and gave no claims for that reason."""
     next_at: int | None = None
     """When a rate lets something through that this turn asked for and did not get, as far as it looked."""
+    held: tuple[str, ...] = ()
+    """Queues with a job that this turn asked for, and that a limit without a key had no room for: they are not empty."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

@@ -88,6 +88,11 @@ CREATE TYPE mainspring_stored.moved_v1 AS (
 	woken text[]
 );
 
+CREATE TYPE mainspring_stored.noted_v1 AS (
+	held text[],
+	next_at bigint
+);
+
 CREATE TYPE mainspring_stored.picked_v1 AS (
 	ids bytea[],
 	limited integer,
@@ -1662,7 +1667,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS bigint
+CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS mainspring_stored.noted_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1674,6 +1679,7 @@ declare
     v_head record;
     v_full text[];
     v_at bigint[];
+    v_held text[] := '{}';
     v_first bigint;
 begin
     foreach v_lane in array p_lanes loop
@@ -1690,6 +1696,7 @@ begin
         from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_rooms) r on r.name = g.name
         where r.room < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
         continue when v_full is null;
+        v_held := v_held || split_part(v_lane.lane, '/', 1);
         insert into mainspring_stored.waits (bucket, queue)
         select g.name, split_part(v_lane.lane, '/', 1) from unnest(v_full) as g(name) where g.name = any(p_locked)
         on conflict do nothing;
@@ -1697,7 +1704,7 @@ begin
             v_first := least(v_first, (select max(m.at) from unnest(v_at) as m(at)));
         end if;
     end loop;
-    return v_first;
+    return row(v_held, v_first);
 end
 $$;
 
@@ -2900,6 +2907,8 @@ declare
     v_settled mainspring_stored.settled_v1;
     v_more boolean := false;
     v_next bigint;
+    v_noted mainspring_stored.noted_v1;
+    v_held text[] := '{}';
     v_moved mainspring_stored.moved_v1;
     v_woken text[] := '{}';
     v_acks mainspring_stored.ack_v1[] := p_acks;
@@ -3076,7 +3085,9 @@ begin
                 end if;
                 if v_taken < v_most and v_limited then
                     v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
-                    v_next := least(v_next, mainspring_stored.note_v1(v_part, v_locked, v_now));
+                    v_noted := mainspring_stored.note_v1(v_part, v_locked, v_now);
+                    v_held := v_held || v_noted.held;
+                    v_next := least(v_next, v_noted.next_at);
                 end if;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
@@ -3114,6 +3125,11 @@ begin
     if v_room <= 0 or v_more then
         kind := 'more';
         return next;
+    end if;
+    if cardinality(v_held) > 0 then
+        return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
+            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
+        from unnest(v_held) as h(queue);
     end if;
     if v_next is not null then
         kind := 'next';
@@ -3868,40 +3884,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794825909543624, 1, 1, 'hand-1-ad9cfe', 1794825909545477, 1794825909550691, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794825909543624, 1, 1, 'hand-1-ad9cfe', 1794825909545477, 1794825909550691, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794826454620948, 1, 1, 'hand-1-75d15c', 1794826454622526, 1794826454630723, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794826454620948, 1, 1, 'hand-1-75d15c', 1794826454622526, 1794826454630723, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794825909543624, 1794825909533095, 1794825909550691, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-ad9cfe', 1794825909545477, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794826454620948, 1794826454609052, 1794826454630723, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-75d15c', 1794826454622526, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794825909543624, 1794825909533095, 1794825909550691, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-ad9cfe', 1794825909545477, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794825909574107, 1794825909580995, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794826454620948, 1794826454609052, 1794826454630723, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-75d15c', 1794826454622526, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794826454655624, 1794826454664331, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794825909543624, 1794825909533095, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-ad9cfe', NULL, NULL, 1794825909545477, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794825909543624, 1794825909533095, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-ad9cfe', 1794829509550691, NULL, 1794825909545477, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794825909574107, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794825909574107, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794825909574107, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794825909574107, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794825909574107, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794826454620948, 1794826454609052, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-75d15c', NULL, NULL, 1794826454622526, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794826454620948, 1794826454609052, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-75d15c', 1794830054630723, NULL, 1794826454622526, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794826454655624, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794826454655624, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794826454655624, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794826454655624, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794826454655624, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('d5e750f8-56fc-4b7e-b7d5-7fa076eb50bd');
+INSERT INTO mainspring_stored.meta VALUES ('7ee90bf6-89cc-4fea-8b2e-7c113593eec3');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794825909586489);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794826454670999);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794825909563907);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794826454643565);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-ad9cfe', 1, 2, false, false, 1794825909528708, 1794825909550691, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-75d15c', 1, 2, false, false, 1794826454604270, 1794826454630723, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 

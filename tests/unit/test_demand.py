@@ -50,8 +50,10 @@ class Shop:
         self.got = Counter[str]()
         self.held = Counter[str]()
 
-    def turn(self, most: int = 10_000) -> list[str]:
-        """One turn in which the store hands out ``most`` at most; returns the lanes."""
+    def turn(self, most: int = 10_000, *, gate: bool = False) -> list[str]:
+        """One turn in which the store hands out ``most`` at most, for lack of patience or of room in a gate that all
+        jobs have to pass. Returns the lanes.
+        """
         lanes = list[str]()
         wants = self.demand.wants()
         for want in wants:
@@ -61,10 +63,11 @@ class Shop:
                 self.ready[lane] -= n
                 left -= n
                 lanes += [lane] * n
-        partly = len(lanes) == most
+        partly = len(lanes) == most and not gate
         if partly:
             self.demand.wake()
-        self.demand.heard([claim(lane) for lane in lanes], partly=partly)
+        held = {lane.partition("/")[0] for lane, n in self.ready.items() if n and gate and len(lanes) == most}
+        self.demand.heard([claim(lane) for lane in lanes], partly=partly, held=held)
         for lane in lanes:
             queue, _, kind = lane.partition("/")
             self.demand.took(queue)
@@ -114,6 +117,17 @@ def test_a_store_that_stops_in_the_middle_of_a_turn_favours_nobody() -> None:
     while shop.got.total() < 2_000:
         for lane in shop.turn(most=7):
             shop.finish(lane)
+    assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
+
+
+@pytest.mark.parametrize("places", [1, 2, 7, 50])
+def test_queues_share_a_limit_that_all_of_them_need(places: int) -> None:
+    """Whoever is asked for first must not take every place that comes free."""
+    shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)
+    while shop.got.total() < 2_000:
+        for lane in shop.turn(places, gate=True):
+            shop.finish(lane)
+        shop.demand.wake()
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
 
 

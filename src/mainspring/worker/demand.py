@@ -16,7 +16,7 @@ has room of its own is asked for beside all that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mainspring.lanes import KINDS, base_lane, base_of
 from mainspring.records import Claim, Want
@@ -132,8 +132,11 @@ class Demand:
         self._woken = False
         return tuple(ask.want for ask in self._asked.asks)
 
-    def heard(self, claims: Sequence[Claim], *, partly: bool = False) -> None:
-        """What the store gave for the last wants; ``partly``: it stopped before it had looked everywhere."""
+    def heard(self, claims: Sequence[Claim], *, partly: bool = False, held: Collection[str] = ()) -> None:
+        """What the store gave for the last wants.
+
+        ``partly``: it stopped before it had looked everywhere. ``held``: queues with jobs that limits had no room for.
+        """
         plan, self._asked = self._asked, Plan()
         if not plan.asks:
             return
@@ -142,7 +145,7 @@ class Demand:
         given = got if enough else plan.attributed(got)
         self._grow_older(plan, given)
         if self._shares:
-            self._charge(plan, given, partly=partly)
+            self._charge(plan, given, partly=partly, held=held)
         if enough or self._woken:
             return
         for group, kind, want in plan.asks:
@@ -171,14 +174,17 @@ class Demand:
             young = sum(n for (each, _), n in given.items() if each == group)
             self._young[group] = min(_AGED * AHEAD_MAX, self._young.get(group, 0) + young) - _AGED * min(young, asked)
 
-    def _charge(self, plan: Plan, given: Given, *, partly: bool) -> None:
-        """Wants are filled in their order: where the store stopped, nobody knows what those behind have."""
+    def _charge(self, plan: Plan, given: Given, *, partly: bool, held: Collection[str]) -> None:
+        """Wants are filled in their order: where the store stopped, nobody knows what those behind have.
+
+        Nor do those stop competing that others left no room in a limit: the next place there is theirs.
+        """
         last = max((n for n, ask in enumerate(plan.asks) if given[ask.group, ask.kind]), default=0)
         looked_at = plan.asks[:last] if partly else plan.asks
         for kind, split in plan.splits.items():
             short = {ask.group for ask in looked_at if ask.kind == kind and given[ask.group, kind] < ask.want.n}
             got = {queue: given.get((queue, kind), 0) for queue in split.given}
-            self._shares[kind].charge(got, short | split.full)
+            self._shares[kind].charge(got, short.difference(held) | split.full)
 
     # ---- the plan ----------------------------------------------------------------------------
 

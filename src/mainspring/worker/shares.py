@@ -4,6 +4,7 @@ What a queue got less than its part of what was handed out is its deficit, and g
 the next time; what it got more is taken off. The deficits of those that compete add up to nothing and
 stay below one job for each of them. Who had less than it was asked for, or no room for its part, does
 not compete: its part is the others', nobody owes it anything, and it begins anew when it comes back.
+Who had more but found a limit used up does compete, and is owed at most what was shared in one turn.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ class Shares:
 
     def charge(self, got: Mapping[str, int], idle: Collection[str]) -> None:
         """What each queue got of that which was shared; those in ``idle`` could not use their part."""
+        most = max(1, sum(got.values()))
         parts = self._parts(sum(n for queue, n in got.items() if queue not in idle), got.keys() - idle)
         for queue, n in got.items():
-            self.deficits[queue] = 0.0 if queue in idle else parts[queue] - n
+            owed = 0.0 if queue in idle else parts[queue] - n
+            self.deficits[queue] = max(-most, min(most, owed))
 
     def _parts(self, n: int, queues: Collection[str]) -> dict[str, float]:
         """The part of each of ``n`` with its deficit; what left with others is borne by all."""

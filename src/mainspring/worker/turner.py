@@ -216,7 +216,7 @@ class Turner:
             self._demand.wake()
         if reply.next_at is not None:
             self._wake_in((reply.next_at - reply.now) / 1e6)
-        self._demand.heard(claims, partly=reply.more)
+        self._demand.heard(claims, partly=reply.more, held=reply.held)
         if claims:
             self._take(claims, now)
         for order in reply.orders:

@@ -172,6 +172,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
     lows: Lows = {}
     now, lost, more = 0, False, False
     next_at: int | None = None
+    held: set[str] = set()
     for row in rows:
         match row[0]:
             case "claim":
@@ -186,6 +187,8 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
                 more = True
             case "next":
                 next_at = row[2]
+            case "held":
+                held.add(row[4])
             case "low":
                 lows[row[5], row[6]] = row[2]
             case kind:
@@ -203,6 +206,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
             gone=tuple(pairs["gone"]),
             more=more,
             next_at=next_at,
+            held=tuple(sorted(held)),
         ),
         woken,
         lows,

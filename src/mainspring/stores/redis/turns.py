@@ -52,7 +52,7 @@ def turn_arguments(turn: Turn, acks: Sequence[Ack]) -> list[bytes | str]:
 
 
 def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
-    now, lost, claims, already, stale, orders, gone, more, full, next_at = reply
+    now, lost, claims, already, stale, orders, gone, more, full, next_at, held = reply
     if lost:
         return Turned(now=now, lost=True)
     return Turned(
@@ -66,6 +66,7 @@ def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
         more=more == 1,
         full=full == 1,
         next_at=next_at,
+        held=tuple(sorted(queue.decode() for queue in held)),
     )
 
 

@@ -123,6 +123,7 @@ class Gates:
         stuck = self._rooms.stuck(self.names, costs)
         for name in stuck:
             self._tx.run("note_wait", (name, self._queue))
+        self._rooms.held.add(self._queue)
         return self._rooms.moment(stuck, costs)[1]
 
 

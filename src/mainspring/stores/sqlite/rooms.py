@@ -32,6 +32,8 @@ class Rooms:
         self._tx = tx
         self._sizes: dict[str, Size | None] = {}
         self._rooms: dict[str, Room] = {}
+        self.held: set[str] = set()
+        """Queues in which a gate had no room for a job."""
 
     def size_of(self, bucket: str) -> Size | None:
         """What the bucket's limit lets through; None if the limit is not known."""

@@ -54,6 +54,7 @@ def turn(tx: Tx, turn: Turn) -> Turned:
         gone,
         more,
         next_at=next_at,
+        held=tuple(sorted(rooms.held)),
     )
 
 

@@ -114,6 +114,19 @@ class TestDeclaring:
         assert await listener.wait(10)
         listener.close()
 
+    @pytest.mark.parametrize("per", [0, SECOND], ids=["concurrency", "rate"])
+    async def test_a_turn_tells_whose_jobs_it_held_back(self, store: Store, per: int) -> None:
+        """So that nobody takes a queue for empty that a limit which others use up keeps waiting."""
+        gate = bucket("gate", 2, per=per)
+        await put_in(store, *(job(queue=queue, buckets=[gate]) for queue in ("a", "b", "b")), job(queue="c"))
+        await put_in(store, job(queue="d", buckets=[bucket("key", 1, key="7")]))
+        hand = await Hand(store).join()
+        said = await hand.turn(wants=[Want((f"{queue}/any",), 9) for queue in "dabce"])
+        assert [(claim.queue) for claim in said.claims] == ["d", "a", "b", "c"]
+        assert said.held == ("b",)
+        said = await hand.turn(wants=[Want(tuple(f"{queue}/any" for queue in "abcde"), 9)])
+        assert (said.claims, said.held) == ((), ("b",))
+
     async def test_kinds_can_be_changed(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(5)))
         hand = await Hand(store).join()

@@ -83,4 +83,5 @@ create type {schema}.picked_v1 as (ids bytea[], limited integer, looked bigint[]
 -- locked for them
 create type {schema}.looked_v1 as (good bigint[], looked bigint[], locked text[], rooms {schema}.room_v1[], more boolean);
 create type {schema}.settled_v1 as (opened bigint[], next_at bigint);
+create type {schema}.noted_v1 as (held text[], next_at bigint);
 create type {schema}.line_v1 as (lane text, priority integer, seq bigint, grp text, queue text, buckets text[]);

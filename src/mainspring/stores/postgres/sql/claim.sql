@@ -91,8 +91,9 @@ end
 $$;
 
 -- note: a turn did not get all that it wanted from these lanes: that their gates are full is noted for who frees a place
--- there, if something is left that waits for one. returns the first moment at which one of them lets something through
-create function {schema}.note_v1(p_lanes {schema}.lane_v1[], p_locked text[], p_now bigint) returns bigint
+-- there, if something is left that waits for one. returns the queues of such lanes, and the first moment at which one of
+-- them lets something through
+create function {schema}.note_v1(p_lanes {schema}.lane_v1[], p_locked text[], p_now bigint) returns {schema}.noted_v1
 language plpgsql as $$
 declare
     v_rooms {schema}.room_v1[] := {schema}.rooms_v1(
@@ -103,6 +104,7 @@ declare
     v_head record;
     v_full text[];
     v_at bigint[];
+    v_held text[] := '{}';
     v_first bigint;
 begin
     foreach v_lane in array p_lanes loop
@@ -119,6 +121,7 @@ begin
         from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_rooms) r on r.name = g.name
         where r.room < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
         continue when v_full is null;
+        v_held := v_held || split_part(v_lane.lane, '/', 1);
         insert into {schema}.waits (bucket, queue)
         select g.name, split_part(v_lane.lane, '/', 1) from unnest(v_full) as g(name) where g.name = any(p_locked)
         on conflict do nothing;
@@ -126,6 +129,6 @@ begin
             v_first := least(v_first, (select max(m.at) from unnest(v_at) as m(at)));
         end if;
     end loop;
-    return v_first;
+    return row(v_held, v_first);
 end
 $$;

@@ -39,6 +39,8 @@ declare
     v_settled {schema}.settled_v1;
     v_more boolean := false;
     v_next bigint;
+    v_noted {schema}.noted_v1;
+    v_held text[] := '{}';
     v_moved {schema}.moved_v1;
     v_woken text[] := '{}';
     v_acks {schema}.ack_v1[] := p_acks;
@@ -215,7 +217,9 @@ begin
                 end if;
                 if v_taken < v_most and v_limited then
                     v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
-                    v_next := least(v_next, {schema}.note_v1(v_part, v_locked, v_now));
+                    v_noted := {schema}.note_v1(v_part, v_locked, v_now);
+                    v_held := v_held || v_noted.held;
+                    v_next := least(v_next, v_noted.next_at);
                 end if;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
@@ -253,6 +257,11 @@ begin
     if v_room <= 0 or v_more then
         kind := 'more';
         return next;
+    end if;
+    if cardinality(v_held) > 0 then
+        return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
+            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
+        from unnest(v_held) as h(queue);
     end if;
     if v_next is not null then
         kind := 'next';

@@ -6,6 +6,7 @@ local HEAVY = 1048576 -- bytes handed out after which it stops and says so as we
 local looked, parks, weight, tasks_known = 0, 0, 0, nil
 local claimed, writes, held, groups = {}, {}, {}, {}
 local known_buckets = {} -- by lane
+local crowded = {} -- queues in which a gate had no room
 local soonest, allowed = false, math.huge -- when a rate lets something through; how many with limits the want may have
 local started = {} -- ids: what this turn claims is written at its end, and a job may stand in two sources
 

@@ -18,6 +18,8 @@ local function give_way(group, lane)
     return false
   end
   note(group, name)
+  local queue = string.match(group, '^[^/]*')
+  if not crowded[queue] then crowded[#crowded + 1], crowded[queue] = queue, true end
   return true
 end
 

@@ -3,14 +3,15 @@
 -- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], plain successes, with
 --       holds], holds (id and token, 24 bytes each), then the acks (see _acks.lua)
 -- returns now, lost, claims (id, job, id, job, ...), already, stale, orders [id, token, reason], gone (as they came),
---       whether there may be more, whether there is no room, when a rate lets something through or false
+--       whether there may be more, whether there is no room, when a rate lets something through or false, queues in
+--       which a gate had no room
 local worker, holds = ARGV[2], ARGV[4]
 local number, seen, suspects, wants, plain, with_holds = unpack(cmsgpack.unpack(ARGV[3]), 1, 6)
 local row = call('HMGET', named('worker', worker), 'turn', 'lost')
 local last = tonumber(row[1])
 
 -- checks
-if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false} end
+if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false, {}} end
 if number < last then
   return redis.error_reply('CONFLICT turn ' .. whole(number) .. ' after ' .. whole(last))
 end
@@ -47,4 +48,4 @@ if with_holds then
     if not good and not acked[lease] then gone[#gone + 1] = lease end
   end
 end
-return {NOW, 0, claimed, already, stale, orders, gone, is_enough() and 1 or 0, full and #wants > 0 and 1 or 0, soonest}
+return {NOW, 0, claimed, already, stale, orders, gone, is_enough() and 1 or 0, full and #wants > 0 and 1 or 0, soonest, crowded}
