@@ -226,7 +226,7 @@ class Turned(msgspec.Struct, frozen=True):
     next_at: int | None = None
     """When a rate lets something through that this turn asked for and did not get, as far as it looked."""
     held: tuple[str, ...] = ()
-    """Queues with a job that this turn asked for, and that a limit without a key had no room for: they are not empty."""
+    """Queues with a job that this turn asked for and that a limit without a key had no room for: not empty."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
