@@ -1,4 +1,4 @@
-"""Three plans that share workers 5 : 3 : 2, two jobs of a customer at once, and an API that takes 100 calls a second."""
+"""Three plans that share workers 5 : 3 : 2, two jobs of a customer at once, and an API that takes 100 a second."""
 
 import asyncio
 
@@ -13,6 +13,7 @@ crm = app.limiter("crm", Rate(100, per="1s"))
 
 
 @app.task(limit=[crm, Concurrency(2, by="customer")])
-async def sync(customer: str, page: int) -> None:
+async def sync(customer: str, page: int) -> str:
     """Stands in for a call to somebody else's API."""
     await asyncio.sleep(0.01)
+    return f"page {page} of {customer}"
