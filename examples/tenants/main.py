@@ -28,6 +28,11 @@ def started(info: JobInfo) -> float:
     return info.started.timestamp()
 
 
+def ended(info: JobInfo) -> float:
+    assert info.finished is not None
+    return info.finished.timestamp()
+
+
 def most(moments: list[float], window: float) -> int:
     """Of any window, the one with the most moments."""
     return max(bisect_right(moments, at) - bisect_right(moments, at - window) for at in moments)
@@ -37,14 +42,10 @@ def at_once(done: list[JobInfo]) -> Counter[str]:
     """The most jobs of each customer that overlapped."""
     found: Counter[str] = Counter()
     for info in done:
-        assert info.started is not None and info.finished is not None
-        overlapping = [
-            other for other in done
-            if other.args["customer"] == info.args["customer"]
-            and other.started is not None and other.finished is not None
-            and other.started <= info.started < other.finished
-        ]  # fmt: skip
-        found[info.args["customer"]] = max(found[info.args["customer"]], len(overlapping))
+        customer, start = info.args["customer"], started(info)
+        others = [other for other in done if other.args["customer"] == customer]
+        overlapping = sum(started(other) <= start < ended(other) for other in others)
+        found[customer] = max(found[customer], overlapping)
     return found
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainspring import AsyncContext, Cancel, Context, Mainspring, Snooze
+from mainspring import AsyncContext, Cancel, Concurrency, Context, Mainspring, Rate, Snooze
 from mainspring.call import Call
 from mainspring.info import JobInfo
 from mainspring.job import Job
@@ -101,6 +101,8 @@ ENDS = {
     "quitter": End(S.CANCELLED, R.BY_USER, outcomes={O.CANCELLED: (1, 1)}),
     "hopeless": End(S.DEAD, R.RETRIES_EXHAUSTED, outcomes={O.FAILED: (1, 1)}),
     "tells": End(S.SUCCEEDED),
+    "narrow": End(S.SUCCEEDED),
+    "paced": End(S.SUCCEEDED),
     "early": End(S.SUCCEEDED),
     "endless": End(S.CANCELLED, R.BY_USER, attempt=-1, outcomes={O.CANCELLED: (0, 1)}),
     "expired": End(S.CANCELLED, R.EXPIRED, attempt=0),
@@ -125,10 +127,14 @@ class Mixed:
         self.tells = app.task(name="tells", retries=0)(tells)
         self.early = app.task(name="early", retries=5, ack="early")(good)
         self.endless = app.task(name="endless", retries=0)(endless)
+        self.narrow = app.task(name="narrow", retries=0, limit=Concurrency(1))(good)
+        self.paced = app.task(
+            name="paced", retries=0, limit=[Rate(20, per="1s"), Concurrency(1, by="seconds")]
+        )(thread)  # fmt: skip
         self.expired = app.task(name="expired", retries=0)(good)
 
     def load(self, marker: str, seconds: float = 0.1) -> list[Job[Any]]:
-        """One job of each kind, two that come later; ``marker`` is a path of this load alone."""
+        """One job of each kind, some that come later, some that must not overlap; ``marker`` is a path of this load."""
         return self.app.enqueue_many(self.calls(marker, seconds))
 
     def calls(self, marker: str, seconds: float = 0.1) -> list[Call[Any]]:
@@ -146,6 +152,7 @@ class Mixed:
             self.hopeless.s(),
             self.tells.s(),
             self.early.s(seconds),
+            *[task.s(seconds) for task in (self.narrow, self.paced) for _ in range(2)],
         ]
 
 

@@ -104,6 +104,8 @@ class Doomed:
         assert overlaps(lines) == []
         assert {line.job for line in lines} <= {str(job.id) for job in self.jobs}
         assert sum(self.fleet.count(state) for state in LIVE) == 0
+        limits = [limit for limit in self.mixed.app.limits.list() if limit.kind == "concurrency"]
+        assert all(limit.used == 0 for limit in limits), limits
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from mainspring.states import LIVE, State
 from mainspring.stores.connect import connect
 from mainspring.sync import run as blocking
 from mainspring.testing.history import (
+    Bound,
     Bounds,
     Event,
     History,
@@ -232,6 +233,7 @@ class Campaign:
             troubles=tuple(troubles_of(self._nemesis.deeds, self._pids(stored.events, lines))),
             promises=self._promises(stored.events),
             snapshots=(*self._witness.snapshots, stored.snapshot),
+            limits=self._limits(),
             bounds=Bounds(lease=self._pace.lease, slack=2.0),
         )
 
@@ -240,6 +242,16 @@ class Campaign:
         by_token = {(line.job, line.token): line.pid for line in lines}
         found = {event.worker: by_token.get((event.job, event.token), 0) for event in events if event.worker}
         return {**{worker: pid for worker, pid in found.items() if pid}, **self._witness.workers}
+
+    def _limits(self) -> dict[str, Bound]:
+        """Of every bucket that a job names."""
+        batches = [made.batch for made in self._producers.made]
+        declared = {limit.name: limit for batch in batches for limit in batch.limits}
+        named = {bucket for batch in batches for job in batch.jobs for bucket in job.buckets}
+        return {
+            bucket.name: Bound(size=declared[bucket.limit].size, per=declared[bucket.limit].per / 1e6)
+            for bucket in named
+        }
 
     def _promises(self, events: tuple[Event, ...]) -> dict[str, Promise]:
         born = {event.job: event.at for event in reversed(events)}
@@ -256,6 +268,7 @@ def promise_of(job: NewJob, born: float) -> Promise:
         early=job.early,
         not_before=born + job.delay / 1e6 if job.delay else None,
         expires=None if job.expires_in is None else born + job.expires_in / 1e6,
+        buckets=tuple(bucket.name for bucket in job.buckets),
     )
 
 

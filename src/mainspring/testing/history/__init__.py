@@ -14,10 +14,12 @@ without calls nobody can have lost a job.
 
 from mainspring.testing.history._events import (
     Answer,
+    Bound,
     Bounds,
     Call,
     Event,
     History,
+    Pause,
     Promise,
     Run,
     Sample,
@@ -25,21 +27,24 @@ from mainspring.testing.history._events import (
     Trouble,
     Violation,
 )
+from mainspring.testing.history._flow import FLOW
 from mainspring.testing.history._leases import LEASES, overlaps, recoveries
 from mainspring.testing.history._limits import LIMITS
 from mainspring.testing.history._lives import LIVES
 from mainspring.testing.history._stored import Stored, read
 
-INVARIANTS = LIVES | LEASES | LIMITS
-"""By name, I1 to I19 and I34 to I36: from a history to what is wrong with it."""
+INVARIANTS = LIVES | LEASES | LIMITS | FLOW
+"""By name, I1 to I20, I22, I23, I25 and I34 to I36: from a history to what is wrong with it."""
 
 __all__ = [
     "INVARIANTS",
     "Answer",
+    "Bound",
     "Bounds",
     "Call",
     "Event",
     "History",
+    "Pause",
     "Promise",
     "Run",
     "Sample",

@@ -84,6 +84,26 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     undecodable: bool = False
     writes_down: bool = True
     """Its body writes down its runs."""
+    queue: str = "default"
+    key: str = ""
+    """The unique key that it holds while it is live."""
+    buckets: tuple[str, ...] = ()
+    """The names of those that limit it."""
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a limit lets through: so many at once, or in each ``per`` seconds."""
+
+    size: int
+    per: float = 0.0
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue was paused: from the answer that it is until it was asked to go on."""
+
+    queue: str
+    began: float
+    ended: float
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +148,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     promises: Mapping[str, Promise] = {}
     snapshots: tuple[Snapshot, ...] = ()
     samples: tuple[Sample, ...] = ()
+    limits: Mapping[str, Bound] = {}
+    """By the name of the bucket."""
+    pauses: tuple[Pause, ...] = ()
     listed: tuple[tuple[str, State], ...] = ()
     """Every job that the store lists at the end, in each place where it is found."""
     durability: str = ""

@@ -1,0 +1,98 @@
+"""Invariants of flow control: keys, limits, rates and paused queues."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from mainspring.states import FINAL, Action, State
+from mainspring.testing.history._events import Event, Found, History, lives, promise_of
+
+Span = tuple[float, float, str]
+"""From, until, whose."""
+
+
+def keys_are_held_once(history: History) -> Found:
+    """I20: no two jobs of one unique key are live at once."""
+    spans = defaultdict[str, list[Span]](list)
+    for job, events in lives(history).items():
+        key = promise_of(history, job).key
+        if key:
+            ended = events[-1].at if events[-1].state in FINAL or events[-1].state is None else math.inf
+            spans[key].append((events[0].at, ended, job))
+    for key, found in spans.items():
+        yield from ((job, f"was {n} jobs that held the key {key!r} at once") for job, n in _above(found, 1))
+
+
+def limits_are_never_passed(history: History) -> Found:
+    """I22: at no moment run more jobs than their limits allow, whoever died meanwhile."""
+    for bucket, found in _by_bucket(history, _runs).items():
+        bound = history.limits[bucket]
+        if not bound.per:
+            yield from (
+                (job, f"was one of {n} in {bucket!r}, which has {bound.size}") for job, n in _above(found, bound.size)
+            )
+
+
+def rates_are_never_passed(history: History) -> Found:
+    """I23: in no window start more jobs than their rates allow."""
+    for bucket, found in _by_bucket(history, _runs).items():
+        bound = history.limits[bucket]
+        if bound.per:
+            starts = sorted(start for start, _, _ in found)
+            for start, _, job in found:
+                n = bisect_right(starts, start) - bisect_right(starts, start - bound.per)
+                if n > bound.size:
+                    yield job, f"was start {n} of {bucket!r} within {bound.per:g} s, which lets {bound.size} through"
+
+
+def paused_queues_rest(history: History) -> Found:
+    """I25: no claim in a queue between the answer to its pause and its being resumed."""
+    for event in history.events:
+        queue = promise_of(history, event.job).queue
+        if event.action is Action.CLAIM and any(
+            pause.queue == queue and pause.began < event.at < pause.ended for pause in history.pauses
+        ):
+            yield event.job, f"was claimed while its queue {queue!r} was paused"
+
+
+def _by_bucket(history: History, spans: Callable[[str, list[Event]], Iterable[Span]]) -> dict[str, list[Span]]:
+    found = defaultdict[str, list[Span]](list)
+    for job, events in lives(history).items():
+        for bucket in promise_of(history, job).buckets:
+            if bucket in history.limits:
+                found[bucket] += spans(job, events)
+    return found
+
+
+def _runs(job: str, events: list[Event]) -> Iterator[Span]:
+    """From each claim until the store heard of its end."""
+    began: float | None = None
+    for event in events:
+        if began is not None and event.state is not State.RUNNING:
+            yield began, event.at, job
+            began = None
+        if event.action is Action.CLAIM:
+            began = event.at
+    if began is not None:
+        yield began, math.inf, job
+
+
+def _above(spans: Iterable[Span], most: int) -> Iterator[tuple[str, int]]:
+    """Those who began while more than ``most`` were there, and how many were."""
+    ends: list[float] = []
+    for began, ended, job in sorted(spans):
+        ends = [end for end in ends if end > began]
+        ends.append(ended)
+        if len(ends) > most:
+            yield job, len(ends)
+
+
+FLOW = {
+    "I20": keys_are_held_once,
+    "I22": limits_are_never_passed,
+    "I23": rates_are_never_passed,
+    "I25": paused_queues_rest,
+}
