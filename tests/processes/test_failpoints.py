@@ -26,7 +26,7 @@ from tests.processes.playground import JOURNAL
 TARGET = "tests.processes.failing:app"
 POINTS = {
     # passed by a worker: how often in one life is killed at
-    "open": 2, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 2, "promote": 2, "turn": 4,
+    "open": 2, "declare": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 2, "promote": 2, "turn": 4,
 }  # fmt: skip
 LATER = {"open": 3, "report": 2, "beat": 3, "promote": 4, "turn": 12}
 """Later ones of the same calls: what they find differs by the worker, not by the store."""
@@ -148,7 +148,7 @@ def test_a_worker_dies_while_it_leaves(doomed: Doomed, point: str) -> None:
 @pytest.mark.parametrize("point", points({"count": 2}))
 def test_a_worker_dies_while_it_looks_for_the_end_of_the_work(doomed: Doomed, point: str) -> None:
     doomed.load()
-    doomed.jobs.append(doomed.mixed.good.options(delay="2s").enqueue())  # so it looks more than once
+    doomed.jobs.append(doomed.mixed.good.options(delay="4s").enqueue())  # so it looks more than once
     supervised = doomed.start(point, until_empty=True)
     doomed.until_died()
     assert supervised.wait() == 0
