@@ -50,6 +50,9 @@ DRAIN = {
 WORKER_CPU = {"sqlite": 80.0, "postgres": 90.0, "redis": 80.0}
 SERVER_CPU = {"postgres": 40.0}
 TWO_PROCESSES = 1.2
+LIMITS = {("concurrency", 4): 0.95}
+"""By name and number of processes: what a drain keeps of its rate without a limit."""
+RATE_USED = 98.0
 
 ENQUEUE_ONE = {
     "sqlite": (Ratio("enqueue one, full", ASYNC, ("huey",), 1), Ratio("enqueue one, normal", NORMAL, ("huey",), 5)),

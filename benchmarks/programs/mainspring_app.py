@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.programs.stamps import first_start, record
-from mainspring import Mainspring
+from mainspring import Concurrency, Mainspring, Rate
 
 durability: Any = os.environ["BENCH_DURABILITY"]
 address = os.environ["BENCH_STORE"]
@@ -17,6 +17,31 @@ app = Mainspring(address if "://" in address else "sqlite:///" + address, durabi
 
 @app.task
 async def noop(n: int) -> None:
+    pass
+
+
+@app.task(limit=Concurrency(100_000))
+async def wide(n: int) -> None:
+    pass
+
+
+@app.task(limit=Rate(1_000_000, per="1s"))
+async def fast(n: int) -> None:
+    pass
+
+
+@app.task(limit=Rate(1_000, per="1s"))
+async def paced(n: int) -> None:
+    pass
+
+
+@app.task(limit=Concurrency(100, by=lambda n: str(n % 10_000)))
+async def tenants(n: int) -> None:
+    pass
+
+
+@app.task(limit=Concurrency(1, by="n"))
+async def apart(n: int) -> None:
     pass
 
 
@@ -42,7 +67,9 @@ async def hold(n: int) -> None:
         await asyncio.sleep(600)
 
 
-_TASKS: dict[str, Any] = {task.fn.__name__: task for task in (noop, noop_thread, stamp, stamp_thread, hold)}
+_TASKS: dict[str, Any] = {
+    task.fn.__name__: task for task in (noop, noop_thread, wide, fast, tenants, apart, stamp, stamp_thread, hold)
+}
 
 
 def one(task: str, n: int) -> None:
