@@ -156,12 +156,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.act_v1(p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint, p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[], p_since bigint, p_until bigint, p_ended_before bigint) RETURNS TABLE(kind text, id bytea, note text, holder bytea)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -386,12 +386,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.beat_v1(p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint) RETURNS TABLE(id text, number bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -416,12 +416,49 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.bind_v1(p_queue text, p_after bytea, p_limit integer) RETURNS bytea
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+declare
+    v_ids bytea[];
+begin
+    if not exists (select 1 from mainspring_stored.queues q where q.name = p_queue and q.bounded) then
+        return null;
+    end if;
+    v_ids := array(
+        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.bound order by j.id limit p_limit
+    );
+    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
+    update mainspring_stored.jobs j set bound = true where j.id = any(v_ids);
+    return case when cardinality(v_ids) = p_limit then v_ids[p_limit] end;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.buckets_of_v1(p_ids bytea[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 begin
     return array(
         select b.name from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name) where j.id = any(p_ids) and j.buckets is not null
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.cancel_new_v1(p_ids bytea[], p_reason text, p_note text, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return mainspring_stored.finish_v1(
+        array(
+            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0)::mainspring_stored.ending_v1
+            from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
+        ), p_now
     );
 end
 $$;
@@ -491,10 +528,9 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
 #variable_conflict use_column
 declare
     v_part record;
-    v_got bytea[];
+    v_got integer;
     v_left integer := p_n;
     v_room bigint;
-    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -514,24 +550,60 @@ begin
         exit when v_left <= 0;
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        if v_part.seq is null then
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > v_now)
-                order by j.priority desc, j.seq limit v_left for update skip locked
-            );
-        else
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > v_now)
-                order by j.seq limit v_left for update skip locked
-            );
-        end if;
-        v_left := v_left - cardinality(v_got);
-        return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
+        return query select t.* from mainspring_stored.claim_line_v1(
+            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        ) t;
+        get diagnostics v_got = row_count;
+        v_left := v_left - v_got;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    with one as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+            and (j.expires is null or j.expires > v_now)
+        order by j.seq limit p_n for update skip locked
+    ), several as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
+            and (j.expires is null or j.expires > v_now)
+        order by j.priority desc, j.seq limit p_n for update skip locked
+    ), locked as (
+        select * from one union all select * from several
+    ), picked as (
+        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+    ), taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+        from picked p where j.ctid = p.at and p.before < p_room
+        returning j.*
+    )
+    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+    from taken t order by t.priority desc, t.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.configure_v1(p_queue text, p_settings jsonb, p_declared boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.queues (name, mode, since) values (p_queue, 'open', 0) on conflict (name) do nothing;
+    update mainspring_stored.queues q
+    set declared = case when p_declared then p_settings else q.declared end,
+        given = case when p_declared then q.given else p_settings end
+    where q.name = p_queue;
+    perform mainspring_stored.forget_queues_v1(array[p_queue]);
 end
 $$;
 
@@ -580,6 +652,24 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.disable_v1(p_queues text[], p_how text, p_by text, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
+    if p_how is null then
+        update mainspring_stored.queues q set disabled = null, disabled_at = 0, disabled_by = '' where q.name = any(p_queues);
+        perform mainspring_stored.forget_queues_v1(p_queues);
+        return;
+    end if;
+    insert into mainspring_stored.queues (name, mode, since, disabled, disabled_at, disabled_by)
+    select distinct u.name collate "C", 'open', 0, p_how, mainspring_stored.now_v1(p_now), p_by from unnest(p_queues) as u(name) order by 1
+    on conflict (name) do update
+    set disabled = excluded.disabled, disabled_at = excluded.disabled_at, disabled_by = excluded.disabled_by
+    where queues.disabled is distinct from excluded.disabled;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.drop_chunk_v1(p_name text, p_before bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -599,12 +689,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_plain_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -614,22 +704,26 @@ declare
     v_take boolean[];
 begin
     if mainspring_stored.is_late_v1(p_batch, false, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+        v_made := array(select j.id from mainspring_stored.jobs j where j.id = any(p_id));
+        v_over := mainspring_stored.among_v1(p_id, v_made || mainspring_stored.over_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
         )
-        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.later then 0 else nextval('mainspring_stored.seq') end, case when n.later then n.due end,
-            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
+        select n.id, case when n.later then 'scheduled' else 'ready' end, coalesce(n.task, p_task[1]),
+            coalesce(n.queue, p_queue[1]), coalesce(n.home, p_home[1]), coalesce(n.home, p_home[1]),
+            coalesce(n.priority, p_priority[1]), case when n.later then 0 else nextval('mainspring_stored.seq') end,
+            case when n.later then n.due end, v_now + n.expires_in, coalesce(n.crash_limit, p_crash_limit[1]),
+            coalesce(n.early, p_early[1]), v_now, n.record
         from (
             select u.*, d.due, d.due > v_now as later
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
             ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.run_at, v_now + coalesce(u.delay, p_delay[1])) as due) d
             where v_over is null or not v_over[u.n]
             order by u.n
         ) n
@@ -641,22 +735,25 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
-    perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
+    if mainspring_stored.take_in_v1(v_made) then
+        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, false, v_now)) as w(queue);
+    end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint;
+    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -664,15 +761,21 @@ declare
     v_losers bytea[] := '{}';
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
+    v_special boolean;
     v_row record;
 begin
-    if mainspring_stored.is_late_v1(p_batch, p_retry, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
-    end if;
+    v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
+    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
     v_take := array(
-        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
+    if v_late then
+        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        v_take := array(
+            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
+        );
+    end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
             if v_row.holder is not null then
@@ -688,6 +791,9 @@ begin
     end if;
     if p_limits is not null then
         perform mainspring_stored.make_limits_v1(p_limits);
+    end if;
+    if p_queues is not null then
+        perform mainspring_stored.make_queues_v1(p_queues);
     end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
@@ -734,7 +840,7 @@ begin
         return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
         where not u.made and not u.answered;
     end if;
-    perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
+    v_special := mainspring_stored.take_in_v1(v_made);
     if cardinality(p_names) > 0 then
         perform mainspring_stored.line_up_v1(v_made, p_open);
     end if;
@@ -775,6 +881,10 @@ begin
             ), v_now
         )
     ) as w(queue);
+    if v_special then
+        return query select null::bytea, null::bytea, w.queue
+        from unnest(mainspring_stored.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
+    end if;
 end
 $$;
 
@@ -811,6 +921,7 @@ CREATE FUNCTION mainspring_stored.follow_v1(p_ended mainspring_stored.ended_v1[]
 declare
     v_made bytea[];
     v_ready text[];
+    v_special boolean;
 begin
     with made as (
         insert into mainspring_stored.jobs (
@@ -830,7 +941,12 @@ begin
         on conflict (id) do nothing
         returning id, queue, state
     )
-    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready') into v_made, v_ready from made m;
+    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready'),
+        exists (select 1 from mainspring_stored.queues q where q.settings is not null)
+    into v_made, v_ready, v_special from made m;
+    if v_special then
+        perform mainspring_stored.place_new_v1(v_made);
+    end if;
     insert into mainspring_stored.marks (mark, job)
     select unnest(f.marks), substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2)
     from unnest(p_ended) x join mainspring_stored.follows f on f.job = any(array[x.id]) and f.state = x.state
@@ -848,6 +964,15 @@ begin
     perform mainspring_stored.guard_v1();
     delete from mainspring_stored.limits l where l.name = p_limit;
     return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.forget_queues_v1(p_queues text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.queues q
+    where q.name = any(p_queues) and q.mode = 'open' and q.disabled is null and q.declared is null and q.given is null;
 end
 $$;
 
@@ -887,6 +1012,27 @@ begin
         return '{}';
     end if;
     return mainspring_stored.wake_v1(p_names, mainspring_stored.open_v1(p_names, p_rates, p_now), p_rates, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.gated_v1(p_home text, p_queue text, p_labels jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare
+    v_rest text := substr(p_home, length(p_queue) + 1);
+    v_at integer := strpos(v_rest, '#');
+    v_base text := p_queue || case when v_at = 0 then v_rest else left(v_rest, v_at - 1) end;
+    v_gates text := case when v_at = 0 then '' else substr(v_rest, v_at + 1) end;
+    v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
+begin
+    v_gates := left(v_gates, length(v_gates) - length(v_keys));
+    return v_base || '#' || (
+        select string_agg(g.label, ',' order by g.label collate "C") from (
+            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+            union
+            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+        ) g
+    ) || v_keys;
 end
 $$;
 
@@ -1022,7 +1168,7 @@ begin
             parked = j.parked or a.park,
             lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
             due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
-            seq = coalesce(a.seq, j.seq),
+            seq = coalesce(case when j.seq < 0 then -a.seq else a.seq end, j.seq),
             turn = null
         from placed a
         where j.id = any(array[a.id])
@@ -1067,12 +1213,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -1136,6 +1282,37 @@ begin
         insert into mainspring_stored.retried (batch, at) values (p_batch, mainspring_stored.now_v1(p_now)) on conflict do nothing;
     end if;
     return p_retry or exists (select 1 from mainspring_stored.retried r where r.batch = p_batch);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_queue record;
+    v_woken text[] := '{}';
+begin
+    for v_queue in
+        select q.*, n.ids from mainspring_stored.queues q
+        join (
+            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j where j.id = any(p_ids) group by j.queue
+        ) n on n.queue = q.name
+        where q.special order by q.name
+    loop
+        if v_queue.disabled = 'skip' then
+            v_woken := v_woken || mainspring_stored.cancel_new_v1(
+                v_queue.ids, 'skipped', 'queue ''' || v_queue.name || ''' is disabled'
+                    || case when v_queue.disabled_by = '' then '' else ' by ' || v_queue.disabled_by end, p_now
+            );
+        elsif v_queue.bounded and not p_accepted then
+            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
+            v_woken := v_woken || mainspring_stored.make_room_v1(
+                v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
+                v_queue.ids, p_now
+            );
+        end if;
+    end loop;
+    return v_woken;
 end
 $$;
 
@@ -1452,7 +1629,11 @@ begin
         select min(j.seq) as seq from mainspring_stored.jobs j
         where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
     ) c on true
-    where c.seq is not null or v_got < p_n;
+    where (c.seq is not null or v_got < p_n)
+        -- Of a stack the newest lie below every mark.
+        and coalesce(c.seq, 0) >= 0 and not exists (
+            select 1 from mainspring_stored.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
+        );
 end
 $$;
 
@@ -1526,6 +1707,54 @@ begin
     where not exists (select 1 from mainspring_stored.limits l where l.name = any(array[u.name]))
     order by u.name collate "C"
     on conflict (name) do nothing;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.make_queues_v1(p_queues jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.queues (name, mode, since, declared)
+    select n.pair ->> 0, 'open', 0, n.pair -> 1 from jsonb_array_elements(p_queues) as n(pair)
+    where not exists (select 1 from mainspring_stored.queues q where q.name = any(array[n.pair ->> 0]) and q.declared is not null)
+    order by 1
+    on conflict (name) do update set declared = excluded.declared where queues.declared is null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_depth bigint;
+    v_first bigint;
+    v_old bytea[];
+    v_woken text[] := '{}';
+begin
+    loop
+        select count(*), min(j.enqueued) into v_depth, v_first from mainspring_stored.jobs j
+        where j.bound and j.state <> 'running' and j.queue = p_queue;
+        exit when v_depth <= p_most;
+        if p_on_full = 'drop_oldest' then
+            v_old := array(
+                select j.id from mainspring_stored.jobs j
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                order by j.enqueued, j.id limit v_depth - p_most
+            );
+        end if;
+        if coalesce(cardinality(v_old), 0) < v_depth - p_most then
+            raise exception '%', p_queue using errcode = 'MS005', detail = jsonb_build_object(
+                'max_depth', p_most, 'on_full', p_on_full, 'depth', v_depth - cardinality(p_ids),
+                'excess', v_depth - p_most, 'age', p_now - v_first
+            )::text;
+        end if;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes.
+        perform 1 from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update;
+        v_woken := v_woken || mainspring_stored.cancel_new_v1(
+            v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
+        );
+    end loop;
+    return v_woken;
 end
 $$;
 
@@ -1944,14 +2173,43 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.place_new_v1(p_ids bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.jobs j
+    set seq = n.seq, bound = n.bound, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
+    from (
+        select o.id, q.bounded as bound,
+            case when q.settings ->> 'order' = 'lifo' then -greatest(o.seq, 1) else o.seq end as seq,
+            case when m.names is null then o.home else mainspring_stored.gated_v1(o.home, o.queue, q.settings -> 'labels') end as home,
+            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.dear then m.costs end as costs
+        from mainspring_stored.jobs o join mainspring_stored.queues q on q.name = any(array[o.queue]) and q.settings is not null
+        cross join lateral (
+            select array_agg(x.name order by x.name collate "C") as names, bool_or(x.cost <> 1) as dear,
+                array_agg(x.cost order by x.name collate "C") as costs
+            from (
+                select b.name, coalesce(b.cost, 1) as cost from unnest(o.buckets, o.costs) as b(name, cost)
+                union all
+                select l.pair ->> 0, (l.pair ->> 1)::bigint from jsonb_array_elements(q.settings -> 'limits') as l(pair)
+                where o.buckets is null or l.pair ->> 0 <> all(o.buckets)
+            ) x
+            where jsonb_array_length(q.settings -> 'limits') > 0
+        ) m
+        where o.id = any(p_ids)
+    ) n
+    where j.id = any(array[n.id]);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.promote_v1(p_limit integer, p_now bigint) RETURNS TABLE(now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_now bigint := mainspring_stored.now_v1(p_now);
@@ -1978,7 +2236,7 @@ begin
         select d.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
     ), ready as (
-        update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
+        update mainspring_stored.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -2002,12 +2260,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint) RETURNS integer
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     c_rounds constant integer := 10;
@@ -2080,25 +2338,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.refuse_draining_v1(p_queue text[], p_take boolean[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_queue text;
-begin
-    if not exists (select 1 from mainspring_stored.queues q where q.mode = 'draining') then
-        return;
-    end if;
-    select u.queue into v_queue from unnest(p_queue) with ordinality as u(queue, n)
-    where (p_take is null or p_take[u.n])
-        and exists (select 1 from mainspring_stored.queues q where q.name = any(array[u.queue]) and q.mode = 'draining')
-    limit 1;
-    if v_queue is not null then
-        raise exception '%', v_queue using errcode = 'MS003';
-    end if;
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.release_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
     AS $$
@@ -2141,7 +2380,7 @@ begin
         update mainspring_stored.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(f.seq, j.seq)
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state
@@ -2162,12 +2401,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.report_v1(p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[], p_line_at integer[], p_when bigint[], p_level text[], p_text bytea[], p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer) RETURNS SETOF boolean
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_last bigint;
@@ -2223,12 +2462,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2280,7 +2519,7 @@ begin
             set deps = j.deps - t.n,
                 state = case when j.deps > t.n then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
                 due = case when j.deps > t.n or j.due > p_now then j.due end,
-                seq = case when j.deps > t.n or j.due > p_now then j.seq else t.seq end
+                seq = case when j.deps > t.n or j.due > p_now then j.seq when j.seq < 0 then -t.seq else t.seq end
             from placed t
             where j.id = any(array[t.child])
             returning j.id, j.queue, j.state, j.buckets
@@ -2306,12 +2545,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.retire_v1(p_worker text, p_cause text, p_acks mainspring_stored.ack_v1[], p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2369,11 +2608,13 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record
+            expires, started, keep, key, buckets, costs, record, bound
         )
-        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('mainspring_stored.seq'), a.token, a.worker, a.epoch + 1,
+        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
+            case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
-            a.key, a.buckets, a.costs, a.record
+            a.key, a.buckets, a.costs, a.record,
+            exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
         ) a
@@ -2433,7 +2674,7 @@ begin
         select o.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(p_ids) with ordinality as x(id, n) order by x.n) o
     ), moved as (
-        update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
+        update mainspring_stored.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -2463,7 +2704,8 @@ CREATE FUNCTION mainspring_stored.set_mode_v1(p_queues text[], p_mode text, p_no
 begin
     perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
     if p_mode = 'open' then
-        delete from mainspring_stored.queues q where q.name = any(p_queues);
+        update mainspring_stored.queues q set mode = 'open', since = 0 where q.name = any(p_queues);
+        perform mainspring_stored.forget_queues_v1(p_queues);
         return;
     end if;
     insert into mainspring_stored.queues (name, mode, since)
@@ -2582,16 +2824,16 @@ $$;
 
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -2601,7 +2843,7 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read;
+    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
 end
 $$;
 
@@ -2665,6 +2907,29 @@ begin
     return query select cardinality(v_ids), v_ids[cardinality(v_ids)];
 end
 $_$;
+
+CREATE FUNCTION mainspring_stored.take_in_v1(p_ids bytea[]) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_queue mainspring_stored.queues;
+begin
+    if not exists (select 1 from mainspring_stored.queues q where q.special) then
+        return false;
+    end if;
+    select q.* into v_queue from mainspring_stored.queues q
+    where (q.mode = 'draining' or q.disabled = 'reject')
+        and exists (select 1 from mainspring_stored.jobs j where j.id = any(p_ids) and j.queue = q.name)
+    order by q.name limit 1;
+    if v_queue.mode = 'draining' then
+        raise exception '%', v_queue.name using errcode = 'MS003';
+    elsif v_queue.name is not null then
+        raise exception '%', v_queue.name using errcode = 'MS004', detail = v_queue.disabled_by;
+    end if;
+    perform mainspring_stored.place_new_v1(p_ids);
+    return true;
+end
+$$;
 
 CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
     LANGUAGE plpgsql
@@ -2841,12 +3106,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2878,7 +3143,7 @@ declare
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -2899,7 +3164,7 @@ begin
         -- Whoever pauses a queue waits for the turns that have looked already: none claims after that was confirmed.
         perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
         v_open := array(
-            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.mode = 'paused')
+            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.held)
             from unnest(p_lane) with ordinality as u(lane, n) order by u.n
         );
         v_lanes := mainspring_stored.lanes_v1(
@@ -2919,6 +3184,7 @@ begin
         );
         v_now := mainspring_stored.now_v1(p_now);
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked;
     if cardinality(p_done) > 0 then
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
@@ -2955,6 +3221,7 @@ begin
     if v_repeat or p_seen < v_worker.turn then
         return query select t.* from mainspring_stored.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
     else
@@ -2994,49 +3261,18 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
-                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
-                    order by j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
+                    p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
-                        and (j.expires is null or j.expires > v_now)
-                    order by j.priority desc, j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.priority desc, t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -3087,9 +3323,7 @@ begin
         set turn = p_number, seen = v_now,
             limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
         where w.id = p_worker;
-        if cardinality(p_low_lane) > 0
-            or not v_limited and pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
-        then
+        if cardinality(p_low_lane) > 0 or not v_limited and mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from mainspring_stored.lows_v1(
@@ -3172,6 +3406,13 @@ begin
     end if;
     return v_woken;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
 $$;
 
 CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
@@ -3721,6 +3962,7 @@ CREATE TABLE mainspring_stored.jobs (
     follows smallint DEFAULT 0 NOT NULL,
     early boolean NOT NULL,
     parked boolean DEFAULT false NOT NULL,
+    bound boolean DEFAULT false NOT NULL,
     id bytea NOT NULL,
     state text NOT NULL,
     task text NOT NULL,
@@ -3798,7 +4040,21 @@ CREATE TABLE mainspring_stored.queues (
     name text NOT NULL COLLATE pg_catalog."C",
     mode text NOT NULL,
     since bigint NOT NULL,
-    CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['paused'::text, 'draining'::text])))
+    disabled text,
+    disabled_at bigint DEFAULT 0 NOT NULL,
+    disabled_by text DEFAULT ''::text NOT NULL,
+    declared jsonb,
+    given jsonb,
+    settings jsonb GENERATED ALWAYS AS (
+CASE
+    WHEN ((declared IS NOT NULL) OR (given IS NOT NULL)) THEN (COALESCE(declared, '{}'::jsonb) || COALESCE(given, '{}'::jsonb))
+    ELSE NULL::jsonb
+END) STORED,
+    held boolean GENERATED ALWAYS AS (((mode = 'paused'::text) OR (disabled IS NOT NULL))) STORED,
+    special boolean GENERATED ALWAYS AS (((mode = 'draining'::text) OR (COALESCE(disabled, 'hold'::text) <> 'hold'::text) OR (declared IS NOT NULL) OR (given IS NOT NULL))) STORED,
+    bounded boolean GENERATED ALWAYS AS ((COALESCE(((given ->> 'max_depth'::text))::bigint, ((declared ->> 'max_depth'::text))::bigint, (0)::bigint) > 0)) STORED,
+    CONSTRAINT queues_disabled_check CHECK ((disabled = ANY (ARRAY['hold'::text, 'skip'::text, 'reject'::text]))),
+    CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['open'::text, 'paused'::text, 'draining'::text])))
 );
 
 CREATE TABLE mainspring_stored.retried (
@@ -3856,40 +4112,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794828770766789, 1, 1, 'hand-1-25d90f', 1794828770779774, 1794828770792723, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794828770766789, 1, 1, 'hand-1-25d90f', 1794828770779774, 1794828770792723, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794828770766789, 1794828770740042, 1794828770792723, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-25d90f', 1794828770779774, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794819331961489, 1794819331970533, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794828770766789, 1794828770740042, 1794828770792723, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-25d90f', 1794828770779774, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794828770857106, 1794828770880818, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', NULL, NULL, 1794819331909434, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794822931929030, NULL, 1794819331909434, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794819331961489, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794828770766789, 1794828770740042, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-25d90f', NULL, NULL, 1794828770779774, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794828770766789, 1794828770740042, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-25d90f', 1794832370792723, NULL, 1794828770779774, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794828770857106, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794828770857106, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828770857106, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794828770857106, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828770857106, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('c6db4a30-bcd7-4d0b-8f32-cff322bec682');
+INSERT INTO mainspring_stored.meta VALUES ('2c6f424c-00dd-4265-a203-36c2321fddba');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794819331979459);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794828770892703, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794819331945795);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794828770829265);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-4c6efd', 1, 2, false, false, 1794819331842154, 1794819331929030, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-25d90f', 1, 2, false, false, 1794828770727569, 1794828770792723, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -4023,6 +4279,8 @@ CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finis
 CREATE INDEX finished_rest_id_idx ON mainspring_stored.finished_rest USING btree (id);
 
 CREATE INDEX guests_bucket ON mainspring_stored.guests USING btree (bucket, until);
+
+CREATE INDEX jobs_bound ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (bound AND (state <> 'running'::text));
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
 
