@@ -103,7 +103,9 @@ class Mainspring(Declaring):
     def queue(self, name: str, **o: Unpack[QueueOptions]) -> Queue:
         """Declare a queue: ``app.queue("premium", weight=5)``. Workers without ``queues=`` serve it too.
 
-        What it returns may be given as ``queue=``.
+        What it returns may be given as ``queue=``. How many jobs may wait in it, their order and their limits are
+        stored by the first enqueue and by workers that start, and obeyed by every producer; ``app.queues.configure``
+        sets others over them.
         """
         resolved = options.resolve("queue", o, subject=f"queue {name!r}")
         return self.tasks.declared_queues.add(Queue(checks.queue_name(name, "queue"), resolved))
@@ -177,7 +179,8 @@ class Mainspring(Declaring):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        replies = client.enqueue_now(Batch(id=new.id, jobs=(new,), limits=call.limits), call.connection)
+        batch = self.tasks.declared_queues.told(Batch(id=new.id, jobs=(new,), limits=call.limits))
+        replies = client.enqueue_now(batch, call.connection)
         return job if new.unique is None else found(job, replies[0])
 
     async def aenqueue_one(self, call: Call[R]) -> Job[R]:
@@ -185,7 +188,8 @@ class Mainspring(Declaring):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        batch, connection = Batch(id=new.id, jobs=(new,), limits=call.limits), call.connection
+        batch = self.tasks.declared_queues.told(Batch(id=new.id, jobs=(new,), limits=call.limits))
+        connection = call.connection
         if connection is not None:  # one insert in the caller's own transaction
             replies = client.enqueue_now(batch, connection)
         else:

@@ -67,7 +67,9 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Made
     version, client = app.settings.version, app.client
     pairs = [call.new_job(version, client, None, id) for id, call in zip(raw_ids(len(ours)), ours, strict=True)]
     batch = Batch(id=raw_id(), jobs=tuple([new for new, _ in pairs]), limits=tuple(limits.values()))
-    return Made(batch, [job for _, job in pairs], next(iter(connections.values()), None))
+    return Made(
+        app.tasks.declared_queues.told(batch), [job for _, job in pairs], next(iter(connections.values()), None)
+    )
 
 
 def _each(calls: Iterable[Call[R]]) -> Iterator[Call[R]]:
@@ -79,11 +81,14 @@ def _each(calls: Iterable[Call[R]]) -> Iterator[Call[R]]:
 
 
 def child_of(call: Call[R], origin: Origin) -> Made[R]:
-    """The batch of one job that another makes. Sent as a repeat: an earlier attempt may have made it."""
+    """The batch of one job that another makes. Sent as a repeat: an earlier attempt may have made it.
+
+    Part of work that was accepted: no queue is too full for it."""
     app = call.app
     call = app.through(call)
     new, job = call.new_job(app.settings.version, app.client, origin)
-    return Made(Batch(id=new.id, jobs=(new,), retry=True, limits=call.limits), [job], call.connection)
+    batch = Batch(id=new.id, jobs=(new,), retry=True, limits=call.limits, accepted=True)
+    return Made(app.tasks.declared_queues.told(batch), [job], call.connection)
 
 
 def found(job: Job[R], reply: Enqueued) -> Job[R]:

@@ -56,6 +56,15 @@ def priority(value: Any, name: str) -> int:
     )
 
 
+def depth(value: Any, name: str) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= 10_000_000:
+        hint = 'To take no jobs, app.queues.disable(name, "reject") or app.queues.drain(name).'
+        raise InvalidOption(name, value, "must be a whole number from 1 to 10,000,000, or None", hint=hint)
+    return value
+
+
 def whole(low: int, high: int = 1_000_000) -> Callable[[Any, str], int]:
     def convert(value: Any, name: str) -> int:
         if type(value) is not int or not low <= value <= high:

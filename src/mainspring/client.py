@@ -12,11 +12,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from mainspring import guards
-from mainspring.errors import StoreUnavailable
+from mainspring import guards, sync
+from mainspring.errors import QueueFull, StoreUnavailable
 from mainspring.records import Enqueued, MigrationPlan
 from mainspring.stores.base import Batch, Store
 from mainspring.stores.connect import StoreAddress
+from mainspring.waiting import Room
 
 ENQUEUE_PATIENCE = 10.0
 """Seconds during which an enqueue is repeated while the store cannot be reached."""
@@ -44,10 +45,18 @@ class Client:
         """Insert the batch, blocking, in this thread. Repeated safely while the store is out of reach."""
         if connection is not None:  # the caller's transaction: the caller repeats it
             return self._blocking_store().enqueue_now(batch, connection)
-        try:
-            return self._blocking_store().enqueue_now(batch)
-        except StoreUnavailable:
-            return self._enqueue_again(msgspec.structs.replace(batch, retry=True))
+        room: Room | None = None
+        while True:
+            try:
+                return self._blocking_store().enqueue_now(batch)
+            except StoreUnavailable:
+                return self._enqueue_again(msgspec.structs.replace(batch, retry=True))
+            except QueueFull as full:
+                if sync.in_loop():  # to wait here would stop everything else
+                    raise
+                room = room or Room()
+                pause = room.pause(full)
+            time.sleep(pause)
 
     def _enqueue_again(self, batch: Batch) -> list[Enqueued]:
         """Repeat until it is known to be there, or patience ends."""
@@ -64,12 +73,20 @@ class Client:
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
         """The async twin of :meth:`enqueue_now`."""
-        try:
-            return await (await self.store()).enqueue(batch)
-        except StoreUnavailable:
-            # From here on, however long the first try took: a reply that was lost in silence must be repeated too.
-            give_up = time.monotonic() + ENQUEUE_PATIENCE
-        batch = msgspec.structs.replace(batch, retry=True)
+        room: Room | None = None
+        while True:
+            try:
+                return await (await self.store()).enqueue(batch)
+            except StoreUnavailable:
+                return await self._aenqueue_again(msgspec.structs.replace(batch, retry=True))
+            except QueueFull as full:
+                room = room or Room()
+                pause = room.pause(full)
+            await asyncio.sleep(pause)
+
+    async def _aenqueue_again(self, batch: Batch) -> list[Enqueued]:
+        # From here on, however long the first try took: a reply that was lost in silence must be repeated too.
+        give_up = time.monotonic() + ENQUEUE_PATIENCE
         pause = 0.05
         while True:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))

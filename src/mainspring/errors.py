@@ -22,7 +22,9 @@
     │   ├── WrongConnection
     │   ├── InCallerTransaction
     │   ├── KeyTaken                        another job holds the unique key; has .holder
-    │   └── QueueDraining                   the queue takes no more jobs
+    │   ├── QueueDraining                   the queue takes no more jobs
+    │   ├── QueueDisabled                   the queue is switched off and rejects jobs
+    │   └── QueueFull                       as many jobs wait in the queue as may; has .retry_after
     ├── JobError                        about one job; has .job
     │   ├── JobDead
     │   ├── JobCancelled
@@ -358,6 +360,40 @@ class QueueDraining(EnqueueError):
             hint=f"app.queues.resume({queue!r}) opens it again; another queue: task.options(queue=...).",
         )
         self.queue = queue
+
+
+class QueueDisabled(EnqueueError):
+    """Somebody switched the queue off, and it rejects jobs until it is switched on again."""
+
+    def __init__(self, queue: str, by: str = "") -> None:
+        who = f" by {by}" if by else ""
+        super().__init__(
+            f"queue {queue!r} was disabled{who}: it rejects jobs",
+            hint=f"app.queues.enable({queue!r}) switches it on; another queue: task.options(queue=...).",
+        )
+        self.queue = queue
+        self.by = by
+
+
+class QueueFull(EnqueueError):
+    """As many jobs wait in the queue as may, and nothing was enqueued.
+
+    ``retry_after`` is a guess, in seconds, of when there is room: by how long those that wait have waited.
+    """
+
+    def __init__(
+        self, queue: str, max_depth: int, retry_after: float = 1.0, *, waits: bool = False, waited: float = 0.0
+    ) -> None:
+        after = f" after {waited:.1f} s" if waited else ""
+        super().__init__(
+            f"queue {queue!r} is full{after}: {max_depth:,} jobs may wait in it",
+            hint=f"Try again in about {retry_after:.1f} s; app.queues.configure({queue!r}, max_depth=...) changes it.",
+        )
+        self.queue = queue
+        self.max_depth = max_depth
+        self.retry_after = retry_after
+        self.waits = waits
+        """The queue says that producers wait for room (``on_full="wait"``)."""
 
 
 # ---- jobs ------------------------------------------------------------------------------------------

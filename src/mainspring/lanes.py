@@ -112,6 +112,11 @@ def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
     return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
 
 
+def gate_label(limit: str) -> str:
+    """What lanes call a limit without a key."""
+    return _label(limit)
+
+
 def _label(name: str) -> str:
     """A name as a lane may hold it: short, and without the signs that lanes are written with."""
     if _PLAIN.fullmatch(name):

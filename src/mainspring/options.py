@@ -22,7 +22,7 @@ from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
 from mainspring.keys import Key, to_key
 from mainspring.limits import AnyLimit, to_limits
-from mainspring.queue import Queue
+from mainspring.queue import PLAIN, Queue
 
 if TYPE_CHECKING:
     from mainspring.call import Call
@@ -58,8 +58,9 @@ class Option(msgspec.Struct, frozen=True):
 
 # ---- the table -------------------------------------------------------------------------------------
 
-_JOB_TASK, _JOB, _TASK, _BULK, _WORKER, _QUEUE = (
-    frozenset(scopes) for scopes in (("job", "task"), ("job",), ("task",), ("bulk",), ("worker",), ("queue",))
+_JOB_TASK, _JOB, _TASK, _TASK_QUEUE, _BULK, _WORKER, _QUEUE = (
+    frozenset(scopes)
+    for scopes in (("job", "task"), ("job",), ("task",), ("task", "queue"), ("bulk",), ("worker",), ("queue",))
 )
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 HOUR = 3_600_000_000
@@ -119,7 +120,7 @@ OPTIONS: tuple[Option, ...] = (
            _TASK, checks.follow_up),
     Option("limit", "AnyLimit | Sequence[AnyLimit] | None", (),
            "How many of its jobs run at once or start in a time, in the whole fleet: Concurrency, Rate, a limiter.",
-           _TASK, to_limits, "none"),
+           _TASK_QUEUE, to_limits, "none"),
     Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
            _TASK, checks.argument_names, "none"),
     Option("needs", "Collection[str]", (), "Labels that a worker must have to run its jobs: all of them.",
@@ -157,11 +158,17 @@ OPTIONS: tuple[Option, ...] = (
            _WORKER, checks.labels, "none"),
     Option("weight", "float", 1, "Its share of the claims of a worker that serves several queues, all with work.",
            _QUEUE, checks.weight),
+    Option("max_depth", "int | None", PLAIN["max_depth"], "Most jobs that may wait in it.", _QUEUE, checks.depth),
+    Option("on_full", "Literal['error', 'wait', 'drop_oldest']", PLAIN["on_full"],
+           "What an enqueue does when that many wait: QueueFull, wait for room (10s), or cancel the oldest.",
+           _QUEUE, checks.choice("error", "wait", "drop_oldest")),
+    Option("order", "Literal['fifo', 'lifo']", PLAIN["order"],
+           "Of equal priority the oldest first, or the newest.", _QUEUE, checks.choice("fifo", "lifo")),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("pool", "breaker", "memory_limit", "cpu_limit"), _TASK),
-    **dict.fromkeys(("max_depth", "on_full", "order", "fair_by", "limit"), _QUEUE),
+    **dict.fromkeys(("fair_by",), _QUEUE),
 }
 # fmt: on
 
@@ -237,6 +244,10 @@ class QueueOptions(TypedDict, total=False):
     """Options of a queue: ``app.queue(...)``."""
 
     weight: float
+    max_depth: int | None
+    on_full: Literal["error", "wait", "drop_oldest"]
+    order: Literal["fifo", "lifo"]
+    limit: AnyLimit | Sequence[AnyLimit] | None
 
 
 _ADDING = frozenset({"tags", "meta"})

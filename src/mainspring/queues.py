@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import getpass
+import platform
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, get_type_hints
 
 import msgspec
 
-from mainspring import acting, checks, sync
+from mainspring import acting, checks, options, sync
 from mainspring.clock import to_datetime
-from mainspring.errors import DrainTimeout, InvalidOption
+from mainspring.errors import DrainTimeout, InvalidOption, UnknownOption
 from mainspring.jobs import Counts
 from mainspring.pace import Pace
 from mainspring.query import Query
-from mainspring.records import Mode, QueueRow, Tally
+from mainspring.records import Disabled, Mode, QueueRow, QueueSettings, Tally
 from mainspring.reserved import Reserved
 from mainspring.states import LIVE, WAITING, Action, State
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from mainspring.app import Mainspring
     from mainspring.duration import Duration
+
+
+OnFull = Literal["error", "wait", "drop_oldest"]
+Order = Literal["fifo", "lifo"]
+How = Literal["hold", "skip", "reject"]
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,15 +44,36 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Its live jobs by state."""
     oldest: datetime | None
     """When the job was enqueued that has been ready for the longest of them all."""
+    max_depth: int | None = None
+    """Most jobs that may wait in it."""
+    on_full: OnFull = "error"
+    order: Order = "fifo"
+    limits: tuple[str, ...] = ()
+    """The limits that all jobs name that come to it."""
+    disabled: Disabled | None = None
+    """How, if it is switched off."""
+    disabled_since: datetime | None = None
+    disabled_by: str = ""
+
+    @property
+    def depth(self) -> int:
+        """How many jobs wait in it."""
+        return self.counts.live - self.counts["running"]
 
 
 QueueInfos = list[QueueInfo]
 
 
+class Configured(TypedDict, total=False):
+    """What can be set at run time: as in ``app.queue(...)``."""
+
+    max_depth: int | None
+    on_full: OnFull
+    order: Order
+
+
 class Queues(Reserved):
     """A queue is there when somebody uses its name. What it does is stored and outlives restarts."""
-
-    LATER = frozenset({"configure"})
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
@@ -51,7 +81,7 @@ class Queues(Reserved):
     # ---- ask ----------------------------------------------------------------------------------
 
     def list(self) -> QueueInfos:
-        """Every queue that has a live job, is paused or draining, or is used by a task of this app; by name."""
+        """Every queue that has a live job, of which something is stored, or that a task of this app uses; by name."""
         return sync.run("app.queues.list", self.alist())
 
     async def alist(self) -> QueueInfos:
@@ -106,6 +136,56 @@ class Queues(Reserved):
         query = Query.where(queues=_checked([name]), states=WAITING)
         return await acting.act(await self._app.client.store(), Action.DELETE, query)
 
+    def disable(self, name: str, how: How = "hold") -> None:
+        """Start none of its jobs until :meth:`enable`. New ones wait (``hold``), end at once as cancelled with the
+        reason skipped (``skip``), or are refused with ``QueueDisabled`` (``reject``). What waits, waits."""
+        return sync.run("app.queues.disable", self.adisable(name, how))
+
+    async def adisable(self, name: str, how: How = "hold") -> None:
+        if how not in get_args(How):
+            raise InvalidOption("how", how, f"must be one of {', '.join(get_args(How))}", subject=f"queue {name!r}")
+        await (await self._app.client.store()).disable(_checked([name]), Disabled(how), _who())
+
+    def enable(self, *names: str) -> None:
+        """Switch them on again; those that are paused stay so."""
+        return sync.run("app.queues.enable", self.aenable(*names))
+
+    async def aenable(self, *names: str) -> None:
+        await (await self._app.client.store()).disable(_checked(names), None)
+
+    def configure(self, name: str, **settings: Unpack[Configured]) -> QueueInfo:
+        """Set how a queue works over what the code declares: for every producer, from the next enqueue on, until
+        :meth:`reset`. Settings that are not named stay; ``max_depth=None`` lets any number wait."""
+        return sync.run("app.queues.configure", self.aconfigure(name, **settings))
+
+    async def aconfigure(self, name: str, **settings: Unpack[Configured]) -> QueueInfo:
+        [queue] = _checked([name])
+        subject = f"queue {queue!r}"
+        known = get_type_hints(Configured)
+        for given in settings:
+            if given not in known:
+                raise UnknownOption(subject, given, known)
+        if not settings:
+            hint = f"app.queues.configure({queue!r}, max_depth=10_000)"
+            raise InvalidOption("settings", (), "must say at least one", subject=subject, hint=hint)
+        resolved = options.resolve("queue", settings, subject=subject)
+        told = {given: resolved[given] or 0 for given in settings}
+        store = await self._app.client.store()
+        rows = {row.name: row for row in await store.modes()}
+        before = rows[queue].given if queue in rows else QueueSettings()
+        await store.configure(queue, msgspec.convert(told, QueueSettings).over(before))
+        return await self.aget(queue)
+
+    def reset(self, name: str, *, declared: bool = False) -> None:
+        """Let a queue work as the code declares it; ``declared``: and forget that too, if no code does any more."""
+        return sync.run("app.queues.reset", self.areset(name, declared=declared))
+
+    async def areset(self, name: str, *, declared: bool = False) -> None:
+        store, [queue] = await self._app.client.store(), _checked([name])
+        await store.configure(queue, None)
+        if declared:
+            await store.configure(queue, None, declared=True)
+
     # ---- private ------------------------------------------------------------------------------
 
     async def _set(self, names: Iterable[str], mode: Mode) -> None:
@@ -130,10 +210,33 @@ def _info(name: str, row: QueueRow | None, tallies: list[Tally]) -> QueueInfo:
     return QueueInfo(
         name=name,
         mode=Mode.OPEN if row is None else row.mode,
-        since=None if row is None else to_datetime(row.since),
+        since=None if row is None or row.mode is Mode.OPEN else to_datetime(row.since),
         counts=counts,
         oldest=to_datetime(ready[0]) if ready else None,
+        **({} if row is None else _settings(row)),
     )
+
+
+def _settings(row: QueueRow) -> dict[str, Any]:
+    settings, off = row.settings, row.disabled is not None
+    return {
+        "max_depth": settings.max_depth or None,
+        "on_full": settings.on_full or "error",
+        "order": settings.order or "fifo",
+        "limits": tuple(name for name, _ in settings.limits or ()),
+        "disabled": row.disabled,
+        "disabled_since": to_datetime(row.disabled_at) if off else None,
+        "disabled_by": row.disabled_by,
+    }
+
+
+def _who() -> str:
+    """Who asks, for those who are told."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container that knows no names
+        user = "somebody"
+    return f"{user}@{platform.node()}"
 
 
 def _checked(names: Iterable[str]) -> list[str]:

@@ -178,6 +178,7 @@ class AppSettings:
         return Parts(
             self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "", hooks, middleware,
             self.retention, self.logs, learn, tasks.weights,
+            tasks.declared_queues.settings, tasks.declared_queues.limits,
         )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 Obstacle = Literal[
-    "ended", "running", "not_due", "dependency", "expired", "paused", "limit", "rate", "no_worker", "labels", "version",
+    "ended", "running", "not_due", "dependency", "expired", "paused", "disabled", "limit", "rate", "no_worker", "labels",
+    "version",
     "unknown_task",
 ]  # fmt: skip
 
@@ -86,8 +87,15 @@ def _waiting(row: JobRow) -> list[Hindrance]:
 
 
 async def _mode(store: Store, row: JobRow) -> list[Hindrance]:
-    paused = any(each.name == row.queue and each.mode is Mode.PAUSED for each in await store.modes())
-    return [Hindrance(kind="paused", text=f"queue {row.queue!r} is paused", name=row.queue)] if paused else []
+    found = []
+    for queue in await store.modes():
+        if queue.name == row.queue and queue.mode is Mode.PAUSED:
+            found.append(Hindrance(kind="paused", text=f"queue {row.queue!r} is paused", name=row.queue))
+        if queue.name == row.queue and queue.disabled is not None:
+            by = f" by {queue.disabled_by}" if queue.disabled_by else ""
+            said = f"queue {row.queue!r} was disabled{by} ({queue.disabled.value})"
+            found.append(Hindrance(kind="disabled", text=said, name=row.queue))
+    return found
 
 
 def _full(found: BucketRow) -> list[Hindrance]:

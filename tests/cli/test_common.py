@@ -67,6 +67,10 @@ COMMANDS = [
     pytest.param("queues resume only", '"scheduled": 1'),
     pytest.param("queues drain only", '"scheduled": 1'),
     pytest.param("queues purge only --yes", '"done": 1'),
+    pytest.param("queues disable only", '"scheduled": 1'),
+    pytest.param("queues enable only", '"scheduled": 1'),
+    pytest.param("queues configure only --order lifo", '"scheduled": 1'),
+    pytest.param("queues reset only", '"scheduled": 1'),
     pytest.param("dead ls", "shop.fail"),
     pytest.param("dead show DEAD", "shop.fail"),
     pytest.param("dead stats", "ValueError"),
@@ -97,6 +101,10 @@ COMMANDS = [
 @pytest.mark.option("cli.queues.resume.url", "cli.queues.resume.namespace", "cli.queues.resume.as_json")
 @pytest.mark.option("cli.queues.drain.url", "cli.queues.drain.namespace", "cli.queues.drain.as_json")
 @pytest.mark.option("cli.queues.purge.url", "cli.queues.purge.namespace", "cli.queues.purge.as_json")
+@pytest.mark.option("cli.queues.disable.url", "cli.queues.disable.namespace", "cli.queues.disable.as_json")
+@pytest.mark.option("cli.queues.enable.url", "cli.queues.enable.namespace", "cli.queues.enable.as_json")
+@pytest.mark.option("cli.queues.configure.url", "cli.queues.configure.namespace", "cli.queues.configure.as_json")
+@pytest.mark.option("cli.queues.reset.url", "cli.queues.reset.namespace", "cli.queues.reset.as_json")
 @pytest.mark.option("cli.dead.ls.url", "cli.dead.ls.namespace", "cli.dead.ls.as_json")
 @pytest.mark.option("cli.dead.show.url", "cli.dead.show.namespace", "cli.dead.show.as_json")
 @pytest.mark.option("cli.dead.stats.url", "cli.dead.stats.namespace", "cli.dead.stats.as_json")
@@ -120,6 +128,9 @@ def test_the_store_is_named_by_url_and_namespace(elsewhere: Elsewhere, command: 
 @pytest.mark.option("cli.jobs.why.app", "cli.limits.ls.app", "cli.limits.set.app", "cli.limits.reset.app")
 @pytest.mark.option("cli.limits.rm.app")
 @pytest.mark.option("cli.queues.ls.app", "cli.queues.pause.app", "cli.queues.resume.app", "cli.queues.drain.app")
+@pytest.mark.option(
+    "cli.queues.disable.app", "cli.queues.enable.app", "cli.queues.configure.app", "cli.queues.reset.app"
+)
 @pytest.mark.option("cli.queues.purge.app", "cli.dead.ls.app", "cli.dead.show.app", "cli.dead.stats.app")
 @pytest.mark.option("cli.dead.retry.app", "cli.dead.rm.app", "cli.workers.ls.app", "cli.status.app", "cli.migrate.app")
 @pytest.mark.parametrize(("command", "says"), COMMANDS)

@@ -74,3 +74,41 @@ def test_purge_deletes_what_waits_after_asking(shop: Shop, golden: Golden) -> No
     golden("queues-purge.txt", shop.run("queues", "purge", "slow", "--yes").out)
     golden("queues-purge.json", shop.run("queues", "purge", "slow", "--yes", "--json").out)
     assert [job.id for job in shop.app.jobs.list().jobs] == [kept.id]
+
+
+@pytest.mark.row("U2", "Q10")
+@pytest.mark.option("cli.queues.disable.name", "cli.queues.disable.how", "cli.queues.enable.names")
+def test_disable_and_enable_tell_what_the_queues_are_now(shop: Shop) -> None:
+    shop.task("add").enqueue(1)
+    assert "disabled (hold)" in shop.run("queues", "disable", "default").out
+    assert "disabled (skip)" in shop.run("queues", "disable", "default", "--how", "skip").out
+    skipped = shop.task("add").enqueue(2)
+    assert "skipped" in shop.run("jobs", "ls").out
+    assert "skipped" in shop.run("jobs", "show", str(skipped.id)).out
+    (told,) = json.loads(shop.run("queues", "disable", "slow", "--how", "reject", "--json").out)["queues"]
+    assert (told["disabled"], "@" in told["disabled_by"]) == ("reject", True)
+    assert told["disabled_since"] is not None
+    assert "disabled" not in shop.run("queues", "enable", "default", "slow").out
+    assert [shop.app.queues.get(name).disabled for name in ("default", "slow")] == [None, None]
+    refused = shop.run("queues", "disable", "default", "--how", "off")
+    assert (refused.code, "hold" in refused.err) == (2, True)
+
+
+@pytest.mark.row("U2", "Q13")
+@pytest.mark.option("cli.queues.configure.name", "cli.queues.configure.max_depth", "cli.queues.configure.on_full")
+@pytest.mark.option("cli.queues.configure.order", "cli.queues.reset.name", "cli.queues.reset.declared")
+def test_configure_and_reset_tell_how_the_queue_works_now(shop: Shop) -> None:
+    shop.task("add").enqueue(1)
+    words = ["--max-depth", "1000", "--on-full", "wait", "--order", "lifo"]
+    assert "1 of 1,000, lifo" in shop.run("queues", "configure", "default", *words).out
+    (told,) = json.loads(shop.run("queues", "configure", "default", "--max-depth", "none", "--json").out)["queues"]
+    assert (told["max_depth"], told["on_full"], told["order"], told["depth"]) == (None, "wait", "lifo", 1)
+    (told,) = json.loads(shop.run("queues", "reset", "default", "--json").out)["queues"]
+    assert (told["on_full"], told["order"]) == ("error", "fifo")
+    shop.app.queue("once", max_depth=5)
+    shop.task("add").options(queue="once").enqueue(1)
+    assert "1 of 5" in shop.run("queues", "reset", "once").out
+    assert "1 of 5" not in shop.run("queues", "reset", "once", "--declared").out
+    for bad in (["--max-depth", "few"], ["--max-depth", "0"], []):
+        refused = shop.run("queues", "configure", "default", *bad)
+        assert (refused.code, bool(refused.err)) == (2, True)

@@ -120,11 +120,11 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "draining-not-looked-at", "A draining queue takes no more", "modes",
-        ("enqueue.py", "closed = draining(tx)", "closed = list[str]()"),
+        ("settings.py", "    if queue.mode == Mode.DRAINING:\n", "    if False:\n"),
     ),
     mutation(
         "draining-takes-bulk", "A draining queue takes no plain jobs either", "modes",
-        ("enqueue.py", "if closed and any(", "if False and any("),
+        ("enqueue.py", "if special and any(", "if False and any("),
     ),
     mutation(
         "opening-wakes-nobody", "Opening a queue wakes its listeners", "modes",

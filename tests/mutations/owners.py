@@ -40,7 +40,7 @@ OWNERS = (
     ),
     mutation(
         "rescued-is-already", "A rescued owner's ack is stale, not already", "turns",
-        ("sql/fleet.sql", "seq = ?, worker = null", "seq = ?"),
+        ("sql/fleet.sql", "else ?6 end,\n    worker = null\n", "else ?6 end\n"),
     ),
     mutation(
         "unstorable-poisons", "One unstorable ack never blocks the others", "turns",

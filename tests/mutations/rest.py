@@ -60,7 +60,7 @@ REST = (
     ),
     mutation(
         "back-to-the-front", "Each entry into ready gives a new place in the line", "order",
-        ("sql/ack.sql", "lane = ?, seq = ?\n", "lane = ?, seq = min(seq, ?)\n"),
+        ("sql/ack.sql", "-?3 else ?3 end\n", "-?3 else min(seq, ?3) end\n"),
     ),
     # ---- dependents ---------------------------------------------------------------------------
     mutation(
@@ -115,7 +115,7 @@ REST = (
     ),
     mutation(
         "retry-token-from-zero", "A retried job's tokens go on", "acting",
-        ("sql/act.sql", ":seq, token, worker, epoch + 1", ":seq, 0, worker, epoch + 1", 2),
+        ("sql/act.sql", " end, token, worker, epoch + 1", " end, 0, worker, epoch + 1", 2),
     ),
     mutation(
         "retry-same-epoch", "A hand-made retry opens a new epoch", "acting",

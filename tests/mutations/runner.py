@@ -14,6 +14,7 @@ from pathlib import Path
 from .ends import ENDS
 from .limits import LIMITS
 from .owners import OWNERS
+from .queues import QUEUES
 from .reads import READS
 from .rest import REST
 from .word import Mutation, Patch
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS
+ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS + QUEUES
 
 
 def fits(patch: Patch) -> bool:

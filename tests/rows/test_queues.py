@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from mainspring import Job, Mainspring, Query
-from mainspring.errors import DrainTimeout, InvalidOption, NotBuilt, QueueDraining
+from mainspring.errors import DrainTimeout, InvalidOption, QueueDraining
 from mainspring.records import Mode
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
@@ -201,9 +201,6 @@ class TestList:
         assert app.queues.get("used").counts.total == 0
 
 
-def test_what_is_not_built_is_refused(app: Mainspring) -> None:
-    for name in ("configure", "aconfigure"):
-        with pytest.raises(NotBuilt, match="configure"):
-            getattr(app.queues, name)
+def test_a_verb_that_is_not_there_is_refused(app: Mainspring) -> None:
     with pytest.raises(AttributeError, match="did you mean 'pause'"):
         app.queues.pauze  # type: ignore[attr-defined]  # noqa: B018

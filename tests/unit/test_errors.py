@@ -50,6 +50,8 @@ SAMPLES: list[BaseException] = [
     errors.InCallerTransaction("the job is not committed yet"),
     errors.KeyTaken("send", JOB),
     errors.QueueDraining("email"),
+    errors.QueueDisabled("email", "ann@desk"),
+    errors.QueueFull("email", 5, 2.0, waits=True, waited=10.0),
     errors.JobDead(JOB, "boom", type_name="ValueError", reason="retries_exhausted"),
     errors.JobCancelled(JOB, "by_user"),
     errors.ResultTimeout(JOB, 5.0, "ready"),

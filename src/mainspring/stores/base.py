@@ -10,7 +10,8 @@ Rules for every method
 - Time is the store's. ``clock=`` of an engine's constructor replaces it in tests.
 - Order is the store's: ``seq`` is given at each entry into ready.
 - Only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their
-  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken`` and ``QueueDraining``.
+  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken``, ``QueueDraining``,
+  ``QueueDisabled`` and ``QueueFull``.
 - Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
   statement that started before its locks were held.
 
@@ -36,7 +37,17 @@ from being pruned.
 
 Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
 id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
-A follow-up has no unique key, no parents and no limits.
+A follow-up has no unique key, no parents and no limits but those of its queue.
+
+Settings of queues. They are stored, so every producer obeys them, whatever it knows of the queue. *Depth* is how
+many jobs of a queue wait: blocked, scheduled, retrying and ready ones, due and expired ones alike. After an enqueue no
+queue with a ``max_depth`` that got a new job is deeper than that, however many producers there are. What was accepted
+before is never refused, and counts all the same: retries, rescues, retries by hand, follow-up jobs, and batches that
+say ``accepted``. So the depth may lie above ``max_depth``, and then nothing else gets in.
+A job keeps the order that its queue had at its enqueue: one of ``lifo`` stands before all others of its priority at
+each entry into ready (its ``seq`` falls instead of growing), one of ``fifo`` behind them. So a queue whose order was
+changed hands out the jobs of both, those of ``lifo`` first. In the same way a job names the limits that its queue had
+at its enqueue.
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
@@ -59,6 +70,7 @@ from mainspring.records import (
     Beaten,
     Bucket,
     BucketRow,
+    Disabled,
     Doc,
     Enqueued,
     Found,
@@ -70,6 +82,7 @@ from mainspring.records import (
     NewJob,
     Promoted,
     QueueRow,
+    QueueSettings,
     Report,
     Rescued,
     Retention,
@@ -97,6 +110,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier try of this batch may have arrived: insert only what is found in no place."""
     limits: tuple[Limit, ...] = ()
     """Those that its jobs name: made if the store does not know them, else left as they stand there."""
+    queues: tuple[tuple[str, QueueSettings], ...] = ()
+    """Settings that code declares, by queue: stored if the store knows of none that were declared, else left."""
+    accepted: bool = False
+    """It comes of a job that runs: refused for no depth."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +199,14 @@ class Store(Protocol):
         waiting holder (superseded) and inserts the job, which takes the key over, as it does from
         a running or an ended holder, which is otherwise left alone. With ``retry`` a job that is
         found by its own id answers for itself, whoever holds its key now.
-        A job for a queue that is draining raises ``QueueDraining`` and nothing is inserted.
+        A job for a queue that is draining raises ``QueueDraining`` and nothing is inserted. So does one for a
+        queue that is disabled to reject: ``QueueDisabled``. In a queue that is disabled to skip, new jobs are
+        inserted and end in the same step as cancelled (skipped).
+
+        Where new jobs would make a queue deeper than its ``max_depth``, ``drop_oldest`` ends as many as are too
+        many, of those that wait there and are not of this batch, the first enqueued first, as cancelled (superseded)
+        with a note that says why. With ``error`` and ``wait``, or if there are too few, it raises ``QueueFull`` and
+        nothing of the batch is inserted. Its ``retry_after`` is a guess.
 
         Wakes listeners of the queues concerned. Raises ``StoreFull`` before anything is lost, and
         ``StoreConflict`` for a batch that is too large for the engine: 1,000 jobs and 8 MB fit everywhere.
@@ -384,7 +408,19 @@ class Store(Protocol):
         ...
 
     async def modes(self) -> list[QueueRow]:
-        """The queues that are not simply open, by name."""
+        """The queues of which something is stored, by name."""
+        ...
+
+    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+        """Store settings of a queue in place of those given before; ``None`` takes them back. ``declared``: those that
+        code declares, which hold where nothing was given. The next enqueue obeys; when this returns, all that
+        waits counts for its depth."""
+        ...
+
+    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
+        """Switch queues off: the next turn gets nothing of them, the next enqueue does as ``how`` says. ``None``
+        switches them on and wakes listeners. Modes are another matter: a queue may be both paused and disabled.
+        Idempotent: said again in the same way it stands since the first time."""
         ...
 
     # ---- limits -------------------------------------------------------------------------------

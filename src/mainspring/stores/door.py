@@ -21,6 +21,7 @@ from mainspring.records import (
     Beaten,
     Bucket,
     BucketRow,
+    Disabled,
     Doc,
     Enqueued,
     Found,
@@ -31,6 +32,7 @@ from mainspring.records import (
     Mode,
     Promoted,
     QueueRow,
+    QueueSettings,
     Report,
     Rescued,
     Retention,
@@ -162,6 +164,12 @@ class Door:
 
     async def modes(self) -> list[QueueRow]:
         return await self._call("modes", self.inner.modes())
+
+    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+        await self._call("configure", self.inner.configure(queue, settings, declared=declared))
+
+    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
+        await self._call("disable", self.inner.disable(queues, how, by))
 
     async def declare(self, limits: Sequence[Limit]) -> None:
         await self._call("declare", self.inner.declare(limits))

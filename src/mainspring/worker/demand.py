@@ -49,13 +49,11 @@ class Demand:
     ) -> None:
         self._caps = {queue: caps[queue] for queue in queues if queue in caps}
         self._kinds = kinds
-        weighed = {queue: (weights or {}).get(queue, 1) for queue in queues}
-        self._shares = {kind: Shares(weighed) for kind in ("both", *KINDS)} if set(weighed.values()) - {1} else {}
+        self._weights = {queue: (weights or {}).get(queue, 1) for queue in queues}
+        self._shares: dict[str, Shares] = {}
         open_queues = tuple(queue for queue in queues if queue not in caps)
         self._groups: dict[str, tuple[str, ...]] = {queue: (queue,) for queue in self._caps}
-        if self._shares:
-            self._groups |= {queue: (queue,) for queue in open_queues}
-        elif open_queues:
+        if open_queues:
             self._groups[_OPEN] = open_queues
         self._lines = {f"line {n}": line for n, line in enumerate(lines)}
         self._line_of = {
@@ -64,7 +62,7 @@ class Demand:
             for queue in queues
             for kind in line.kinds
         }
-        self._order = [*([_OPEN] if self._shares else self._groups), *self._lines]
+        self._order = [*self._groups, *self._lines]
         self._pools = pools
         self._aio, self._thread = pools["async"], pools["thread"]
         self._dry: set[tuple[str, str]] = set()
@@ -76,6 +74,15 @@ class Demand:
         self._turns = 0
         self._woken = False  # since the last wants
         self._young: dict[str, int] = {}  # claims of each group since the last by age
+        if set(self._weights.values()) - {1}:
+            self.ask_apart()
+
+    def ask_apart(self) -> None:
+        """Share claims between queues by their weights, also by equal ones: before the first wants."""
+        self._shares = {kind: Shares(self._weights) for kind in ("both", *KINDS)}
+        self._groups = {queue: (queue,) for queue in (*self._caps, *self._groups.get(_OPEN, ()))}
+        self._order = [_OPEN, *self._lines]
+        self._named.clear()
 
     # ---- counting ----------------------------------------------------------------------------
 

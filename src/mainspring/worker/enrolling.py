@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from mainspring.clock import boottime
 from mainspring.ids import worker_id
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Registration
+from mainspring.records import Beat, QueueSettings, Registration
 from mainspring.worker.trouble import Trouble
 
 if TYPE_CHECKING:
-    from mainspring.records import Limit
+    from mainspring.records import Limit, QueueRow
     from mainspring.stores.base import Store
     from mainspring.worker.board import Board
     from mainspring.worker.outage import Outage
@@ -81,6 +81,23 @@ async def declare_limits(store: Store, limits: Sequence[Limit], outage: Outage) 
         else:
             trouble.over()
             return
+
+
+async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outage: Outage) -> list[QueueRow]:
+    """The same for queues; what the store keeps of all of them."""
+    trouble = Trouble("declaring queues", log, outage)
+    while True:
+        try:
+            known = {row.name: row.declared for row in await store.modes()}
+            changed = {name: wanted for name, wanted in queues.items() if wanted != known.get(name, QueueSettings())}
+            for name, wanted in changed.items():
+                await store.configure(name, wanted, declared=True)
+            rows = await store.modes()
+        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
+            await asyncio.sleep(trouble.failed(error))
+        else:
+            trouble.over()
+            return rows
 
 
 async def say_goodbye(store: Store, worker: str, limit: float) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.hooks import Hooks
 from mainspring.middleware import Middleware
-from mainspring.records import Retention
+from mainspring.records import Limit, QueueSettings, Retention
 from mainspring.spec import TaskSpec
 from mainspring.stores.connect import StoreAddress
 
@@ -72,3 +72,7 @@ class Parts(NamedTuple):
     """Looks for a task that was declared after the worker was made."""
     weights: Mapping[str, float] = MappingProxyType({})
     """The weights of queues; 1 for those that are not here."""
+    queues: Mapping[str, QueueSettings] = MappingProxyType({})
+    """What the store should keep of the queues that were declared."""
+    limits: tuple[Limit, ...] = ()
+    """The limits of those queues."""

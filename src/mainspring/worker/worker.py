@@ -19,7 +19,14 @@ from mainspring.worker import judge, roles
 from mainspring.worker.attempt import Attempt, Ending
 from mainspring.worker.board import ORDERED, STUCK, Board, Phase
 from mainspring.worker.demand import Demand
-from mainspring.worker.enrolling import Beats, MakeBeats, declare_limits, enrol, say_goodbye
+from mainspring.worker.enrolling import (
+    Beats,
+    MakeBeats,
+    declare_limits,
+    declare_queues,
+    enrol,
+    say_goodbye,
+)
 from mainspring.worker.fitness import lane_kinds
 from mainspring.worker.floor import Floor
 from mainspring.worker.hearing import hear_of_the_end, hear_of_work
@@ -79,6 +86,7 @@ class Worker:
         self._turner: Turner | None = None
         self._began = 0.0
         self._floor: Floor | None = None
+        self._demand: Demand | None = None
         self._herald: Herald | None = None
         self._stopping: Stopping | None = None
         self._asked: list[str] = []  # drain or stop that came before there was a loop
@@ -156,7 +164,7 @@ class Worker:
             parts, self._board, herald=herald,
             on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon,
         )  # fmt: skip
-        demand = Demand(
+        demand = self._demand = Demand(
             settings.queues, settings.concurrency, floor.pools,
             kinds=lane_kinds(parts), weights=parts.weights, lines=floor.lines,
         )  # fmt: skip
@@ -200,7 +208,12 @@ class Worker:
         else:
             await self._enrol()
         limits = {limit.name: limit for spec in self._parts.tasks.values() for limit in spec.limits}
+        limits |= {limit.name: limit for limit in self._parts.limits}
         await declare_limits(self._store, tuple(limits.values()), self._outage)
+        rows = await declare_queues(self._store, self._parts.queues, self._outage)
+        assert self._demand is not None
+        if any(row.settings.order == "lifo" and row.name in self._parts.settings.queues for row in rows):
+            self._demand.ask_apart()
 
     async def _enrol(self) -> None:
         """Register the current id, however long it takes."""

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mainspring.records import Claim, NewJob, Want
+from mainspring.records import Claim, NewJob, QueueSettings, Want
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore, strays, turns
 from mainspring.testing.contract.hands import LANE, Hand, bucket, ids, job, put_in
@@ -124,6 +124,16 @@ class TestMarks:
         rest = [*await hand.take(15), *await hand.take(10)]
         assert ids([*claims, *rest]) == [each.id for each in made]
         await hand.succeed(*claims, *rest)
+
+    async def test_a_stack_has_none(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
+        """Its newest job would lie below them, and be a stray."""
+        await store.configure("q", QueueSettings(order="lifo"))
+        grave.dig(DEAD)
+        made = await put_in(store, *(job() for _ in range(5)))
+        assert len(await take(store, hand, 10)) == len(made)
+        assert grave.marks() == {}
+        (newest,) = await put_in(store, job())
+        assert ids(await take(store, hand, 10)) == [newest.id]
 
     async def test_pages_of_entries_that_are_known_to_be_dead_leave_a_mark_too(
         self, grave: Grave, store: PostgresStore, hand: Hand

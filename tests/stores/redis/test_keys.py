@@ -11,7 +11,7 @@ import redis.asyncio
 from mainspring.ids import derived_id, new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Doc, Follow, LogLine, Mode, Report, Retention, Unique
+from mainspring.records import Doc, Follow, LogLine, Mode, QueueSettings, Report, Retention, Unique
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis.keys import CATALOGUE, tag
@@ -47,6 +47,8 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await put_in(store, job(keep=HOUR), job(expires_in=0), job(), job(after=[parent]))
     await store.put(Doc("kind", "name", 1, b"data"))
     await store.set_mode(["closed"], Mode.PAUSED)
+    await store.configure("deep", QueueSettings(max_depth=9))
+    await put_in(store, job(queue="deep"))
     hand, dead = await Hand(store).join(), await Hand(store).join()
     first, second, third = await hand.take(3)
     report = Report(id=first.id, token=first.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),))

@@ -11,6 +11,7 @@ from mainspring.stores.base import Batch
 from mainspring.stores.postgres import follows
 from mainspring.stores.postgres.arrays import flags, numbers, words
 from mainspring.stores.postgres.limits import costs_of, limits_json
+from mainspring.stores.postgres.queues import queues_json
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 
@@ -27,7 +28,8 @@ _FULL = (
     + _JOBS
     + """,
     %(keep)s::bigint[], %(on)s::smallint[], %(names)b::text[], %(costs)b::text[],
-    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[], %(limits)s::jsonb, %(open)s::boolean,
+    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[], %(limits)s::jsonb,
+    %(queues)s::jsonb, %(accepted)s::boolean, %(open)s::boolean,
     %(child_at)s::integer[], %(parent)b::bytea[], %(parent_at)s::integer[], %(policy)b::text[],
     %(mark_at)s::integer[], %(mark)b::text[], %(follows)s::jsonb
 )"""
@@ -37,7 +39,7 @@ _FULL = (
 def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> tuple[LiteralString, Params]:
     """The statement that inserts a batch; ``open_`` if it runs in a transaction that may stay open for long."""
     jobs = _distinct(batch.jobs)
-    plain = not batch.retry and not batch.limits and _plain(jobs)
+    plain = not (batch.retry or batch.limits or batch.queues or batch.accepted) and _plain(jobs)
     each = _one_for_all if plain else list
     params: dict[str, Any] = {
         "batch": batch.id,
@@ -56,13 +58,16 @@ def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> 
     }
     if plain:
         return fill(_PLAIN, schema), params
-    beside = {"retry": batch.retry, "limits": limits_json(batch.limits), "open": open_}
+    beside = {
+        "retry": batch.retry, "limits": limits_json(batch.limits), "queues": queues_json(batch.queues),
+        "accepted": batch.accepted, "open": open_,
+    }  # fmt: skip
     return fill(_FULL, schema), params | beside | _beside(jobs)
 
 
 def may_wait(batch: Batch) -> bool:
-    """Whether somebody's open transaction can hold it up: keys, limits and parents are locked."""
-    return bool(batch.limits) or any(job.unique or job.buckets or job.after for job in batch.jobs)
+    """Whether somebody's open transaction can hold it up: keys, limits, queues and parents are locked."""
+    return bool(batch.limits or batch.queues) or any(job.unique or job.buckets or job.after for job in batch.jobs)
 
 
 def reply(batch: Batch, rows: Rows) -> list[Enqueued]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+import msgspec
 import psycopg
 from psycopg import errors as pg
 
 from mainspring.errors import (
     EnqueueError,
     KeyTaken,
+    QueueDisabled,
     QueueDraining,
     SchemaOutdated,
     StoreConflict,
@@ -19,6 +21,7 @@ from mainspring.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from mainspring.stores.depth import queue_full
 
 REFUSED: Final = "MS001"
 """The SQLSTATE under which our own functions refuse."""
@@ -28,6 +31,12 @@ TAKEN: Final = "MS002"
 
 DRAINING: Final = "MS003"
 """The queue that the message names takes no more jobs."""
+
+DISABLED: Final = "MS004"
+"""The queue that the message names rejects jobs; the detail is who disabled it."""
+
+FULL: Final = "MS005"
+"""No more jobs may wait in the queue that the message names; the detail tells the numbers, as JSON."""
 
 MIGRATE = "Run: mainspring migrate"
 
@@ -72,6 +81,10 @@ def translate(error: Exception, url: str = "") -> StoreError | EnqueueError | No
         return KeyTaken(error.diag.message_detail or "", UUID(_said(error)))
     if isinstance(error, psycopg.Error) and error.sqlstate == DRAINING:
         return QueueDraining(_said(error))
+    if isinstance(error, psycopg.Error) and error.sqlstate == DISABLED:
+        return QueueDisabled(_said(error), error.diag.message_detail or "")
+    if isinstance(error, psycopg.Error) and error.sqlstate == FULL:
+        return queue_full(_said(error), **msgspec.json.decode(error.diag.message_detail or "{}"))
     if isinstance(error, psycopg.Error) and error.sqlstate == REFUSED:
         return StoreConflict(_said(error), url=url)
     for kinds, meaning, what, hint in _MEANINGS:

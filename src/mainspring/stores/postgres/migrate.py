@@ -20,7 +20,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "0001", "0001_limits", "now", "limits", "rooms", "starts", "lanes", "guests", "finish", "ack", "claim", "pick",
         "limited", "take", "turn", "keys", "enqueue", "enter", "rescue", "beat", "promote", "act", "prune", "report",
-        "modes", "docs", "chunks", "strays",
+        "modes", "queues", "docs", "chunks", "strays",
     ),
 )  # fmt: skip
 """The files of each migration, the first is number 1."""

@@ -23,9 +23,7 @@ from mainspring.records import (
     Found,
     LogLine,
     MigrationPlan,
-    Mode,
     Promoted,
-    QueueRow,
     Report,
     Rescued,
     Retention,
@@ -44,19 +42,18 @@ from mainspring.stores.postgres.limiting import Limiting
 from mainspring.stores.postgres.links import listening_at
 from mainspring.stores.postgres.listen import RING, Bell, Ears
 from mainspring.stores.postgres.prune import prune
+from mainspring.stores.postgres.queues import Queueing
 from mainspring.stores.postgres.ringing import SETTLE, Ringing
 from mainspring.stores.postgres.session import Rows, Sessions, Step
 from mainspring.stores.postgres.statements import fill, schema_of, statement
 from mainspring.stores.postgres.strays import LowWater
 
 _PROMOTE = "select * from {schema}.promote_v1(%(limit)s::integer, %(now)s::bigint)"
-_SET_MODE = "select {schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, %(now)s::bigint)"
-_MODES = "select name, mode, since from {schema}.queues order by name"
 _PUT = "select * from {schema}.put_v1(%(kind)s::text, %(name)s::text, %(version)s::bigint, %(data)b::bytea)"
 _DOCS = "select name, version, data from {schema}.docs where kind = %(kind)s order by name"
 
 
-class PostgresStore(Limiting):
+class PostgresStore(Limiting, Queueing):
     """A :class:`~mainspring.stores.base.Store` in one schema of a PostgreSQL database.
 
     ``durability="full"``: commits wait for the disk, and for replicas where the server is set up so; ``"normal"``:
@@ -240,18 +237,6 @@ class PostgresStore(Limiting):
 
     async def workers(self) -> list[WorkerRow]:
         return [fleet.worker_row(row) for row in await self._sessions.rows(statement("workers", self.schema), {})]
-
-    # ---- queues ---------------------------------------------------------------------------------------
-
-    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
-        asked = {"queues": list(queues), "mode": mode.value, "now": self._now()}
-        await self._sessions.rows(self._text(_SET_MODE), asked)
-        if mode is not Mode.PAUSED:
-            await self._ring(queues)
-
-    async def modes(self) -> list[QueueRow]:
-        rows = await self._sessions.rows(self._text(_MODES), {})
-        return [QueueRow(name, Mode(mode), since) for name, mode, since in rows]
 
     # ---- small documents ------------------------------------------------------------------------------
 

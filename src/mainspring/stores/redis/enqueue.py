@@ -7,7 +7,7 @@ So ``Batch.retry`` asks for nothing more, and a first try that comes after a ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -15,14 +15,16 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
+from mainspring.errors import StoreConflict
 from mainspring.lanes import base_lane, limited_lane
-from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob
+from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob, QueueSettings
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
+from mainspring.stores.depth import stored
 
 from . import rooms
 from .heads import CODES, LARGE, More, around_record, new_head, rest
+from .refusals import REFUSALS
 
 MAX_JOBS = 1_000
 MAX_BYTES = 8 * 1024 * 1024
@@ -43,9 +45,9 @@ _length = Struct(">I").pack
 Words = list[bytes | str]
 
 
-def arguments(batch: Batch) -> tuple[str, Words]:
-    """The script for this batch, and its arguments."""
-    return _bounded(batch.jobs, batch.limits, is_plain(batch))
+def arguments(batch: Batch, special: Collection[str] = ()) -> tuple[str, Words]:
+    """The script for this batch, and its arguments; ``special`` are queues that are for the longer way."""
+    return _bounded(batch.jobs, batch.limits, is_plain(batch, special), _settings(batch))
 
 
 def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
@@ -54,13 +56,23 @@ def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
     return _bounded(jobs, (), _are_distinct(jobs))
 
 
-def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool) -> tuple[str, Words]:
+def _settings(batch: Batch) -> bytes:
+    if not batch.queues and not batch.accepted:
+        return b""
+    return _pack((batch.accepted, [(name, settings_json(settings)) for name, settings in batch.queues]))
+
+
+def settings_json(settings: QueueSettings) -> str:
+    return msgspec.json.encode(stored(settings)).decode()
+
+
+def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool, settings: bytes = b"") -> tuple[str, Words]:
     if len(jobs) > MAX_JOBS:
         raise StoreConflict(
             f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
             hint="Send it in several batches.",
         )
-    name, words = _plain(jobs) if plain else ("enqueue_any", _any(jobs, limits))
+    name, words = _plain(jobs) if plain else ("enqueue_any", _any(jobs, limits, settings))
     size = sum(map(len, words))
     if size > MAX_BYTES:
         raise StoreConflict(
@@ -70,9 +82,13 @@ def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool) -> tu
     return name, words
 
 
-def is_plain(batch: Batch) -> bool:
+def is_plain(batch: Batch, special: Collection[str] = ()) -> bool:
     """Whether nothing but their place in the line holds its jobs back, and no two are the same."""
-    return not batch.limits and all(map(_is_plain, batch.jobs)) and _are_distinct(batch.jobs)
+    if batch.limits or batch.queues or batch.accepted:
+        return False
+    if special and any(job.queue in special for job in batch.jobs):
+        return False
+    return all(map(_is_plain, batch.jobs)) and _are_distinct(batch.jobs)
 
 
 def _are_distinct(jobs: Sequence[NewJob]) -> bool:
@@ -158,8 +174,8 @@ def _plain(jobs: Sequence[NewJob]) -> tuple[str, Words]:
     return "enqueue", [_pack(([kind[:4] for kind in kinds], runs)), *before, *ids, *rests]
 
 
-def _any(jobs: Sequence[NewJob], limits: Sequence[Limit]) -> Words:
-    words: Words = [rooms.packed(limits) if limits else b""]
+def _any(jobs: Sequence[NewJob], limits: Sequence[Limit], settings: bytes) -> Words:
+    words: Words = [rooms.packed(limits) if limits else b"", settings]
     for job in jobs:
         _check(job)
         words += (job.id + _text(job), _beside(job))
@@ -246,27 +262,9 @@ def enqueued(jobs: Sequence[NewJob], reply: Any) -> list[Enqueued]:
     """What the script says; its refusals as errors."""
     if reply == 1:
         return [Enqueued(job.id, True) for job in jobs]
-    if reply and reply[0] in _REFUSALS:
-        raise _REFUSALS[reply[0]](*reply[1:])
+    if reply and reply[0] in REFUSALS:
+        raise REFUSALS[reply[0]](*reply[1:])
     return [
         Enqueued(made, False) if isinstance(made, bytes) else Enqueued(job.id, made == 1)
         for job, made in zip(jobs, reply, strict=True)
     ]
-
-
-def _draining(queue: bytes) -> Exception:
-    return QueueDraining(queue.decode())
-
-
-def _taken(task: bytes, holder: bytes) -> Exception:
-    return KeyTaken(task.decode(), UUID(bytes=holder))
-
-
-def _nobody(child: bytes, parent: bytes) -> Exception:
-    return StoreConflict(
-        f"job {UUID(bytes=child)} waits for job {UUID(bytes=parent)}, which does not exist",
-        hint="Enqueue the parent first or in the same batch; was it deleted or pruned?",
-    )
-
-
-_REFUSALS: dict[bytes, Callable[..., Exception]] = {b"draining": _draining, b"taken": _taken, b"nobody": _nobody}

@@ -42,7 +42,7 @@ LARGE = 1024
 
 HAS_CHILDREN, IS_ORDERED, IS_LIMITED, IS_FOLLOWED, HAS_KEEP = 1, 2, 4, 8, 16
 """What an end must look at: the second byte."""
-EXPIRES, IS_PARKED = 1, 2
+EXPIRES, IS_PARKED, COUNTS = 1, 2, 8
 """What a claim must look at, and ``IS_LIMITED``: the third byte."""
 IS_EARLY, LIES_APART, HAS_RESULT, HAS_ERROR = 1, 2, 4, 8
 """The rest: the fourth byte."""
@@ -76,6 +76,10 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     """The type of the error that it died of."""
     n: str | None = None
     """The words of whoever cancelled it."""
+    s: bool = False
+    """Its queue was a stack when it was enqueued."""
+    d: bool = False
+    """It counts for the depth of its queue."""
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):

@@ -20,6 +20,7 @@ from mainspring.stores.joining import Joiner
 
 from . import enqueue
 from .connection import Connection
+from .refusals import Special
 from .resp import ServerError
 
 MOST = 200
@@ -34,12 +35,23 @@ class Enqueuer:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._special: set[str] = set()
+        """Queues of which something is stored: their jobs go the longer way at once."""
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Joiner[Batch, list[Enqueued]]] = WeakKeyDictionary()
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
-        if not enqueue.is_plain(batch):
+        if not enqueue.is_plain(batch, self._special):
             return await self._alone(batch)
         return await self._mine().call(batch)
+
+    def enqueue_now(self, batch: Batch) -> list[Enqueued]:
+        """The same, blocking, by itself."""
+        while True:
+            name, words = enqueue.arguments(batch, self._special)
+            try:
+                return enqueue.enqueued(batch.jobs, self._connection.run_now(name, *words))
+            except Special as found:
+                self._special.add(found.queue)
 
     def _mine(self) -> Joiner[Batch, list[Enqueued]]:
         loop = asyncio.get_running_loop()
@@ -51,8 +63,12 @@ class Enqueuer:
         return mine
 
     async def _alone(self, batch: Batch) -> list[Enqueued]:
-        name, words = enqueue.arguments(batch)
-        return enqueue.enqueued(batch.jobs, await self._connection.run(name, *words))
+        while True:
+            name, words = enqueue.arguments(batch, self._special)
+            try:
+                return enqueue.enqueued(batch.jobs, await self._connection.run(name, *words))
+            except Special as found:
+                self._special.add(found.queue)
 
     async def _together(self, batches: Sequence[Batch]) -> list[list[Enqueued]]:
         name, words = enqueue.joint_arguments(batches)
@@ -70,4 +86,4 @@ def _size(batch: Batch) -> int:
 
 def _undone(error: Exception) -> bool:
     """Whether the server, or we before it, refused: nothing stands, or it is found when it is sent again."""
-    return isinstance(error, (ServerError, EnqueueError, StoreConflict))
+    return isinstance(error, (ServerError, EnqueueError, StoreConflict, Special))

@@ -83,7 +83,8 @@ CATALOGUE: tuple[Key, ...] = (
     Key(
         "listeners", "zset", "who listens, by the time of its last word", "close of the listener; expires", per="queue"
     ),
-    Key("modes", "hash", "queue that is not open -> mode, since when", "set_mode"),
+    Key("modes", "hash", "queue of which something is stored -> mode, settings", "set_mode, configure, disable"),
+    Key("depth", "zset", "waiting jobs that count for its depth, by their enqueue", "any move", per="queue"),
     Key("docs", "hash", "name -> version, data", "nobody", per="kind"),
 )
 

@@ -7,7 +7,7 @@ from struct import Struct
 
 import msgspec
 
-from mainspring.records import Doc, LogLine, Mode, QueueRow, Report
+from mainspring.records import Doc, LogLine, Report
 
 from .heads import moment
 
@@ -43,15 +43,6 @@ def log_lines(entries: Sequence[bytes], after: int) -> list[LogLine]:
 
 def items(members: Sequence[bytes]) -> list[tuple[int, bytes]]:
     return [(int(_number(member)[0]), member[8:]) for member in members]
-
-
-def queue_rows(modes: dict[bytes, bytes]) -> list[QueueRow]:
-    """By name."""
-    found = []
-    for name, value in modes.items():
-        mode, _, since = value.decode().partition(":")
-        found.append(QueueRow(name.decode(), Mode(mode), int(since)))
-    return sorted(found, key=lambda row: row.name)
 
 
 def documents(kind: str, stored: dict[bytes, bytes]) -> list[Doc]:

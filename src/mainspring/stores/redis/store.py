@@ -17,6 +17,7 @@ from mainspring.records import (
     Beaten,
     Bucket,
     BucketRow,
+    Disabled,
     Doc,
     Enqueued,
     Found,
@@ -27,6 +28,7 @@ from mainspring.records import (
     Mode,
     Promoted,
     QueueRow,
+    QueueSettings,
     Report,
     Rescued,
     Retention,
@@ -38,7 +40,7 @@ from mainspring.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import acl, act, enqueue, fleet, keys, listen, reads, rooms, rows, schema, turns
+from . import acl, act, fleet, keys, listen, queues, reads, rooms, rows, schema, turns
 from . import reports as side
 from .confirm import Confirm
 from .connection import Connection
@@ -139,8 +141,7 @@ class RedisStore:
         if not self._is_checked:  # whoever only enqueues does not open it
             schema.check_now(self._connection, self._tag + "meta", self._wanted)
             self._is_checked = True
-        name, words = enqueue.arguments(batch)
-        return enqueue.enqueued(batch.jobs, self._connection.run_now(name, *words))
+        return self._enqueuer.enqueue_now(batch)
 
     async def turn(self, turn: Turn) -> Turned:
         acks, unstorable = turns.storable(turn.acks)
@@ -223,11 +224,17 @@ class RedisStore:
 
     # ---- queues -------------------------------------------------------------------------------
 
-    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
-        await self._connection.run("set_mode", mode.value, *queues)
+    async def set_mode(self, names: Sequence[str], mode: Mode) -> None:
+        await self._connection.run("set_mode", mode.value, *names)
 
     async def modes(self) -> list[QueueRow]:
-        return side.queue_rows(await self._connection.command("HGETALL", self._tag + "modes"))
+        return queues.queue_rows(await self._connection.command("HGETALL", self._tag + "modes"))
+
+    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+        await queues.configure(self._connection, queue, settings, "declared" if declared else "given")
+
+    async def disable(self, names: Sequence[str], how: Disabled | None, by: str = "") -> None:
+        await self._connection.run("disable", "" if how is None else how.value, by, *names)
 
     # ---- limits -------------------------------------------------------------------------------
 

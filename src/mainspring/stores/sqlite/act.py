@@ -15,6 +15,7 @@ from mainspring.states import WAITING, Action, Reason, State, sources
 from .finish import finish_waiting, resolve
 from .inserts import flags_of
 from .places import Standing, enter_ready, home, line_up
+from .settings import is_bound
 from .tx import HAS_CHILDREN, LIMITED
 from .uniq import retake_key
 from .where import TABLES, conditions, parts, tables_of
@@ -177,7 +178,8 @@ def _retry(tx: Tx, target: Target) -> bytes | None:
     queue, lane, task, priority, buckets = tx.all("ended_row_" + table, (job,))[0]
     lane, seq = home(lane, buckets), tx.next_seq()
     flags = (LIMITED if buckets else 0) | flags_of([state for (state,) in tx.all("followed", (job,))])
-    tx.run("revive_" + table, {"id": job, "lane": lane, "seq": seq, "flags": flags, "now": tx.now})
+    values = {"id": job, "lane": lane, "seq": seq, "flags": flags, "now": tx.now, "bound": is_bound(tx, queue)}
+    tx.run("revive_" + table, values)
     tx.run("drop_" + table, (job,))
     tx.run("drop_progress", (job,))
     tx.run("drop_items", (job,))

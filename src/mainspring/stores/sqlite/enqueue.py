@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mainspring.errors import QueueDraining, StoreConflict
+from mainspring.errors import StoreConflict
 from mainspring.records import Edge, Enqueued, NewJob
 from mainspring.states import Reason
 
+from .depths import settle
 from .finish import finish_waiting
 from .follows import add_follows
 from .inserts import READY, add_beside, due_of, is_there, line_up_all, row_of, standing_of
 from .limits import add_limits
-from .modes import draining
 from .places import enter_ready
+from .settings import Kept, add_declared, admitted, kept, placed
 from .statements import sizes
 from .uniq import claim_key
 
@@ -31,20 +32,25 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
     if not jobs:
         return []
     seq = tx.next_seq(len(jobs))  # a write first: a caller's transaction that began with a read could be too old for it
-    closed = draining(tx)
     if batch.limits:
         add_limits(tx, batch.limits)
+    if batch.queues:
+        add_declared(tx, batch.queues)
+    special = kept(tx)
     repeat = batch.retry or tx.first("retried", (batch.id,)) is not None
-    if not repeat and _plain(jobs, closed) and _insert_plain(tx, jobs, seq):
+    if not repeat and _plain(jobs, special) and _insert_plain(tx, jobs, seq):
         return [Enqueued(job.id, True) for job in jobs]
     with tx.savepoint("batch"):
         if batch.retry:
             tx.run("remember_retry", (batch.id, tx.now))
-        return _insert_each(tx, jobs, seq, closed, repeat=repeat)
+        said, new = _insert_each(tx, jobs, seq, special, repeat=repeat)
+        if special:
+            settle(tx, new, accepted=batch.accepted)
+        return said
 
 
-def _plain(jobs: Sequence[NewJob], closed: list[str]) -> bool:
-    if closed and any(job.queue in closed for job in jobs):
+def _plain(jobs: Sequence[NewJob], special: dict[str, Kept]) -> bool:
+    if special and any(job.queue in special for job in jobs):
         return False
     return not any([  # noqa: C419  # a generator costs 3 x as much for one
         job.after or job.unique for job in jobs
@@ -78,8 +84,10 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
     return inserted
 
 
-def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *, repeat: bool) -> list[Enqueued]:
-    """One by one: for repeats, keys, limits and dependencies.
+def _insert_each(
+    tx: Tx, jobs: Sequence[NewJob], seq: int, special: dict[str, Kept], *, repeat: bool
+) -> tuple[list[Enqueued], list[NewJob]]:
+    """One by one: for repeats, keys, limits, dependencies, and queues of which something is stored.
 
     Edges come after all rows, for parents in the batch; last go the jobs that lost their key.
     """
@@ -93,11 +101,12 @@ def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *,
             answers, loser = claim_key(tx, job)
             superseded += [loser] if loser is not None else []
         if answers is None:
-            if job.queue in closed:
-                raise QueueDraining(job.queue)
-            _insert(tx, job, seq + n)
-            new.append(job)
-            seqs.append(seq + n)
+            place, queue = seq + n, special.get(job.queue)
+            made = job if queue is None else admitted(job, queue)
+            place = place if queue is None else placed(place, queue)
+            _insert(tx, made, place)
+            new.append(made)
+            seqs.append(place)
         said.append(Enqueued(answers or job.id, answers is None))
     add_beside(tx, new)
     add_follows(tx, new)
@@ -105,7 +114,7 @@ def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *,
         _settle_new(tx, job, place)
     for loser in superseded:
         finish_waiting(tx, loser, Reason.SUPERSEDED)
-    return said
+    return said, new
 
 
 def _insert(tx: Tx, job: NewJob, seq: int) -> None:

@@ -10,6 +10,7 @@ from mainspring.records import NewJob
 from mainspring.states import State
 
 from .places import Standing, enter_ready, line_up, write_buckets
+from .settings import bind_free, kept, limited, placed
 from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, LIMITED
 
 if TYPE_CHECKING:
@@ -82,8 +83,13 @@ def insert_free(tx: Tx, job: NewJob) -> None:
     """Insert a job that waits for nobody and that nothing limits, unless it is or was there."""
     if is_there(tx, job.id, anywhere=True):
         return
-    row = row_of(job, tx.next_seq(), tx.now)
+    seq, queue = tx.next_seq(), kept(tx).get(job.queue)
+    if queue is not None:
+        job, seq = limited(job, queue), placed(seq, queue)
+    row = row_of(job, seq, tx.now)
     tx.sized("enqueue", 1, row)
+    if queue is not None:
+        bind_free(tx, job, queue)
     add_beside(tx, (job,))
     if row[1] is READY:
         enter_ready(tx, job.queue, standing_of(row), row[6])

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 LATE = "=late"
 """Stands for a bucket in the rows of lanes all of whose jobs have expired."""
 LATER = 1_000_000
-_FIRST = (-(1 << 40), -1, "")
+_BELOW = -(1 << 62)
+"""Below every place in the line: of a stack they are negative."""
+_FIRST = (-(1 << 40), _BELOW, "")
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
@@ -70,7 +72,7 @@ class KeyedLine:
         for front in self._fronts.values():
             if not front.gone and not (front.set and front.set[0]):
                 self._push(front)
-        self._ages = dict.fromkeys(self._ranks(), (-1, "")) if aged else {}
+        self._ages = dict.fromkeys(self._ranks(), (_BELOW, "")) if aged else {}
 
     def key(self) -> Key | None:
         if self._stuck is not None:

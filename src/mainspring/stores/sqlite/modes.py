@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.records import Mode, QueueRow
+from mainspring.records import Disabled, Mode, QueueRow
+
+from .settings import Kept, kept, read
 
 if TYPE_CHECKING:
     from .tx import Tx
 
 
-def draining(tx: Tx) -> list[str]:
-    """Asked at every enqueue: of a table that is empty, or nearly so."""
-    return [name for (name,) in tx.all("draining")]
-
-
 def paused(tx: Tx) -> list[str]:
-    """Asked at every turn that wants jobs."""
-    return [name for (name,) in tx.all("paused")]
+    """Those that hand out nothing, whatever the reason."""
+    return [name for name, queue in kept(tx).items() if queue.mode == Mode.PAUSED or queue.disabled]
 
 
 def set_mode(tx: Tx, queues: Sequence[str], mode: Mode) -> None:
     for queue in queues:
         if mode is Mode.OPEN:
             tx.run("open_queue", (queue,))
+            tx.run("forget_queue", (queue,))
         else:
             tx.run("set_mode", (queue, mode, tx.now))
     if mode is not Mode.PAUSED:
@@ -32,4 +30,18 @@ def set_mode(tx: Tx, queues: Sequence[str], mode: Mode) -> None:
 
 
 def modes(tx: Tx) -> list[QueueRow]:
-    return [QueueRow(name, Mode(mode), since) for name, mode, since in tx.all("modes")]
+    return [_row(name, queue) for name, queue in kept(tx).items()]
+
+
+def _row(name: str, queue: Kept) -> QueueRow:
+    disabled = None if queue.disabled is None else Disabled(queue.disabled)
+    return QueueRow(
+        name,
+        Mode(queue.mode),
+        queue.since,
+        read(queue.declared),
+        read(queue.given),
+        disabled,
+        queue.disabled_at,
+        queue.by,
+    )

@@ -24,6 +24,7 @@ from mainspring.records import (
     Beaten,
     Bucket,
     BucketRow,
+    Disabled,
     Doc,
     Enqueued,
     Found,
@@ -34,6 +35,7 @@ from mainspring.records import (
     Mode,
     Promoted,
     QueueRow,
+    QueueSettings,
     Report,
     Rescued,
     Retention,
@@ -45,7 +47,7 @@ from mainspring.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import act, files, find, fleet, fork, guests, limits, modes, prune, reports
+from . import act, files, find, fleet, fork, guests, limits, modes, prune, reports, settings
 from .callers import check_schema, enqueue_in_callers, explain_busy
 from .connections import MEMORY, open_reader, open_writer
 from .enqueue import enqueue
@@ -303,6 +305,15 @@ class SqliteStore:
 
     async def modes(self) -> list[QueueRow]:
         return await self._read(modes.modes)
+
+    async def configure(self, queue: str, given: QueueSettings | None, *, declared: bool = False) -> None:
+        await self._write(lambda tx: settings.configure(tx, queue, given, declared=declared))
+        last: bytes | None = b""
+        while last is not None:
+            last = await self._write(partial(settings.bind, queue=queue, after=last))
+
+    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
+        await self._write(lambda tx: settings.disable(tx, queues, how, by))
 
     # ---- limits -------------------------------------------------------------------------------
 

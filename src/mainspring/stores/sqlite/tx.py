@@ -12,6 +12,7 @@ from .seqs import Seqs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from .settings import Kept
     from .statements import Statements
 
 Row = tuple[Any, ...]
@@ -28,7 +29,7 @@ FOLLOWED_END = 16
 class Tx:
     """A cursor inside an open transaction, the store's time in it, and whom to wake after the commit."""
 
-    __slots__ = ("cursor", "freed", "now", "seqs", "sql", "woken")
+    __slots__ = ("cursor", "freed", "now", "queues", "seqs", "sql", "woken")
 
     def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int, seqs: Seqs | None = None) -> None:
         self.cursor = cursor
@@ -38,6 +39,8 @@ class Tx:
         self.woken: set[str] = set()
         self.freed: set[str] = set()
         """Buckets that somebody has left."""
+        self.queues: dict[str, Kept] | None = None
+        """What is stored of queues, once somebody has asked."""
 
     def run(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         """Run a statement that returns nothing; how many rows it changed."""

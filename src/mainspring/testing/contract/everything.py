@@ -4,6 +4,7 @@
 from .acks import *
 from .acting import *
 from .buckets import *
+from .depth import *
 from .documents import *
 from .doors import *
 from .edges import *
@@ -19,6 +20,7 @@ from .keys import *
 from .large import *
 from .life import *
 from .limits import *
+from .lines import *
 from .lost import *
 from .modes import *
 from .order import *
@@ -31,6 +33,7 @@ from .rates import *
 from .reports import *
 from .rescues import *
 from .suspects import *
+from .switches import *
 from .tallying import *
 from .terms import *
 from .times import *

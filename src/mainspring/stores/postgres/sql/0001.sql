@@ -21,6 +21,7 @@ create table {schema}.jobs (
     follows smallint not null default 0,
     early boolean not null,
     parked boolean not null default false,
+    bound boolean not null default false,
     id bytea primary key,
     state text not null check (state in ('blocked', 'scheduled', 'retrying', 'ready', 'running')),
     task text not null,
@@ -47,6 +48,8 @@ create index jobs_later on {schema}.jobs (due, seq, state) where state in ('sche
 create index jobs_running on {schema}.jobs (worker, turn) where state = 'running';
 create index jobs_ordered on {schema}.jobs (worker) where ordered is not null;
 create index jobs_expiring on {schema}.jobs (expires) where expires is not null and state <> 'running';
+-- bound: it counts for the depth of its queue
+create index jobs_bound on {schema}.jobs (queue, enqueued, id) where bound and state <> 'running';
 
 create table {schema}.finished (
     seq bigint not null,
@@ -185,11 +188,27 @@ create table {schema}.workers (
     info bytea not null
 ) with (fillfactor = 50);
 
--- a queue without a row is open
+-- a queue without a row is open. declared: the settings that code declares; given: what somebody set over those
+-- held: it hands out nothing; special: an enqueue has to look at it; bounded: what waits in it is counted
 create table {schema}.queues (
     name text collate "C" primary key,
-    mode text not null check (mode in ('paused', 'draining')),
-    since bigint not null
+    mode text not null check (mode in ('open', 'paused', 'draining')),
+    since bigint not null,
+    disabled text check (disabled in ('hold', 'skip', 'reject')),
+    disabled_at bigint not null default 0,
+    disabled_by text not null default '',
+    declared jsonb,
+    given jsonb,
+    settings jsonb generated always as (
+        case when declared is not null or given is not null then coalesce(declared, '{}') || coalesce(given, '{}') end
+    ) stored,
+    held boolean generated always as (mode = 'paused' or disabled is not null) stored,
+    special boolean generated always as (
+        mode = 'draining' or coalesce(disabled, 'hold') <> 'hold' or declared is not null or given is not null
+    ) stored,
+    bounded boolean generated always as (
+        coalesce((given ->> 'max_depth')::bigint, (declared ->> 'max_depth')::bigint, 0) > 0
+    ) stored
 );
 
 create table {schema}.docs (

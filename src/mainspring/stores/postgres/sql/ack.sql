@@ -131,7 +131,7 @@ begin
             parked = j.parked or a.park,
             lane = {schema}.lane_of_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
             due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
-            seq = coalesce(a.seq, j.seq),
+            seq = coalesce(case when j.seq < 0 then -a.seq else a.seq end, j.seq),
             turn = null
         from placed a
         where j.id = any(array[a.id])

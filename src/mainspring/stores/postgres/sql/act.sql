@@ -121,7 +121,7 @@ begin
         select o.id, nextval('{schema}.seq') as seq
         from (select * from unnest(p_ids) with ordinality as x(id, n) order by x.n) o
     ), moved as (
-        update {schema}.jobs j set state = 'ready', due = null, seq = u.seq
+        update {schema}.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -179,11 +179,13 @@ begin
     ), revived as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record
+            expires, started, keep, key, buckets, costs, record, bound
         )
-        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('{schema}.seq'), a.token, a.worker, a.epoch + 1,
+        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
+            case when a.seq < 0 then -nextval('{schema}.seq') else nextval('{schema}.seq') end, a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
-            a.key, a.buckets, a.costs, a.record
+            a.key, a.buckets, a.costs, a.record,
+            exists (select 1 from {schema}.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
         ) a

@@ -47,10 +47,9 @@ begin
         v_take := {schema}.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
-    if cardinality(p_queue) = 1 then
-        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
+    if {schema}.take_in_v1(v_made) then
+        return query select null::bytea, null::bytea, w.queue from unnest({schema}.keep_depth_v1(v_made, false, v_now)) as w(queue);
     end if;
-    perform {schema}.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
@@ -62,7 +61,7 @@ create function {schema}.enqueue_v1(
     p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[],
     p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[],
     p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[],
-    p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean,
+    p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean,
     p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[],
     p_mark_at integer[], p_mark text[], p_follows jsonb
 ) returns table (id bytea, answer bytea, woken text)
@@ -80,6 +79,7 @@ declare
     v_losers bytea[] := '{}';
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
+    v_special boolean;
     v_row record;
 begin
     v_late := {schema}.is_late_v1(p_batch, p_retry, p_now);
@@ -109,6 +109,9 @@ begin
     end if;
     if p_limits is not null then
         perform {schema}.make_limits_v1(p_limits);
+    end if;
+    if p_queues is not null then
+        perform {schema}.make_queues_v1(p_queues);
     end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from {schema}.jobs j where j.id = any(p_parent) order by j.id for key share;
@@ -155,7 +158,7 @@ begin
         return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
         where not u.made and not u.answered;
     end if;
-    perform {schema}.refuse_draining_v1(p_queue, v_take);
+    v_special := {schema}.take_in_v1(v_made);
     if cardinality(p_names) > 0 then
         perform {schema}.line_up_v1(v_made, p_open);
     end if;
@@ -196,6 +199,10 @@ begin
             ), v_now
         )
     ) as w(queue);
+    if v_special then
+        return query select null::bytea, null::bytea, w.queue
+        from unnest({schema}.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
+    end if;
 end
 $$;
 
@@ -233,25 +240,6 @@ begin
         ) s
         group by s.id having min(s.n) is not null order by min(s.n)
     );
-end
-$$;
-
--- refuse_draining: nothing of a batch is made if one of the jobs that it would make is for a queue that is draining
--- p_take tells by place which it would make; null: all
-create function {schema}.refuse_draining_v1(p_queue text[], p_take boolean[]) returns void language plpgsql as $$
-declare
-    v_queue text;
-begin
-    if not exists (select 1 from {schema}.queues q where q.mode = 'draining') then
-        return;
-    end if;
-    select u.queue into v_queue from unnest(p_queue) with ordinality as u(queue, n)
-    where (p_take is null or p_take[u.n])
-        and exists (select 1 from {schema}.queues q where q.name = any(array[u.queue]) and q.mode = 'draining')
-    limit 1;
-    if v_queue is not null then
-        raise exception '%', v_queue using errcode = 'MS003';
-    end if;
 end
 $$;
 

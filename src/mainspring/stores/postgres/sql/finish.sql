@@ -85,7 +85,7 @@ begin
             set deps = j.deps - t.n,
                 state = case when j.deps > t.n then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
                 due = case when j.deps > t.n or j.due > p_now then j.due end,
-                seq = case when j.deps > t.n or j.due > p_now then j.seq else t.seq end
+                seq = case when j.deps > t.n or j.due > p_now then j.seq when j.seq < 0 then -t.seq else t.seq end
             from placed t
             where j.id = any(array[t.child])
             returning j.id, j.queue, j.state, j.buckets
@@ -115,6 +115,7 @@ create function {schema}.follow_v1(p_ended {schema}.ended_v1[], p_now bigint) re
 declare
     v_made bytea[];
     v_ready text[];
+    v_special boolean;
 begin
     with made as (
         insert into {schema}.jobs (
@@ -134,7 +135,12 @@ begin
         on conflict (id) do nothing
         returning id, queue, state
     )
-    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready') into v_made, v_ready from made m;
+    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready'),
+        exists (select 1 from {schema}.queues q where q.settings is not null)
+    into v_made, v_ready, v_special from made m;
+    if v_special then
+        perform {schema}.place_new_v1(v_made);
+    end if;
     insert into {schema}.marks (mark, job)
     select unnest(f.marks), substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2)
     from unnest(p_ended) x join {schema}.follows f on f.job = any(array[x.id]) and f.state = x.state

@@ -3,7 +3,8 @@ create function {schema}.set_mode_v1(p_queues text[], p_mode text, p_now bigint)
 begin
     perform pg_advisory_xact_lock({schema}.modes_lock_v1());
     if p_mode = 'open' then
-        delete from {schema}.queues q where q.name = any(p_queues);
+        update {schema}.queues q set mode = 'open', since = 0 where q.name = any(p_queues);
+        perform {schema}.forget_queues_v1(p_queues);
         return;
     end if;
     insert into {schema}.queues (name, mode, since)

@@ -31,7 +31,7 @@ begin
         select d.id, nextval('{schema}.seq') as seq
         from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
     ), ready as (
-        update {schema}.jobs j set state = 'ready', due = null, seq = u.seq
+        update {schema}.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets

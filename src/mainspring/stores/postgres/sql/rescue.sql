@@ -101,7 +101,7 @@ begin
         update {schema}.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = {schema}.lane_of_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(f.seq, j.seq)
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state

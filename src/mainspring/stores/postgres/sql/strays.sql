@@ -75,7 +75,11 @@ begin
         select min(j.seq) as seq from {schema}.jobs j
         where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
     ) c on true
-    where c.seq is not null or v_got < p_n;
+    where (c.seq is not null or v_got < p_n)
+        -- Of a stack the newest lie below every mark.
+        and coalesce(c.seq, 0) >= 0 and not exists (
+            select 1 from {schema}.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
+        );
 end
 $$;
 

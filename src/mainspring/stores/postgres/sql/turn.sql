@@ -76,7 +76,7 @@ begin
         -- Whoever pauses a queue waits for the turns that have looked already: none claims after that was confirmed.
         perform pg_advisory_xact_lock_shared({schema}.modes_lock_v1());
         v_open := array(
-            select not exists (select 1 from {schema}.queues q where q.name = split_part(u.lane, '/', 1) and q.mode = 'paused')
+            select not exists (select 1 from {schema}.queues q where q.name = split_part(u.lane, '/', 1) and q.held)
             from unnest(p_lane) with ordinality as u(lane, n) order by u.n
         );
         v_lanes := {schema}.lanes_v1(

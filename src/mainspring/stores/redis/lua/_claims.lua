@@ -92,6 +92,7 @@ local function take_room(id, head)
     call('ZREM', EXPIRING, id)
     call('ZREM', OVERDUE, id)
   end
+  if head[MORE].d then call('ZREM', named('depth', queue_of(head)), id) end
 end
 
 -- A source is a list (entries id and seq) or, behind `~`, the set of those that changed their place (by seq). Of a lane

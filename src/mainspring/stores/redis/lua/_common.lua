@@ -34,14 +34,16 @@ local function pass_when_full()
   passed = true
 end
 
--- Which of these queues (a set) are in a mode (paused, draining), as a set, or nil when none is.
+-- Which of these queues (a set) are in a mode (paused, draining), as a set, or nil when none is. One of which more is
+-- stored, and that matters to who asks, stands there too, with a word: special (see _settings.lua).
 local function queues_in(mode, queues)
   if call('EXISTS', TAG .. 'modes') == 0 then return nil end
   local set
   for queue in pairs(queues) do
-    if string.match(call('HGET', TAG .. 'modes', queue) or '', '^%a+') == mode then
+    local word, marks = string.match(call('HGET', TAG .. 'modes', queue) or '', '^(%a*)([!+]*)')
+    if word == mode or string.find(marks, mode == 'paused' and '!' or '+', 1, true) then
       set = set or {}
-      set[queue] = true
+      set[queue] = marks == '' or 'special'
     end
   end
   return set

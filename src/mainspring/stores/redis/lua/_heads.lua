@@ -32,7 +32,7 @@ local function dump_head(head)
   return struct.pack(
     FORMAT, head[STATE],
     (head[CHILDREN] and 1 or 0) + (more.o and 2 or 0) + limited + (head[FOLLOWED] and 8 or 0) + (more.k and 16 or 0),
-    (head[EXPIRES] ~= NONE and 1 or 0) + (head[PARKED] and 2 or 0) + limited,
+    (head[EXPIRES] ~= NONE and 1 or 0) + (head[PARKED] and 2 or 0) + limited + (more.d and 8 or 0),
     (head[EARLY] and 1 or 0) + (head[APART] and 2 or 0) + (result and 4 or 0) + (head[ERROR] and 8 or 0)
       + (head[FAR] and 16 or 0),
     head[SEQ], head[PRIORITY], head[ATTEMPT], head[STARTED], head[TURN], head[ENDED], head[CRASHES], head[CRASH_LIMIT],

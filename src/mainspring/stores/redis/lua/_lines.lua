@@ -34,7 +34,8 @@ local function index_moved(line, index)
   call('ZADD', index, place(priority, tonumber(first)), '~' .. line)
 end
 
--- Gives those who became ready their places in the line, in the order in which they became it, and wakes.
+-- Gives those who became ready their places in the line, in the order in which they became it, and wakes. The places of
+-- those whose queue is a stack fall from the middle of all places, where the others begin: so they stand in the sets.
 local function line_up()
   local here, lists, queues = arrivals, {}, {}
   arrivals, arriving = {}, {}
@@ -44,9 +45,16 @@ local function line_up()
     local head = heads[id]
     head[SEQ] = seq + n
     local line = line_of(head[LANE], head[PRIORITY])
-    local list = lists[line] or {head = head, first = place(head[PRIORITY], seq + n)}
-    list[#list + 1] = id .. struct.pack('>d', seq + n)
-    lists[line] = list
+    if head[MORE].s then
+      head[SEQ] = SPAN - head[SEQ]
+      call('ZADD', named('moved', line), head[SEQ], id)
+      index_moved(line, index_of(head[LANE]))
+      touch(head)
+    else
+      local list = lists[line] or {head = head, first = place(head[PRIORITY], seq + n)}
+      list[#list + 1] = id .. struct.pack('>d', seq + n)
+      lists[line] = list
+    end
     queues[queue_of(head)] = true
   end
   for line, list in pairs(lists) do

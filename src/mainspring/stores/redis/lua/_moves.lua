@@ -71,6 +71,7 @@ local function leave(id, head)
     call('ZREM', EXPIRING, id)
     if state == READY then call('ZREM', OVERDUE, id) end
   end
+  if state < RUNNING and head[MORE].d then call('ZREM', named('depth', queue_of(head)), id) end
 end
 
 local function enter(id, head, state)
@@ -84,6 +85,7 @@ local function enter(id, head, state)
     arrivals[#arrivals + 1], arriving[id] = id, true
   end
   if state < RUNNING and head[EXPIRES] ~= NONE then call('ZADD', EXPIRING, head[EXPIRES], id) end
+  if state < RUNNING and head[MORE].d then call('ZADD', named('depth', queue_of(head)), head[ENQUEUED], id) end
 end
 
 local function enter_line(id, head)
@@ -117,6 +119,11 @@ local function insert_follows(id, head, state)
     own = sub(own, 1, 14) .. number
     if on == state and not anywhere(own) then
       local follower = new_head(raw, cmsgpack.unpack(times))
+      local queue = queue_of(follower)
+      if (queues_in('draining', {[queue] = true}) or {})[queue] == 'special' then
+        with_settings()
+        place_new(follower, settings_of(kept_of(queue)))
+      end
       call('ZADD', IDS, 0, own)
       put_beside(own, follower, record)
       enter_line(own, follower)

@@ -2,7 +2,7 @@
 -- enqueue: (new) -> ready, for jobs on which nothing hangs; all of the batch or nothing
 -- args: now, [kinds [line, group, queue, counted as], runs (number of a kind, how many jobs in a row are of it)], for
 --       each kind the beginning of its jobs, for each job its id (no two are the same), for each job its rest
--- returns 1 when all are new, else 1 or 0 for each; or the queue that takes no more
+-- returns 1 when all are new, else 1 or 0 for each; or the queue that takes no more, or that is for the longer way
 local kinds, runs = unpack(cmsgpack.unpack(ARGV[2]))
 local before = 2 + #kinds
 local jobs = (#ARGV - before) / 2
@@ -12,6 +12,9 @@ local asked = {}
 for _, kind in ipairs(kinds) do asked[kind[3]] = true end
 local draining = queues_in('draining', asked)
 if draining then
+  for queue, word in pairs(draining) do
+    if word == 'special' then return {'special', queue} end
+  end
   local n = before
   for run = 1, #runs, 2 do
     local queue = kinds[runs[run]][3]

@@ -1,13 +1,17 @@
--- uses: common, heads, wake, lines, rooms*, parking*, moves, uniq
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, uniq
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all of it or nothing
--- args: now, limits that are made if there are none [name, kind, size, per, burst] or empty, then for each job: id and
---       job (see heads.py), and beside it, each with its length in front: times [delay, run_at, expires_in, conflict,
+-- args: now, limits that are made if there are none [name, kind, size, per, burst] or empty, [whether it was accepted
+--       before, settings that are declared if there are none [queue, JSON]] or empty, then for each job: id and job (see
+--       heads.py), and beside it, each with its length in front: times [delay, run_at, expires_in, conflict,
 --       window], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record that lies apart
 -- returns for each job 1: made now, 0: found, or the id of the job that holds its key. Instead, for what stands in the
--- way of the whole batch: draining and the queue; taken, the task and the holder; nobody, the child and the parent.
+-- way of the whole batch: draining and the queue; disabled, the queue and by whom; full, the queue, how many may wait,
+-- what it does then, how many wait, how many are too many, for how long the first has waited; taken, the task and the
+-- holder; nobody, the child and the parent.
 local RETURN, FAIL = 0, 1
-local jobs = (#ARGV - 2) / 2
+local jobs = (#ARGV - 3) / 2
 local ids, said, plans, late, losers, taken, batch = {}, {}, {}, {}, {}, {}, {}
+local stored, tight, dropped, accepted = {}, {}, {}, false
 
 -- What a new job's key says: the holder that answers for it, or nil; and whether the batch is refused.
 local function ask_for_key(plan)
@@ -22,26 +26,90 @@ local function ask_for_key(plan)
   taken[key] = plan.id
 end
 
+-- What is stored of a queue: [kept, settings].
+local function stored_of(queue)
+  if not stored[queue] then
+    local kept = kept_of(queue)
+    stored[queue] = {kept, settings_of(kept)}
+  end
+  return unpack(stored[queue])
+end
+
+-- What its queue makes of a new job. Returns what refuses the batch.
+local function take_in(plan, queue)
+  with_settings()
+  local kept, settings = stored_of(queue)
+  if kept.mode == 'draining' then return {'draining', queue} end
+  if kept.how == 'reject' then return {'disabled', queue, kept.by} end
+  place_new(plan.head, settings)
+  if kept.how == 'skip' then
+    plan.head[MORE].d = nil
+    plan.note = "queue '" .. queue .. "' is disabled" .. (kept.by ~= '' and ' by ' .. kept.by or '')
+  elseif plan.head[MORE].d and not accepted then
+    tight[queue] = (tight[queue] or 0) + 1
+  end
+end
+
+-- Room for `n` new jobs of a queue: who loses its key to one of them gives up its place; then the oldest are dropped, if
+-- that is what the queue does. Returns what refuses the batch.
+local function make_room(queue, n)
+  local _, settings = stored_of(queue)
+  local key, leaving, going = named('depth', queue), {}, 0
+  for _, id in ipairs(losers) do
+    if not leaving[id] and call('ZSCORE', key, id) then leaving[id], going = true, going + 1 end
+  end
+  local depth, most = call('ZCARD', key), settings.max_depth
+  local excess = depth - going + n - most
+  if excess <= 0 then return nil end
+  local note, old = "dropped: queue '" .. queue .. "' was full (max_depth " .. most .. ')', {}
+  if settings.on_full == 'drop_oldest' and n <= most then
+    for _, id in ipairs(call('ZRANGE', key, 0, excess + going - 1)) do
+      if not leaving[id] and #old < excess then old[#old + 1] = {id, note} end
+    end
+  end
+  if #old < excess then
+    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+    return {'full', queue, most, settings.on_full or 'error', depth, excess, first and NOW - first or 0}
+  end
+  for _, each in ipairs(old) do dropped[#dropped + 1] = each end
+end
+
+-- settings that come along; a store that is full refuses here
+if ARGV[3] ~= '' then
+  with_settings()
+  local declared
+  accepted, declared = unpack(cmsgpack.unpack(ARGV[3]))
+  for _, pair in ipairs(declared) do
+    local kept = kept_of(pair[1])
+    if not kept.declared then
+      kept.declared = pair[2]
+      keep(pair[1], kept)
+    end
+  end
+end
+
 -- checks
-for n = 1, jobs do ids[n] = sub(ARGV[2 * n + 1], 1, 16) end
+for n = 1, jobs do ids[n] = sub(ARGV[2 * n + 2], 1, 16) end
 local known = jobs > 0 and call('ZMSCORE', IDS, unpack(ids)) or {}
 local asked = {}
-for n = 1, jobs do asked[queue_of(load_head(sub(ARGV[2 * n + 1], 17)))] = true end
+for n = 1, jobs do asked[queue_of(load_head(sub(ARGV[2 * n + 2], 17)))] = true end
 local draining = queues_in('draining', asked)
 for n, id in ipairs(ids) do
   said[n] = 0
   if not known[n] and not batch[id] then
-    local times, edges, follows, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 2])
+    local times, edges, follows, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 3])
     times = cmsgpack.unpack(times)
     local plan = {id = id, times = times, edges = edges, follows = follows, record = record}
-    plan.head = new_head(sub(ARGV[2 * n + 1], 17), times)
+    plan.head = new_head(sub(ARGV[2 * n + 2], 17), times)
     local holder, refused = ask_for_key(plan)
     if refused then return {'taken', task_of(plan.head), holder} end
     if holder then
       said[n] = holder
     else
       local queue = queue_of(plan.head)
-      if draining and draining[queue] then return {'draining', queue} end
+      local word = draining and draining[queue]
+      local refusal = word == true and {'draining', queue} or word and take_in(plan, queue)
+      if refusal then return refusal end
       said[n], batch[id], plans[#plans + 1] = 1, true, plan
     end
   end
@@ -52,6 +120,10 @@ for _, plan in ipairs(plans) do
     local there = parent ~= plan.id and (batch[parent] or anywhere(parent))
     if not there then return {'nobody', plan.id, parent} end
   end
+end
+for queue, n in pairs(tight) do
+  local refusal = make_room(queue, n)
+  if refusal then return refusal end
 end
 
 -- writes; the first one needs memory, so that a full store refuses here
@@ -107,6 +179,13 @@ end
 for _, id in ipairs(losers) do
   local head = live(id)
   if head and is_waiting(head) then finish(id, head, CANCELLED, 'superseded') end
+end
+for _, pair in ipairs(dropped) do
+  local head = live(pair[1])
+  if head and is_waiting(head) then finish(pair[1], head, CANCELLED, 'superseded', pair[2]) end
+end
+for _, plan in ipairs(plans) do
+  if plan.note and is_waiting(plan.head) then finish(plan.id, plan.head, CANCELLED, 'skipped', plan.note) end
 end
 flush()
 return said

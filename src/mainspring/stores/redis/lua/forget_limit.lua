@@ -1,4 +1,4 @@
--- uses: common, heads, wake, lines, rooms*, parking*, moves
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves
 -- forget_limit: the buckets of this limit let everything through
 -- args: now, limit
 -- returns whether there was one, and how many buckets are still to be looked at for those who wait

@@ -1,4 +1,4 @@
--- uses: common, heads, wake, lines, rooms*, parking*, moves, spending, guests
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, spending, guests
 -- give: the places of a guest are free again
 -- args: now, guest, what it really cost by limit [limit, cost], how long its rates let nothing through
 -- returns whether it had any

@@ -1,4 +1,4 @@
--- uses: common, heads, wake, lines, rooms*, parking*, moves, guests
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, guests
 -- take: places for a guest in all of the buckets or in none; one that has its places has them for longer
 -- args: now, guest, how long, buckets [limit, key, cost], limits that are made if there are none
 -- returns now, whether, until when, and when to ask again or false, the bucket that had no room

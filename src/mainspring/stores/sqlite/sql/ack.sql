@@ -61,5 +61,5 @@ where id = ?
 
 -- name: give_back
 update {t}jobs
-set state = 'ready', due = null, attempt = ?, lane = ?, seq = ?
-where id = ?
+set state = 'ready', due = null, attempt = ?1, lane = ?2, seq = case when seq < 0 then -?3 else ?3 end
+where id = ?4

@@ -17,18 +17,18 @@ delete from {t}jobs where id = ?
 -- name: revive_finished
 insert into {t}jobs
     (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, expires, flags,
-     buckets, keep, record)
-select id, 'ready', queue, :lane, task, priority, :seq, token, worker, epoch + 1, crash_limit, early, enqueued,
-    case when expires > :now then expires end, :flags, buckets, keep, record
+     buckets, keep, record, bound)
+select id, 'ready', queue, :lane, task, priority, case when seq < 0 then -:seq else :seq end, token, worker, epoch + 1, crash_limit, early, enqueued,
+    case when expires > :now then expires end, :flags, buckets, keep, record, :bound
 from {t}finished
 where id = :id
 
 -- name: revive_dead
 insert into {t}jobs
     (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, expires, flags,
-     buckets, keep, record)
-select id, 'ready', queue, :lane, task, priority, :seq, token, worker, epoch + 1, crash_limit, early, enqueued,
-    case when expires > :now then expires end, :flags, buckets, keep, record
+     buckets, keep, record, bound)
+select id, 'ready', queue, :lane, task, priority, case when seq < 0 then -:seq else :seq end, token, worker, epoch + 1, crash_limit, early, enqueued,
+    case when expires > :now then expires end, :flags, buckets, keep, record, :bound
 from {t}dead
 where id = :id
 

@@ -37,7 +37,7 @@ delete from {t}edges where child = ?
 update {t}jobs set deps = deps - 1 where id = ?
 
 -- name: unblock
-update {t}jobs set state = ?, deps = 0, due = ?, seq = ? where id = ?
+update {t}jobs set state = ?1, deps = 0, due = ?2, seq = case when seq < 0 then -?3 else ?3 end where id = ?4
 
 -- name: waiting_row
 select worker, attempt, crashes, flags from {t}jobs where id = ? and state <> 'running'

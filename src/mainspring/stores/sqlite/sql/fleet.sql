@@ -26,8 +26,9 @@ order by seq
 -- name: take_back
 -- the owner is forgotten, so that its own late ack is told "stale"
 update {t}jobs
-set state = ?, due = ?, attempt = ?, crashes = ?, lane = ?, seq = ?, worker = null
-where id = ?
+set state = ?1, due = ?2, attempt = ?3, crashes = ?4, lane = ?5, seq = case when seq < 0 then -?6 else ?6 end,
+    worker = null
+where id = ?7
 
 -- name: workers
 select id, number, turn, lost, started, seen, queues, tasks, lease, info,

@@ -7,8 +7,12 @@ select name, suspect, task, gates, keyed from {t}groups where base in ({marks})
 insert or ignore into {t}groups (name, base, suspect, task, gates, keyed) values (?, ?, ?, ?, ?, ?)
 
 -- name: line_up
--- a job comes to a lane with keys: a row is made or, if it stood behind, moved forward
-insert into {t}lanes (lane, rank, team, seq, buckets) values (?, ?, ?, ?, ?)
+-- a job comes to a lane with keys: a row is made or, if it stood behind, moved forward. Of a stack it stands before all
+insert into {t}lanes (lane, rank, team, seq, buckets)
+select ?1, ?2, ?3, min(?4, coalesce(
+    (select seq from {t}jobs where state = 'ready' and {t}jobs.lane = ?1 and {t}jobs.priority = -?2 order by seq limit 1), ?4
+)), ?5
+where true
 on conflict (lane, rank) do update set seq = excluded.seq where seq > excluded.seq
 
 -- name: open_lanes

@@ -8,7 +8,7 @@ order by due, seq
 limit ?
 
 -- name: promote
-update {t}jobs set state = 'ready', due = null, seq = ? where id = ?
+update {t}jobs set state = 'ready', due = null, seq = case when seq < 0 then -?1 else ?1 end where id = ?2
 
 -- name: expired
 select id

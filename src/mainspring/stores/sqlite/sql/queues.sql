@@ -1,10 +1,7 @@
 -- what queues do, unique keys, follow-up jobs, marks
 
--- name: draining
-select name from {t}queues where mode = 'draining'
-
--- name: paused
-select name from {t}queues where mode = 'paused'
+-- name: queues
+select name, mode, since, disabled, disabled_at, disabled_by, declared, given from {t}queues order by name
 
 -- name: set_mode
 insert into {t}queues (name, mode, since) values (?, ?, ?)
@@ -12,10 +9,44 @@ on conflict (name) do update set mode = excluded.mode, since = excluded.since
 where mode <> excluded.mode
 
 -- name: open_queue
-delete from {t}queues where name = ?
+update {t}queues set mode = 'open', since = 0 where name = ?
 
--- name: modes
-select name, mode, since from {t}queues order by name
+-- name: add_queue
+insert or ignore into {t}queues (name, mode, since) values (?, 'open', 0)
+
+-- name: forget_queue
+-- one of which nothing is left to tell
+delete from {t}queues
+where name = ? and mode = 'open' and disabled is null and declared is null and given is null
+
+-- name: declare_queue
+update {t}queues set declared = ? where name = ?
+
+-- name: give_queue
+update {t}queues set given = ? where name = ?
+
+-- name: disable_queue
+update {t}queues set disabled = ?1, disabled_at = ?2, disabled_by = ?3 where name = ?4 and disabled is not ?1
+
+-- name: enable_queue
+update {t}queues set disabled = null, disabled_at = 0, disabled_by = '' where name = ?
+
+-- name: bind
+update {t}jobs set bound = 1 where id = ?
+
+-- name: unbound
+select id from {t}jobs where queue = ? and bound = 0 and id > ? order by id limit ?
+
+-- name: depth
+-- how many wait in a queue that is bound, and since when the first of them
+select count(*), min(enqueued) from {t}jobs where bound = 1 and state <> 'running' and queue = ?
+
+-- name: oldest_in
+select id
+from {t}jobs
+where bound = 1 and state <> 'running' and queue = ?
+order by enqueued, id
+limit ?
 
 -- name: last_holder
 -- 0: not live, 1: live, 2: waits and has expired

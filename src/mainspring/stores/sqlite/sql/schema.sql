@@ -352,4 +352,15 @@ create index {t}guests_guest on {t}guests (guest);
 -- limits that were changed, until every lane that is parked on them has been opened
 create table {t}stirs (
     name text not null primary key
-) without rowid
+) without rowid;
+
+-- settings of queues: what code declares, and what somebody gave them over that
+alter table {t}queues add column disabled text;
+alter table {t}queues add column disabled_at integer not null default 0;
+alter table {t}queues add column disabled_by text not null default '';
+alter table {t}queues add column declared text;
+alter table {t}queues add column given text;
+
+-- bound: the job counts for the depth of its queue
+alter table {t}jobs add column bound integer not null default 0;
+create index {t}jobs_bound on {t}jobs (queue, enqueued, id, bound, state) where bound = 1 and state <> 'running'

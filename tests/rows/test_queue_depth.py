@@ -1,0 +1,208 @@
+"""Q13: queues that are full."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import time
+from uuid import UUID
+
+import pytest
+
+from mainspring import Context, Mainspring, waiting
+from mainspring.errors import QueueFull
+from mainspring.states import Reason, State
+from tests.plugins.outside import SqlOutside
+from tests.rows.crew import LIMIT, until
+from tests.rows.test_queue_controls import by_name
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits in vain does so for a moment."""
+    monkeypatch.setattr(waiting, "PATIENCE", 0.3)
+
+
+@pytest.mark.row("Q13")
+class TestFull:
+    @pytest.mark.option("queue.max_depth")
+    def test_too_many_are_refused_whoever_brings_them(self, app: Mainspring) -> None:
+        """All or none; with a guess of when there is room. In the whole fleet, by name too."""
+        app.queue("mail", max_depth=3)
+
+        @app.task(name="full.send", queue="mail")
+        def send(n: int = 0) -> int:
+            return n
+
+        jobs = [send.enqueue(n) for n in range(2)]
+        with pytest.raises(QueueFull, match="'mail' is full: 3 jobs may wait"):
+            app.enqueue_many([send.s(8), send.s(9)])
+        jobs.append(send.enqueue(2))
+        with pytest.raises(QueueFull) as said:
+            send.enqueue(9)
+        assert 0 < said.value.retry_after <= 60
+        with pytest.raises(QueueFull):
+            by_name(app, "full.send", "mail")
+        info = app.queues.get("mail")
+        assert (info.depth, info.max_depth, info.on_full) == (3, 3, "error")
+        with app.worker():
+            assert [job.result(timeout=LIMIT) for job in jobs] == [0, 1, 2]
+            assert send.enqueue(4).result(timeout=LIMIT) == 4
+
+    @pytest.mark.option("queue.on_full")
+    def test_who_waits_gets_in_when_there_is_room(self, app: Mainspring) -> None:
+        app.queue("mail", max_depth=2, on_full="wait")
+
+        @app.task(name="full.send", queue="mail")
+        def send(n: int) -> int:
+            time.sleep(0.01)
+            return n
+
+        with app.worker(thread_slots=1, async_slots=0):
+            jobs = [send.enqueue(n) for n in range(20)]
+            assert [job.result(timeout=LIMIT) for job in jobs] == list(range(20))
+
+    async def test_who_waits_stops_no_loop(self, app: Mainspring) -> None:
+        """Others go on meanwhile; a blocking enqueue inside a loop does not wait at all."""
+        app.queue("mail", max_depth=2, on_full="wait")
+        ticks = 0
+
+        @app.task(name="full.send", queue="mail")
+        async def send(n: int) -> int:
+            return n
+
+        jobs = [await send.aenqueue(n) for n in range(2)]
+        waits = asyncio.create_task(send.aenqueue(2))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            ticks += 1
+        assert (ticks, waits.done()) == (20, False)
+        with pytest.warns(UserWarning, match="aenqueue"), pytest.raises(QueueFull):
+            send.enqueue(3)
+        async with app.worker():
+            jobs.append(await waits)
+            assert [await job.aresult(timeout=LIMIT) for job in jobs] == [0, 1, 2]
+
+    @pytest.mark.usefixtures("impatient")
+    def test_nobody_waits_for_ever(self, app: Mainspring) -> None:
+        app.queue("mail", max_depth=1, on_full="wait")
+
+        @app.task(name="full.send", queue="mail")
+        def send() -> None: ...
+
+        send.enqueue()
+        with pytest.raises(QueueFull, match=r"is full after 0\.\d s"):
+            send.enqueue()
+        assert app.queues.get("mail").depth == 1
+
+    @pytest.mark.stores("sqlite", "postgres")
+    def test_nobody_waits_in_a_transaction(self, app: Mainspring, outside: SqlOutside) -> None:
+        app.queue("mail", max_depth=1, on_full="wait")
+
+        @app.task(name="full.send", queue="mail")
+        def send() -> None: ...
+
+        send.enqueue()
+        mine = outside.connect()
+        mine.execute("create table orders (n integer)")
+        mine.execute("begin")
+        mine.execute("insert into orders values (1)")
+        with pytest.raises(QueueFull, match="is full: 1"):
+            send.options(connection=mine).enqueue()
+        mine.execute("commit")
+        assert mine.execute("select count(*) from orders").fetchall() == [(1,)]
+        mine.close()
+
+    def test_the_oldest_make_room(self, app: Mainspring) -> None:
+        """They can be seen, and a task that follows a cancelled one runs."""
+        heard: list[UUID] = []
+        app.queue("mail", max_depth=2, on_full="drop_oldest")
+
+        @app.task(name="full.heard")
+        def hear(job: UUID) -> None:
+            heard.append(job)
+
+        @app.task(name="full.send", queue="mail", on_cancel=hear)
+        def send(n: int) -> int:
+            return n
+
+        jobs = [send.enqueue(n) for n in range(3)]
+        dropped = jobs[0].info()
+        assert (dropped.state, dropped.reason) == (State.CANCELLED, Reason.SUPERSEDED)
+        assert dropped.note == "dropped: queue 'mail' was full (max_depth 2)"
+        with app.worker():
+            assert [job.result(timeout=LIMIT) for job in jobs[1:]] == [1, 2]
+            until(lambda: heard == [jobs[0].id], "the follow-up ran")
+
+    def test_what_a_running_job_makes_is_let_in(self, app: Mainspring) -> None:
+        """It was accepted with its parent."""
+        app.queue("mail", max_depth=1)
+
+        @app.task(name="full.send", queue="mail")
+        def send(n: int) -> int:
+            return n
+
+        @app.task(name="full.spawn")
+        def spawn(ctx: Context) -> list[str]:
+            return [str(ctx.spawn(send.s(n)).id) for n in range(5)]
+
+        with app.worker(queues="default"):
+            assert len(spawn.enqueue().result(timeout=LIMIT)) == 5
+        assert app.queues.get("mail").depth == 5
+        with pytest.raises(QueueFull):
+            send.enqueue(9)
+
+    def test_never_more_over_many_processes(self, app: Mainspring, store_url: str) -> None:
+        app.queues.configure("mail", max_depth=50)
+        code = f"""
+            from mainspring import Mainspring
+            from mainspring.errors import QueueFull
+            app = Mainspring({store_url!r})
+            made = 0
+            for _ in range(40):
+                try:
+                    app.call("full.send").options(queue="mail").enqueue()
+                    made += 1
+                except QueueFull:
+                    pass
+            print(made)
+        """
+        words = [sys.executable, "-c", textwrap.dedent(code)]
+        crowd = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        made = [int(each.communicate(timeout=LIMIT)[0]) for each in crowd]
+        assert (sum(made), app.queues.get("mail").depth) == (50, 50)
+
+    def test_set_by_hand_it_lies_over_what_code_declares(self, app: Mainspring) -> None:
+        """Through the start of a worker, until it is reset."""
+        app.queue("mail", max_depth=1, order="lifo")
+
+        @app.task(name="full.send", queue="mail")
+        def send() -> None: ...
+
+        app.queues.pause("mail")
+        send.enqueue()
+        info = app.queues.configure("mail", max_depth=None)
+        assert (info.max_depth, info.order) == (None, "lifo")
+        with app.worker():
+            app.enqueue_many([send.s(), send.s()])
+        app.queues.configure("mail", max_depth=3)
+        with pytest.raises(QueueFull):
+            send.enqueue()
+        app.queues.reset("mail")
+        assert app.queues.get("mail").max_depth == 1
+
+    def test_a_worker_declares_what_its_code_says_now(self, app: Mainspring) -> None:
+        """Also that there is nothing any more; what is declared by nobody can be forgotten."""
+        old, new = Mainspring(app.settings.url), Mainspring(app.settings.url)
+        old.queue("mail", max_depth=1)
+        new.queue("mail", max_depth=7)
+        app.queue("mail", weight=2)
+        for each, depth in ((old, 1), (new, 7), (app, None), (old, 1)):
+            with each.worker(queues="mail"):
+                until(lambda depth=depth: app.queues.get("mail").max_depth == depth, f"{depth} is declared")  # type: ignore[misc]
+        app.queues.reset("mail", declared=True)
+        assert app.queues.get("mail").max_depth is None
+        old.close()
+        new.close()

@@ -1,0 +1,86 @@
+"""Settings of queues while transactions are open: nobody counts without the jobs of another, and no worker waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from mainspring.errors import QueueFull
+from mainspring.query import Query
+from mainspring.records import Disabled, QueueSettings, Want
+from mainspring.states import State
+from mainspring.stores.base import Turn
+from mainspring.stores.postgres import PostgresStore, errors
+from mainspring.testing.contract.hands import LANE, Hand, ids, job, one, put_in, state
+from tests.stores.postgres.sides import Side, Sides
+
+TWO = QueueSettings(max_depth=2)
+
+
+async def refused(side: Side, batch: bytes) -> None:
+    with pytest.raises(psycopg.Error) as said:
+        await side.enqueue(job(), batch=batch)
+    assert isinstance(errors.translate(said.value), QueueFull)
+    await side.rollback()
+
+
+class TestDepth:
+    async def test_a_producer_waits_for_one_that_has_counted(self, store: PostgresStore, sides: Sides) -> None:
+        await store.configure("q", TWO)
+        await one(store)
+        first, second = await sides.open(), await sides.open()
+        await first.enqueue(job(), batch=b"1")
+        await sides.behind(first, second, lambda: refused(second, b"2"))
+        assert (await store.count(Query.where(queues=["q"])))[State.READY] == 2
+
+    async def test_what_was_rolled_back_leaves_its_room(self, store: PostgresStore, sides: Sides) -> None:
+        await store.configure("q", TWO)
+        await one(store)
+        first, second = await sides.open(), await sides.open()
+        await first.enqueue(job(), batch=b"1")
+        waiting = asyncio.create_task(second.enqueue(job(), batch=b"2"))
+        await sides.until_blocked(first, second, waiting)
+        await first.rollback()
+        assert (await waiting)[0].created
+        await second.commit()
+
+    async def test_workers_and_other_queues_do_not_wait(self, store: PostgresStore, sides: Sides) -> None:
+        """Claims, acks and returns to the queue, while somebody who enqueues there keeps his transaction open."""
+        await store.configure("q", TWO)
+        await one(store)
+        side = await sides.open()
+        await side.enqueue(job(), batch=b"1")
+        async with asyncio.timeout(30):
+            hand = await Hand(store).join()
+            claim = await hand.take_one()
+            await hand.succeed(claim)
+            await put_in(store, job(queue="other"))
+        await side.commit()
+
+    async def test_a_job_that_is_being_claimed_is_not_dropped(self, store: PostgresStore, sides: Sides) -> None:
+        """The next oldest goes in its place."""
+        await store.configure("q", QueueSettings(max_depth=2, on_full="drop_oldest"))
+        oldest, older = await one(store), await one(store)
+        hand = await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 1),))
+        assert ids((await first.turn(turn)).claims) == [oldest.id]
+        await sides.behind(first, second, lambda: second.enqueue(job(), batch=b"1"))
+        assert [await state(store, each) for each in (oldest, older)] == [State.RUNNING, State.READY]
+
+
+class TestDisabled:
+    async def test_it_waits_for_a_turn_that_has_looked(self, store: PostgresStore, sides: Sides) -> None:
+        """Once it is confirmed no job of the queue starts."""
+        await one(store)
+        hand, other = await Hand(store).join(), await Hand(store).join()
+        first, second = await sides.open(), await sides.open()
+        turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 1),))
+        assert len((await first.turn(turn)).claims) == 1
+        text = f"select {store.schema}.disable_v1(%(queues)b::text[], %(how)s, '', null)"
+        asked = {"queues": ["q"], "how": Disabled.HOLD.value}
+        await sides.behind(first, second, lambda: second.run(text, asked))
+        await one(store)
+        assert await other.take(5) == ()
