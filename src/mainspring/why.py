@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 Obstacle = Literal[
-    "ended", "running", "not_due", "dependency", "expired", "paused", "disabled", "limit", "rate", "no_worker", "labels",
-    "version",
+    "ended", "running", "not_due", "dependency", "expired", "paused", "disabled", "limit", "rate", "no_worker",
+    "labels", "version",
     "unknown_task",
 ]  # fmt: skip
 
