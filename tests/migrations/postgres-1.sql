@@ -17,7 +17,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	refund boolean,
 	park boolean,
 	slow bigint,
-	spent jsonb
+	spent jsonb,
+	fault text
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -156,12 +157,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.act_v1(p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint, p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[], p_since bigint, p_until bigint, p_ended_before bigint) RETURNS TABLE(kind text, id bytea, note text, holder bytea)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -229,7 +230,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer)
+CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, news text[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -237,6 +238,7 @@ declare
     v_now bigint;
     v_full integer;
     v_next bigint;
+    v_news text[] := '{}';
 begin
     perform mainspring_stored.guard_v1();
     if p_limits is not null then
@@ -254,7 +256,7 @@ begin
         cross join lateral (select mainspring_stored.next_at_v1(u.name, u.cost, v_now) as at) m
         where r.room < greatest(1, least(u.cost, r.cap));
         if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full;
+            return query select false, v_now, 0::bigint, v_next, v_full, '{}'::text[];
             return;
         end if;
         insert into mainspring_stored.guests (guest, bucket, cost, until)
@@ -266,8 +268,12 @@ begin
                 join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name order by u.n
             ), v_now
         );
+        if mainspring_stored.guarded_v1(p_names) then
+            perform mainspring_stored.probe_v1(p_names, v_now);
+            v_news := array(select n from mainspring_stored.news_v1(p_names, v_now) n);
+        end if;
     end if;
-    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer;
+    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer, v_news;
 end
 $$;
 
@@ -314,7 +320,7 @@ begin
         select u.name, l.kind, greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) as more,
             l.per, greatest(s.size, 1) as size
         from unnest(p_names, p_costs) as u(name, cost)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
         cross join lateral (select coalesce(l.set_size, l.size) as size) s
     loop
         if p_slow > 0 then
@@ -386,12 +392,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.beat_v1(p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint) RETURNS TABLE(id text, number bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -413,6 +419,71 @@ begin
     update mainspring_stored.workers w set number = w.number + 1, seen = v_now
     where w.id = any(p_worker) and not w.lost
     returning w.id, w.number;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.bereave_v1(p_worker text, p_cause text, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_told record;
+    v_woken text[] := '{}';
+begin
+    for v_told in
+        select b.name, max(j.started) as failed from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
+        where j.worker = p_worker and j.state = 'running' and right(b.name, 8) = ':breaker' group by b.name order by b.name
+    loop
+        v_woken := v_woken || mainspring_stored.hear_one_v1(
+            v_told.name, null, v_told.failed, 1, 0,
+            'its worker ' || case p_cause when 'lost' then 'is ' else 'has ' end || p_cause, p_now
+        );
+    end loop;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.breaker_room_v1(p_name text, p_probes bigint, p_now bigint) RETURNS mainspring_stored.room_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_until bigint := coalesce((select b.until from mainspring_stored.breakers b where b.name = p_name), 0);
+    v_used bigint := 0;
+begin
+    if v_until = 0 then
+        return row(p_name, 'breaker', p_probes, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1;
+    elsif v_until > p_now then
+        return row(p_name, 'breaker', p_probes, 0, 0, 1, 0)::mainspring_stored.room_v1;
+    end if;
+    v_used := mainspring_stored.probing_v1(p_name, v_until, p_now);
+    return row(p_name, 'breaker', p_probes, v_used, greatest(p_probes - v_used, 0), 1, 0)::mainspring_stored.room_v1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.breaker_v1(p_name text, p_now bigint) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_is mainspring_stored.breakers;
+    v_span bigint;
+begin
+    select * into v_is from mainspring_stored.breakers b where b.name = p_name;
+    if v_is.name is null then
+        return jsonb_build_object('name', p_name)::text;
+    elsif v_is.until = 0 then
+        v_span := (select l.span from mainspring_stored.limits l where l.name = p_name and l.share > 0);
+        if v_span is not null then
+            v_is := mainspring_stored.window_v1(v_is, v_span, p_now);
+        end if;
+        return jsonb_build_object(
+            'name', p_name, 'failures', v_is.failures, 'calls', v_is.calls,
+            'error', case when v_is.failures > 0 then v_is.error else '' end
+        )::text;
+    end if;
+    return jsonb_build_object(
+        'name', p_name, 'state', case when v_is.until > p_now then 'open' else 'half_open' end, 'failures', v_is.failures,
+        'calls', v_is.calls, 'opened', v_is.opened, 'until', case when v_is.until < 4503599627370496 then v_is.until end,
+        'error', v_is.error, 'tripped', v_is.tripped
+    )::text;
 end
 $$;
 
@@ -491,10 +562,9 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
 #variable_conflict use_column
 declare
     v_part record;
-    v_got bytea[];
+    v_got integer;
     v_left integer := p_n;
     v_room bigint;
-    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -514,24 +584,47 @@ begin
         exit when v_left <= 0;
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        if v_part.seq is null then
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > v_now)
-                order by j.priority desc, j.seq limit v_left for update skip locked
-            );
-        else
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > v_now)
-                order by j.seq limit v_left for update skip locked
-            );
-        end if;
-        v_left := v_left - cardinality(v_got);
-        return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
+        return query select t.* from mainspring_stored.claim_line_v1(
+            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        ) t;
+        get diagnostics v_got = row_count;
+        v_left := v_left - v_got;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    with one as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+            and (j.expires is null or j.expires > v_now)
+        order by j.seq limit p_n for update skip locked
+    ), several as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
+            and (j.expires is null or j.expires > v_now)
+        order by j.priority desc, j.seq limit p_n for update skip locked
+    ), locked as (
+        select * from one union all select * from several
+    ), picked as (
+        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+    ), taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+        from picked p where j.ctid = p.at and p.before < p_room
+        returning j.*
+    )
+    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+    from taken t order by t.priority desc, t.seq;
 end
 $$;
 
@@ -540,10 +633,12 @@ CREATE FUNCTION mainspring_stored.declare_v1(p_limits jsonb) RETURNS text[]
     AS $$
 declare
     v_changed text[] := array(
-        select u.name from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+        select u.name from jsonb_to_recordset(p_limits)
+            as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
         where not exists (
             select 1 from mainspring_stored.limits l
-            where l.name = any(array[u.name]) and (l.kind, l.size, l.per, l.burst) = (u.kind, u.size, u.per, u.burst)
+            where l.name = any(array[u.name])
+                and (l.kind, l.size, l.per, l.burst, l.share, l.span) = (u.kind, u.size, u.per, u.burst, u.share, u.span)
         )
     );
 begin
@@ -551,13 +646,15 @@ begin
     if cardinality(v_changed) = 0 then
         return '{}';
     end if;
-    insert into mainspring_stored.limits (name, kind, size, per, burst)
-    select u.name, u.kind, u.size, u.per, u.burst
-    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    insert into mainspring_stored.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
     where u.name = any(v_changed)
     order by u.name collate "C"
     on conflict (name) do update
-    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst;
+    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst, share = excluded.share,
+        span = excluded.span;
     return mainspring_stored.changed_v1(v_changed);
 end
 $$;
@@ -599,12 +696,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_plain_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -614,22 +711,26 @@ declare
     v_take boolean[];
 begin
     if mainspring_stored.is_late_v1(p_batch, false, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+        v_made := array(select j.id from mainspring_stored.jobs j where j.id = any(p_id));
+        v_over := mainspring_stored.among_v1(p_id, v_made || mainspring_stored.over_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
         )
-        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.later then 0 else nextval('mainspring_stored.seq') end, case when n.later then n.due end,
-            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
+        select n.id, case when n.later then 'scheduled' else 'ready' end, coalesce(n.task, p_task[1]),
+            coalesce(n.queue, p_queue[1]), coalesce(n.home, p_home[1]), coalesce(n.home, p_home[1]),
+            coalesce(n.priority, p_priority[1]), case when n.later then 0 else nextval('mainspring_stored.seq') end,
+            case when n.later then n.due end, v_now + n.expires_in, coalesce(n.crash_limit, p_crash_limit[1]),
+            coalesce(n.early, p_early[1]), v_now, n.record
         from (
             select u.*, d.due, d.due > v_now as later
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
             ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.run_at, v_now + coalesce(u.delay, p_delay[1])) as due) d
             where v_over is null or not v_over[u.n]
             order by u.n
         ) n
@@ -641,22 +742,26 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
+    if cardinality(p_queue) = 1 then
+        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
+    end if;
     perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint;
+    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -666,13 +771,18 @@ declare
     v_made bytea[];
     v_row record;
 begin
-    if mainspring_stored.is_late_v1(p_batch, p_retry, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
-    end if;
+    v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
+    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
     v_take := array(
-        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
+    if v_late then
+        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        v_take := array(
+            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
+        );
+    end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
             if v_row.holder is not null then
@@ -846,6 +956,7 @@ CREATE FUNCTION mainspring_stored.forget_limit_v1(p_limit text) RETURNS text[]
     AS $$
 begin
     perform mainspring_stored.guard_v1();
+    delete from mainspring_stored.breakers b where b.name = p_limit;
     delete from mainspring_stored.limits l where l.name = p_limit;
     return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
 end
@@ -985,6 +1096,14 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.guarded_v1(p_names text[]) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    AS $_$
+begin
+    return array_to_string(p_names, '=') ~ ':breaker(=|$)';
+end
+$_$;
+
 CREATE FUNCTION mainspring_stored.guilt_v1(p_crashes integer, p_limit integer) RETURNS integer
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -1067,12 +1186,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -1111,6 +1230,111 @@ begin
             order by j.seq limit m.most
         ) x
     ) h order by case when p_age then 0 else -h.priority end, h.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hear_one_v1(p_name text, p_succeeded bigint, p_failed bigint, p_bad bigint, p_good bigint, p_error text, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_limit mainspring_stored.limits;
+    v_is mainspring_stored.breakers;
+    v_before bigint;
+    v_opens boolean := false;
+    v_woken text[] := '{}';
+begin
+    select * into v_limit from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker';
+    if v_limit.name is null then
+        return '{}';
+    end if;
+    select * into v_is from mainspring_stored.breakers b where b.name = p_name;
+    if v_is.name is null then
+        v_is := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
+    end if;
+    v_before := v_is.until;
+    if v_before > p_now or v_before > coalesce(greatest(p_succeeded, p_failed), 0) then
+        return '{}';
+    elsif v_before > 0 and v_before > coalesce(p_succeeded, 0) then
+        v_opens := true;
+    else
+        if v_before > 0 then
+            v_is := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
+        elsif p_bad = 0 and (v_limit.share > 0 and p_good = 0 or v_limit.share = 0 and v_is.failures = 0) then
+            return '{}';
+        end if;
+        if v_limit.share > 0 then
+            v_is.counts := v_is.counts
+                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / 10, 1), p_good, p_bad));
+            v_is := mainspring_stored.window_v1(v_is, v_limit.span, p_now);
+            v_opens := p_bad > 0 and v_is.calls >= v_limit.burst and v_is.failures * 1000000 >= v_limit.share * v_is.calls;
+        else
+            v_is.failures := case when p_succeeded is null and p_good = 0 then v_is.failures else 0 end + p_bad;
+            v_is.calls := 0;
+            v_is.counts := '[]';
+            v_opens := p_bad > 0 and v_is.failures >= v_limit.burst;
+        end if;
+    end if;
+    if p_bad > 0 then
+        v_is.error := p_error;
+    end if;
+    if v_opens then
+        v_is.until := p_now + v_limit.per;
+        v_is.opened := p_now;
+        v_is.half := false;
+        v_is.tripped := false;
+        v_is.counts := '[]';
+    end if;
+    if v_is.until <> v_before then
+        v_is.news := pg_current_xact_id();
+        with told as (
+            delete from mainspring_stored.waits w where w.bucket = p_name returning w.queue
+        )
+        select array(select t.queue from told t) into v_woken;
+    end if;
+    perform mainspring_stored.put_breaker_v1(v_is);
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hear_v1(p_worker text, p_done bytea[], p_token bigint[], p_acks mainspring_stored.ack_v1[], p_names text[], p_good jsonb, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_told record;
+    v_woken text[] := '{}';
+begin
+    if p_good is null and not exists (select 1 from unnest(p_acks) a where a.fault is not null) and not exists (
+        select 1 from mainspring_stored.breakers b where b.name = any(p_names) and (b.until > 0 or b.failures > 0)
+    ) then
+        return '{}';
+    end if;
+    for v_told in
+        with acked as (
+            select b.name, a.fault, a.n, j.started from (
+                select u.id, u.token, null as fault, 0 as n from unnest(p_done, p_token) as u(id, token)
+                union all
+                select x.id, x.token, x.fault, x.n from unnest(p_acks) x where x.fault is not null or x.outcome = 'succeeded'
+            ) a
+            join mainspring_stored.jobs j on j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running'
+                and j.worker || '' = p_worker
+            cross join unnest(j.buckets) as b(name)
+            where right(b.name, 8) = ':breaker'
+        ), ends as (
+            select a.name, max(a.started) filter (where a.fault is null) as succeeded,
+                max(a.started) filter (where a.fault is not null) as failed, count(a.fault) as bad,
+                (array_agg(a.fault order by a.n desc) filter (where a.fault is not null))[1] as error
+            from acked a group by a.name
+        ), good as (
+            select g.key as name, g.value::bigint as good from jsonb_each_text(coalesce(p_good, '{}')) g
+        )
+        select name, e.succeeded, e.failed, coalesce(e.bad, 0) as bad, coalesce(g.good, 0) as good, e.error
+        from ends e full join good g using (name) order by name
+    loop
+        v_woken := v_woken || mainspring_stored.hear_one_v1(
+            v_told.name, v_told.succeeded, v_told.failed, v_told.bad, v_told.good, v_told.error, p_now
+        );
+    end loop;
+    return v_woken;
 end
 $$;
 
@@ -1351,7 +1575,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[])
+CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1365,7 +1589,7 @@ begin
             where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
         ) j
         where x.bucket = u.name order by j.started, j.id limit 10
-    )
+    ), case when r.kind = 'breaker' then mainspring_stored.breaker_v1(u.name, v_now) end
     from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
     cross join lateral (select ((mainspring_stored.rooms_v1(array[u.name], v_now))[1]).*) r
     where r.kind is not null order by u.n;
@@ -1520,9 +1744,10 @@ CREATE FUNCTION mainspring_stored.make_limits_v1(p_limits jsonb) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    insert into mainspring_stored.limits (name, kind, size, per, burst)
-    select u.name, u.kind, u.size, u.per, u.burst
-    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    insert into mainspring_stored.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
     where not exists (select 1 from mainspring_stored.limits l where l.name = any(array[u.name]))
     order by u.name collate "C"
     on conflict (name) do nothing;
@@ -1539,10 +1764,13 @@ CREATE FUNCTION mainspring_stored.moment_v1(p_name text, p_kind text, p_cost big
     LANGUAGE plpgsql
     AS $$
 begin
-    if p_kind = 'concurrency' then
-        return (select min(g.until) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
+    if p_kind <> 'concurrency' then
+        p_cost := mainspring_stored.next_at_v1(p_name, p_cost, p_now);
+        if p_kind <> 'breaker' or p_cost is not null then
+            return p_cost;
+        end if;
     end if;
-    return mainspring_stored.next_at_v1(p_name, p_cost, p_now);
+    return (select min(g.until) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
 end
 $$;
 
@@ -1589,6 +1817,15 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.news_v1(p_names text[], p_now bigint) RETURNS SETOF text
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query select mainspring_stored.breaker_v1(b.name, p_now) from mainspring_stored.breakers b
+    where b.name = any(p_names) and b.news = pg_current_xact_id_if_assigned() order by b.name;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.next_at_v1(p_name text, p_cost bigint, p_now bigint) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
@@ -1601,7 +1838,9 @@ declare
 begin
     select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
     v_size := coalesce(v_limit.set_size, v_limit.size);
-    if v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
+    if v_limit.kind = 'breaker' then
+        return (select b.until from mainspring_stored.breakers b where b.name = p_name and b.until > p_now and b.until < 4503599627370496);
+    elsif v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
         return null;
     end if;
     select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
@@ -1944,14 +2183,37 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.probe_v1(p_names text[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.breakers b set half = true, news = pg_current_xact_id()
+    where b.name = any(p_names) and b.until between 1 and p_now and not b.half;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.probing_v1(p_name text, p_since bigint, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return (
+        select count(*) from mainspring_stored.uses x cross join lateral (
+            select from mainspring_stored.jobs o
+            where o.state = 'running' and o.worker = x.worker and p_name = any(o.buckets) and o.started >= p_since
+        ) j
+        where x.bucket = p_name
+    ) + (select count(*) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.promote_v1(p_limit integer, p_now bigint) RETURNS TABLE(now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_now bigint := mainspring_stored.now_v1(p_now);
@@ -2002,12 +2264,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint) RETURNS integer
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     c_rounds constant integer := 10;
@@ -2065,6 +2327,31 @@ begin
     end loop;
     perform mainspring_stored.tidy_v1(v_now, p_keep_workers);
     return v_n;
+end
+$$;
+
+CREATE TABLE mainspring_stored.breakers (
+    name text NOT NULL COLLATE pg_catalog."C",
+    failures bigint DEFAULT 0 NOT NULL,
+    calls bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    opened bigint DEFAULT 0 NOT NULL,
+    half boolean DEFAULT false NOT NULL,
+    tripped boolean DEFAULT false NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    counts jsonb DEFAULT '[]'::jsonb NOT NULL,
+    news xid8
+)
+WITH (fillfactor='50');
+
+CREATE FUNCTION mainspring_stored.put_breaker_v1(p_is mainspring_stored.breakers) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.breakers select p_is.* on conflict (name) do update set
+        failures = excluded.failures, calls = excluded.calls, until = excluded.until, opened = excluded.opened,
+        half = excluded.half, tripped = excluded.tripped, error = excluded.error, counts = excluded.counts,
+        news = excluded.news;
 end
 $$;
 
@@ -2162,12 +2449,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.report_v1(p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[], p_line_at integer[], p_when bigint[], p_level text[], p_text bytea[], p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer) RETURNS SETOF boolean
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_last bigint;
@@ -2223,12 +2510,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2244,6 +2531,10 @@ begin
     update mainspring_stored.workers w set lost = true where w.id = p_worker;
     v_buckets := mainspring_stored.lock_held_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
+    if mainspring_stored.guarded_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest(mainspring_stored.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+        return query select null::bytea, 'breaker', n.breaker from mainspring_stored.news_v1(v_buckets, v_now) as n(breaker);
+    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, false, v_now)) as w(queue);
@@ -2306,12 +2597,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.retire_v1(p_worker text, p_cause text, p_acks mainspring_stored.ack_v1[], p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2326,7 +2617,18 @@ begin
     end if;
     v_buckets := mainspring_stored.lock_held_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
+    if mainspring_stored.guarded_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest(
+            mainspring_stored.hear_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
+        ) as w(queue);
+    end if;
     return query select null::bytea, null, a.queue from mainspring_stored.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
+    if mainspring_stored.guarded_v1(v_buckets) then
+        if p_cause <> 'interrupted' then
+            return query select null::bytea, null, w.queue from unnest(mainspring_stored.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+        end if;
+        return query select null::bytea, 'breaker', n.breaker from mainspring_stored.news_v1(v_buckets, v_now) as n(breaker);
+    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, true, v_now)) as w(queue);
@@ -2393,6 +2695,7 @@ begin
     return array(
         select case
             when l.kind is null then row(a.name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1
+            when l.kind = 'breaker' then mainspring_stored.breaker_room_v1(a.name, s.size, p_now)
             when l.kind = 'concurrency' then row(a.name, l.kind, s.size, u.used, s.size - u.used, 1, 0)::mainspring_stored.room_v1
             when s.size <= 0 or b.blocked > p_now
                 then row(a.name, l.kind, s.size, u.used, 0, greatest(s.size, 1), greatest(s.size, 0))::mainspring_stored.room_v1
@@ -2571,27 +2874,30 @@ begin
     select array_agg(s.name), array_agg(s.amount) into v_names, v_amounts from (
         select u.name, sum(least(coalesce(u.cost, 1), coalesce(l.set_size, l.size)) * u.n) as amount
         from unnest(p_names, p_costs, p_numbers) as u(name, cost, n)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
         group by u.name
     ) s;
     if v_names is not null then
         perform mainspring_stored.use_up_v1(v_names, v_amounts, p_now);
+    end if;
+    if mainspring_stored.guarded_v1(p_names) then
+        perform mainspring_stored.probe_v1(p_names, p_now);
     end if;
 end
 $$;
 
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -2601,7 +2907,7 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read;
+    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
 end
 $$;
 
@@ -2756,6 +3062,31 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.tell_v1(p_name text, p_started bigint, p_good bigint, p_fault text, p_now bigint) RETURNS TABLE(news text, woken text[])
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_now bigint;
+    v_share bigint := (select l.share from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker');
+    v_woken text[];
+begin
+    perform mainspring_stored.guard_v1();
+    if v_share is null or p_fault = '' and v_share = 0 and not exists (
+        select 1 from mainspring_stored.breakers b where b.name = p_name and (b.until > 0 or b.failures > 0)
+    ) then
+        return query select null, '{}'::text[];
+        return;
+    end if;
+    perform mainspring_stored.lock_buckets_v1(array[p_name]);
+    v_now := mainspring_stored.now_v1(p_now);
+    v_woken := mainspring_stored.hear_one_v1(
+        p_name, case when p_good > 0 then p_started end, case when p_fault <> '' then p_started end, (p_fault <> '')::integer,
+        p_good, p_fault, v_now
+    );
+    return query select (select n from mainspring_stored.news_v1(array[p_name], v_now) n), v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.tidy_buckets_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2827,6 +3158,32 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.trip_v1(p_name text, p_span bigint, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_now bigint;
+    v_woken text[];
+begin
+    perform mainspring_stored.guard_v1();
+    if not exists (select 1 from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker') then
+        return null;
+    end if;
+    perform mainspring_stored.lock_buckets_v1(array[p_name]);
+    v_now := mainspring_stored.now_v1(p_now);
+    delete from mainspring_stored.breakers b where b.name = p_name;
+    if p_span is distinct from 0 then
+        insert into mainspring_stored.breakers (name, until, opened, tripped)
+        values (p_name, coalesce(v_now + p_span, 4503599627370496), v_now, true);
+    end if;
+    with told as (
+        delete from mainspring_stored.waits w where w.bucket = p_name returning w.queue
+    )
+    select array(select t.queue from told t) into v_woken;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.try_buckets_v1(p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -2839,14 +3196,14 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[], p_good jsonb DEFAULT NULL::jsonb) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2866,6 +3223,7 @@ declare
     v_next bigint;
     v_moved mainspring_stored.moved_v1;
     v_woken text[] := '{}';
+    v_heard text[] := '{}';
     v_acks mainspring_stored.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes mainspring_stored.lane_v1[] := '{}';
@@ -2878,7 +3236,7 @@ declare
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -2911,6 +3269,9 @@ begin
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
     end if;
+    if p_good is not null and not v_repeat then
+        v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
+    end if;
     if v_limited or cardinality(v_freed) > 0 then
         v_locked := mainspring_stored.gates_v1(v_lanes, v_freed, v_now);
         perform mainspring_stored.lock_buckets_v1(v_locked);
@@ -2919,6 +3280,12 @@ begin
         );
         v_now := mainspring_stored.now_v1(p_now);
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked;
+    if cardinality(v_freed) > 0 and mainspring_stored.guarded_v1(v_freed) then
+        v_heard := mainspring_stored.hear_v1(
+            p_worker, p_done, p_token, p_acks, v_freed, case when not v_repeat then p_good end, v_now
+        );
+    end if;
     if cardinality(p_done) > 0 then
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
@@ -2926,7 +3293,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null
+                    0, null, null
                 )::mainspring_stored.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -2955,6 +3322,7 @@ begin
     if v_repeat or p_seen < v_worker.turn then
         return query select t.* from mainspring_stored.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
     else
@@ -2994,49 +3362,18 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
-                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
-                    order by j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
+                    p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
-                        and (j.expires is null or j.expires > v_now)
-                    order by j.priority desc, j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.priority desc, t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -3087,9 +3424,7 @@ begin
         set turn = p_number, seen = v_now,
             limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
         where w.id = p_worker;
-        if cardinality(p_low_lane) > 0
-            or not v_limited and pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
-        then
+        if cardinality(p_low_lane) > 0 or not v_limited and mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from mainspring_stored.lows_v1(
@@ -3099,7 +3434,7 @@ begin
         end if;
     end if;
     if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
+        v_woken := v_woken || v_heard || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
         return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
@@ -3109,6 +3444,11 @@ begin
     if v_room <= 0 or v_more then
         kind := 'more';
         return next;
+    end if;
+    if cardinality(v_locked) > 0 and mainspring_stored.guarded_v1(v_locked) then
+        return query select 'breaker', null::bytea, null::bigint, null, null, null, null::integer, null::integer, null::integer,
+            null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, n.breaker
+        from mainspring_stored.news_v1(v_locked, v_now) as n(breaker);
     end if;
     if v_next is not null then
         kind := 'next';
@@ -3164,7 +3504,7 @@ begin
             delete from mainspring_stored.waits w
             where w.bucket = any(array(
                 select r.name from unnest(mainspring_stored.rooms_v1(p_names, p_now)) r
-                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
+                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') in ('concurrency', 'breaker'))
             ))
             returning w.queue
         )
@@ -3172,6 +3512,13 @@ begin
     end if;
     return v_woken;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
 $$;
 
 CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
@@ -3207,6 +3554,20 @@ begin
         ) e
         group by e.at
     ) v;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.window_v1(p_is mainspring_stored.breakers, p_span bigint, p_now bigint) RETURNS mainspring_stored.breakers
+    LANGUAGE plpgsql
+    AS $$
+begin
+    select coalesce(jsonb_agg(jsonb_build_array(s.begin, s.good, s.bad)), '[]'), coalesce(sum(s.bad), 0),
+        coalesce(sum(s.good + s.bad), 0)
+    into p_is.counts, p_is.failures, p_is.calls from (
+        select (c ->> 0)::bigint as begin, sum((c ->> 1)::bigint) as good, sum((c ->> 2)::bigint) as bad
+        from jsonb_array_elements(p_is.counts) as c where (c ->> 0)::bigint > p_now - p_span group by 1
+    ) s;
+    return p_is;
 end
 $$;
 
@@ -3767,8 +4128,10 @@ CREATE TABLE mainspring_stored.limits (
     size bigint NOT NULL,
     per bigint NOT NULL,
     burst bigint NOT NULL,
+    share bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
     set_size bigint,
-    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text])))
+    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text, 'breaker'::text])))
 );
 
 CREATE TABLE mainspring_stored.logs (
@@ -3856,40 +4219,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794828089497030, 1, 1, 'hand-1-3c0eb3', 1794828089498435, 1794828089516546, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794828089497030, 1, 1, 'hand-1-3c0eb3', 1794828089498435, 1794828089516546, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794828089497030, 1794828089458949, 1794828089516546, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794828089498435, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794819331961489, 1794819331970533, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794828089497030, 1794828089458949, 1794828089516546, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794828089498435, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794828089583939, 1794828089601864, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', NULL, NULL, 1794819331909434, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794822931929030, NULL, 1794819331909434, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794819331961489, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794828089497030, 1794828089458949, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', NULL, NULL, 1794828089498435, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794828089497030, 1794828089458949, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794831689516546, NULL, 1794828089498435, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794828089583939, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828089583939, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('c6db4a30-bcd7-4d0b-8f32-cff322bec682');
+INSERT INTO mainspring_stored.meta VALUES ('f34dc64c-fcfd-4165-82cb-405b0856fc80');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794819331979459);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794828089619335);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794819331945795);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794828089543727);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-4c6efd', 1, 2, false, false, 1794819331842154, 1794819331929030, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-3c0eb3', 1, 2, false, false, 1794828089446256, 1794828089516546, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -3897,6 +4260,9 @@ SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
+
+ALTER TABLE ONLY mainspring_stored.breakers
+    ADD CONSTRAINT breakers_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);

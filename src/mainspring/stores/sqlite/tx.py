@@ -12,7 +12,10 @@ from .seqs import Seqs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from mainspring.records import BreakerRow
+
     from .statements import Statements
+    from .switches import Told
 
 Row = tuple[Any, ...]
 
@@ -28,7 +31,7 @@ FOLLOWED_END = 16
 class Tx:
     """A cursor inside an open transaction, the store's time in it, and whom to wake after the commit."""
 
-    __slots__ = ("cursor", "freed", "now", "seqs", "sql", "woken")
+    __slots__ = ("cursor", "freed", "news", "now", "seqs", "sql", "told", "woken")
 
     def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int, seqs: Seqs | None = None) -> None:
         self.cursor = cursor
@@ -38,6 +41,10 @@ class Tx:
         self.woken: set[str] = set()
         self.freed: set[str] = set()
         """Buckets that somebody has left."""
+        self.told: dict[str, Told] = {}
+        """What breakers are to hear."""
+        self.news: list[BreakerRow] = []
+        """Breakers that have opened, closed, or are probed from now on."""
 
     def run(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         """Run a statement that returns nothing; how many rows it changed."""

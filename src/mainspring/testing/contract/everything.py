@@ -3,6 +3,7 @@
 # ruff: noqa: F403  # this module is nothing but the sum of the others
 from .acks import *
 from .acting import *
+from .breakers import *
 from .buckets import *
 from .documents import *
 from .doors import *
@@ -24,6 +25,7 @@ from .modes import *
 from .order import *
 from .orders import *
 from .pairs import *
+from .probes import *
 from .promote import *
 from .pruning import *
 from .races import *
@@ -34,5 +36,6 @@ from .suspects import *
 from .tallying import *
 from .terms import *
 from .times import *
+from .tripping import *
 from .turns import *
 from .waking import *

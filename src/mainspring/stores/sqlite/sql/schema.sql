@@ -264,6 +264,8 @@ create table {t}limits (
     size integer not null,
     per integer not null,
     burst integer not null,
+    share integer not null default 0,
+    span integer not null default 0,
     override integer
 ) without rowid;
 
@@ -352,4 +354,17 @@ create index {t}guests_guest on {t}guests (guest);
 -- limits that were changed, until every lane that is parked on them has been opened
 create table {t}stirs (
     name text not null primary key
+) without rowid;
+
+-- breakers that are open or have failures to remember. until: 0 while it is closed
+create table {t}breakers (
+    name text not null primary key,
+    failures integer not null,
+    calls integer not null,
+    until integer not null,
+    opened integer not null,
+    half integer not null,
+    tripped integer not null,
+    error text not null,
+    counts text not null
 ) without rowid
