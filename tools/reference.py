@@ -21,6 +21,7 @@ SCOPES: tuple[tuple[Scope, str, str], ...] = (
     ("job", "Job options", "`task.options(...)` and `call.options(...)`; they go before the task's"),
     ("worker", "Worker options", "`app.run(...)`, `app.worker(...)`, flags of `mainspring worker`, `Mainspring(...)`"),
     ("queue", "Queue options", "`app.queue(...)`"),
+    ("breaker", "Breaker options", "`app.breaker(...)`, and `breaker=` of a task"),
 )
 
 
@@ -95,7 +96,10 @@ def events_page() -> str:
         "| event | when |",
         "|---|---|",
     ]
-    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in events.MEANINGS.items())]) + "\n"
+    told: list[tuple[str, str]] = [*events.MEANINGS.items(), *events.BREAKER_MEANINGS.items()]
+    told_by = ", ".join(f"`{name}`" for name in events.BreakerEvent.__struct_fields__)
+    end = f"\nEvents of breakers are told by a `BreakerEvent` with {told_by}. See [the guide](../guides/breakers.md).\n"
+    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in told)]) + "\n" + end
 
 
 def pages() -> dict[str, str]:

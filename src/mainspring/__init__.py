@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from mainspring.backoff import Backoff as Backoff
     from mainspring.call import Call as Call
     from mainspring.depends import Depends as Depends
+    from mainspring.errors import BreakerOpen as BreakerOpen
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
     from mainspring.errors import RateLimited as RateLimited
     from mainspring.errors import Retry as Retry
     from mainspring.errors import Snooze as Snooze
+    from mainspring.events import BreakerEvent as BreakerEvent
     from mainspring.events import Event as Event
     from mainspring.info import JobInfo as JobInfo
     from mainspring.job import Job as Job
@@ -42,6 +44,8 @@ _HOMES = {
     "AsyncContext": "mainspring.worker.context",
     "AsyncTask": "mainspring.task",
     "Backoff": "mainspring.backoff",
+    "BreakerEvent": "mainspring.events",
+    "BreakerOpen": "mainspring.errors",
     "Call": "mainspring.call",
     "Cancel": "mainspring.errors",
     "Context": "mainspring.worker.context",
@@ -69,6 +73,8 @@ __all__ = [
     "AsyncContext",
     "AsyncTask",
     "Backoff",
+    "BreakerEvent",
+    "BreakerOpen",
     "Call",
     "Cancel",
     "Concurrency",

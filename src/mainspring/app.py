@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from mainspring.breaker import Breaker
+    from mainspring.breakers import Breakers
     from mainspring.dead import Dead
     from mainspring.embedded import EmbeddedWorker
-    from mainspring.events import Event, EventName
+    from mainspring.events import BreakerEvent, BreakerEventName, Event, EventName
     from mainspring.jobs import Jobs
     from mainspring.limiter import Limiter
     from mainspring.limiting import Limits
     from mainspring.limits import Concurrency, Rate
-    from mainspring.options import QueueOptions, WorkerOptions
+    from mainspring.options import BreakerOptions, QueueOptions, WorkerOptions
     from mainspring.queues import Queues
     from mainspring.settings import Settings
     from mainspring.tasks import Tasks
@@ -44,11 +46,11 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-H = TypeVar("H", bound="Callable[[Event], Any]")
+H = TypeVar("H", bound="Callable[[Event], Any] | Callable[[BreakerEvent], Any]")
 
 # Names of the public API that are reserved, and refused until they work.
 LATER = frozenset({
-    "asgi", "wsgi", "batch", "breaker", "breakers", "election", "emit", "aemit", "events", "flows",
+    "asgi", "wsgi", "batch", "election", "emit", "aemit", "events", "flows",
     "lock", "locks", "metrics", "pipeline", "pool", "schedule", "schedules", "semaphore",
 })  # fmt: skip
 
@@ -116,11 +118,19 @@ class Mainspring(Declaring):
 
         return Limiter(self, name, limits)
 
-    def on(self, *events: EventName, task: str | None = None) -> Callable[[H], H]:
+    def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
+        """What stops tasks (``breaker=``) and any code (``with``, ``async with``, decorator) that fails and fails."""
+        from mainspring.breaker import Breaker
+        from mainspring.breaking import guarded
+
+        return Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
+
+    def on(self, *events: EventName | BreakerEventName, task: str | None = None) -> Callable[[H], H]:
         """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
 
         It takes an ``Event`` and runs in the worker that stored what happened, at most once; what it
         raises is logged. What must not be lost is a follow-up job: ``on_dead=`` and its siblings.
+        Of a breaker (``@app.on("breaker_opened")``) it takes a ``BreakerEvent``.
         """
         self.hooks.check(events, task)
 
@@ -242,6 +252,13 @@ class Mainspring(Declaring):
         from mainspring.limiting import Limits
 
         return Limits(self)
+
+    @property
+    def breakers(self) -> Breakers:
+        """Breakers: see how they stand, open and close them by hand, for the whole fleet."""
+        from mainspring.breakers import Breakers
+
+        return Breakers(self)
 
     @property
     def workers(self) -> Workers:

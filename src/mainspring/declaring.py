@@ -107,7 +107,7 @@ class Declared(NamedTuple):
     def check_names(self) -> None:
         """Options that speak of arguments must name some that are there."""
         key, sensitive = self.options["key"], self.options["sensitive"]
-        bounds = bind(self.name, self.options["limit"], f"task {self.name!r}")
+        bounds = bind(self.name, (*self.options["limit"], *self.options["breaker"]), f"task {self.name!r}")
         if not sensitive and not bounds and (key is None or not key.names):
             return
         supplied = () if self.plan is None else self.plan.names

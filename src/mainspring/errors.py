@@ -52,6 +52,7 @@
     │   ├── UnsupportedFileSystem
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: it cannot keep what was asked for
+    ├── BreakerOpen                     what it guards was not run; has .retry_after
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
     ├── LimitTimeout (TimeoutError)     a limiter had no room in time; has .bucket and .waited
     └── UseError                        the call is right, the place is not
@@ -80,7 +81,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from typing import Any
     from uuid import UUID
 
@@ -349,6 +350,21 @@ class LimitTimeout(MainspringError, TimeoutError):
         )
         self.bucket = bucket
         self.waited = waited
+
+
+class BreakerOpen(MainspringError):
+    """A breaker is open: the code that it guards was not run. ``retry_after`` is when it may be worth another try.
+
+    A job that ends by it is put off for as long without blame.
+    """
+
+    def __init__(self, breaker: str, retry_after: timedelta, error: str = "") -> None:
+        super().__init__(
+            f"breaker {breaker!r} is open{f', the last error was {error}' if error else ''}",
+            hint=f"Try again in {retry_after.total_seconds():.1f} s, or close it by hand: app.breakers.reset(name).",
+        )
+        self.breaker = breaker
+        self.retry_after = retry_after
 
 
 class QueueDraining(EnqueueError):

@@ -8,11 +8,15 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.clock import to_datetime
 from mainspring.codec import ErrorRecord
+from mainspring.records import BREAKER, BreakerRow
 from mainspring.states import Reason, State
 
 EventName = Literal["started", "succeeded", "failed", "retrying", "snoozed", "dead", "cancelled", "stalled"]
 EVENTS: tuple[EventName, ...] = get_args(EventName)
+BreakerEventName = Literal["breaker_opened", "breaker_half_open", "breaker_closed"]
+BREAKER_EVENTS: tuple[BreakerEventName, ...] = get_args(BreakerEventName)
 MEANINGS: dict[EventName, str] = {
     "started": "The body of an attempt begins.",
     "succeeded": "The job has succeeded.",
@@ -39,3 +43,44 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorRecord | None = None
     worker: str = ""
     at: datetime
+
+
+BREAKER_MEANINGS: dict[BreakerEventName, str] = {
+    "breaker_opened": "A breaker has opened, again or for the first time: what it guards waits.",
+    "breaker_half_open": "The time of an open breaker is over, and its first probe has started.",
+    "breaker_closed": "A probe has succeeded, or somebody has reset it: what it guards runs again.",
+}
+
+
+class BreakerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a breaker, told in the process that stored it."""
+
+    name: BreakerEventName
+    breaker: str
+    failures: int = 0
+    """Those that opened it."""
+    error: str = ""
+    """What failed last."""
+    until: datetime | None = None
+    """When one that has opened is tried again; None if it waits for somebody to reset it."""
+    worker: str = ""
+    at: datetime
+
+
+_OF_STATE: dict[str, BreakerEventName] = {
+    "open": "breaker_opened", "half_open": "breaker_half_open", "closed": "breaker_closed",
+}  # fmt: skip
+
+
+def breaker_event(row: BreakerRow, now: int, worker: str = "") -> BreakerEvent:
+    """What hooks are told of a breaker that has just changed."""
+    is_open = row.state == "open"
+    return BreakerEvent(
+        name=_OF_STATE[row.state],
+        breaker=row.name.removesuffix(BREAKER),
+        failures=row.failures,
+        error=row.error,
+        until=to_datetime(row.until) if is_open and row.until is not None else None,
+        worker=worker,
+        at=to_datetime(now),
+    )

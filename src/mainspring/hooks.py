@@ -7,14 +7,15 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from mainspring.errors import InvalidOption, UnknownOption
-from mainspring.events import EVENTS
+from mainspring.events import BREAKER_EVENTS, EVENTS
 
+_ALL = (*EVENTS, *BREAKER_EVENTS)
 _HOW = '@app.on("dead") above a function of an Event.'
 
 
 class Hook(NamedTuple):
     fn: Callable[[Any], Any]
-    """Takes an ``Event``; ``def`` or ``async def``."""
+    """Takes an ``Event``, or of breakers a ``BreakerEvent``; ``def`` or ``async def``."""
     task: str | None
     """A name or a pattern; None for every task."""
 
@@ -29,14 +30,16 @@ class Hooks:
     def check(events: Sequence[str], task: str | None) -> None:
         """Refuse what names no event, or no task."""
         if not events:
-            raise InvalidOption("app.on", (), "must name at least one event", hint=f"Events: {', '.join(EVENTS)}.")
+            raise InvalidOption("app.on", (), "must name at least one event", hint=f"Events: {', '.join(_ALL)}.")
         if task is not None and (not isinstance(task, str) or not task):
             raise InvalidOption("task", task, "must be a task's name or a pattern", subject="app.on")
         for event in events:
             if not isinstance(event, str):
                 raise InvalidOption("app.on", event, "is not the name of an event", hint=_HOW)
-            if event not in EVENTS:
-                raise UnknownOption("app.on", event, EVENTS)
+            if event not in _ALL:
+                raise UnknownOption("app.on", event, _ALL)
+            if event in BREAKER_EVENTS and task is not None:
+                raise InvalidOption("task", task, f"does not go with {event}", subject="app.on", hint="It has no task.")
 
     def add(self, events: Sequence[str], fn: Callable[[Any], Any], task: str | None) -> None:
         """Tell ``fn`` of these events, in the order in which hooks were added."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
+from mainspring.breaking import Guarded
 from mainspring.codec.canonical import canonical
 from mainspring.duration import Duration, format_duration, to_us
 from mainspring.errors import InvalidOption, did_you_mean
@@ -142,7 +143,7 @@ def to_limits(value: Any, name: str = "limit") -> tuple[AnyLimit, ...]:
     return tuple(given)
 
 
-def bind(owner: str, limits: Iterable[AnyLimit], subject: str) -> tuple[Bound, ...]:
+def bind(owner: str, limits: Iterable[AnyLimit | Guarded], subject: str) -> tuple[Bound, ...]:
     """The limits under the names that they have in the store."""
     found: dict[str, Bound] = {}
     for each in limits:

@@ -54,8 +54,8 @@ class Target(msgspec.Struct, frozen=True):
         cls, name: str, kind: str, options: Mapping[str, Any], decode: Callable[[bytes], Any], queue: str,
         arguments: Callable[[bytes], dict[str, Any]] | None = None, hide: tuple[str, ...] = (),
     ) -> Target:  # fmt: skip
-        asks = any(options[each] for each in ("key", "tags", "meta", "retention", "limit", *FOLLOW_UPS))
-        bounds = bind(name, options["limit"], f"task {name!r}")
+        asks = any(options[each] for each in ("key", "tags", "meta", "retention", "limit", "breaker", *FOLLOW_UPS))
+        bounds = bind(name, (*options["limit"], *options["breaker"]), f"task {name!r}")
         return cls(
             name, kind, options, decode, queue, arguments, hide, bounds, not asks and not hide,
             options["priority"], options["expires"], options["crashes"], options["ack"] == "early",
@@ -175,9 +175,10 @@ def check_follow_up(event: str, wanted: Any, subject: str) -> None:
     if getattr(wanted, "own_key", None) is not None:
         hint = "It is made once for each job that ends so; leave the key out, or enqueue a keyed job inside of it."
         raise InvalidOption(event, wanted, "cannot have key=", subject=subject, hint=hint)
-    if getattr(wanted, "limits", None):
+    if limits := getattr(wanted, "limits", None):
+        option = "breaker=" if all(limit.kind == "breaker" for limit in limits) else "limit="
         hint = "It is inserted without a look at limits: enqueue a limited job inside of it."
-        raise InvalidOption(event, wanted, "cannot have limit=", subject=subject, hint=hint)
+        raise InvalidOption(event, wanted, f"cannot have {option}", subject=subject, hint=hint)
     if getattr(wanted, "connection", None) is not None:
         hint = "It is inserted with the job that it follows, wherever that is."
         raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)

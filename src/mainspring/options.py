@@ -16,8 +16,9 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring import checks
+from mainspring import breaking, checks
 from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
+from mainspring.breaking import Guarded, to_breaker
 from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
 from mainspring.keys import Key, to_key
@@ -27,7 +28,7 @@ from mainspring.queue import PLAIN, Queue
 if TYPE_CHECKING:
     from mainspring.call import Call
 
-Scope = Literal["job", "task", "bulk", "worker", "queue"]
+Scope = Literal["job", "task", "bulk", "worker", "queue", "breaker"]
 Priority = int | Literal["low", "normal", "high", "critical"]
 By: TypeAlias = "str | Callable[[Any], Hashable] | None"
 """A part of the item, such as ``tenant`` or ``customer.region``, or a function of the item."""
@@ -58,9 +59,18 @@ class Option(msgspec.Struct, frozen=True):
 
 # ---- the table -------------------------------------------------------------------------------------
 
-_JOB_TASK, _JOB, _TASK, _TASK_QUEUE, _BULK, _WORKER, _QUEUE = (
+_JOB_TASK, _JOB, _TASK, _TASK_QUEUE, _BULK, _WORKER, _QUEUE, _BREAKER = (
     frozenset(scopes)
-    for scopes in (("job", "task"), ("job",), ("task",), ("task", "queue"), ("bulk",), ("worker",), ("queue",))
+    for scopes in (
+        ("job", "task"),
+        ("job",),
+        ("task",),
+        ("task", "queue"),
+        ("bulk",),
+        ("worker",),
+        ("queue",),
+        ("breaker",),
+    )
 )
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 HOUR = 3_600_000_000
@@ -121,6 +131,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("limit", "AnyLimit | Sequence[AnyLimit] | None", (),
            "How many of its jobs run at once or start in a time, in the whole fleet: Concurrency, Rate, a limiter.",
            _TASK_QUEUE, to_limits, "none"),
+    Option("breaker", "Guarded | BreakerOptions | None", (),
+           "What stops its jobs while they fail again and again, in the whole fleet: a breaker, or options of one.",
+           _TASK, to_breaker, "none"),
     Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
            _TASK, checks.argument_names, "none"),
     Option("needs", "Collection[str]", (), "Labels that a worker must have to run its jobs: all of them.",
@@ -164,10 +177,23 @@ OPTIONS: tuple[Option, ...] = (
            _QUEUE, checks.choice("error", "wait", "drop_oldest")),
     Option("order", "Literal['fifo', 'lifo']", PLAIN["order"],
            "Of equal priority the oldest first, or the newest.", _QUEUE, checks.choice("fifo", "lifo")),
+    Option("failures", "int", 5, "It opens after so many failures in a row.", _BREAKER, checks.whole(1)),
+    Option("rate", "float | None", None, "Instead of those in a row: it opens when this share of calls fails.",
+           _BREAKER, breaking.share),
+    Option("minimum", "int", 20, "With rate: not before so many calls.", _BREAKER, checks.whole(1)),
+    Option("over", "Duration", 60 * SECOND, "With rate: the calls of this time count.", _BREAKER, checks.span, "1m"),
+    Option("open_for", "Duration", 30 * SECOND, "How long it stays open before it is tried again.",
+           _BREAKER, checks.span, "30s"),
+    Option("probes", "int", 1, "How many run at once to try it again.", _BREAKER, checks.whole(1)),
+    Option("trip_on", "ErrorClasses", (), "Errors that count; those that may be retried if not given.",
+           _BREAKER, checks.error_classes, "those that may be retried"),
+    Option("fallback", "Callable[..., Any] | None", None,
+           "What a function that it decorates returns while it is open: called with the same arguments.",
+           _BREAKER, breaking.function),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("pool", "breaker", "memory_limit", "cpu_limit"), _TASK),
+    **dict.fromkeys(("pool", "memory_limit", "cpu_limit"), _TASK),
     **dict.fromkeys(("fair_by",), _QUEUE),
 }
 # fmt: on
@@ -217,6 +243,7 @@ class TaskOptions(TypedDict, total=False):
     on_dead: FollowUp | None
     on_cancel: FollowUp | None
     limit: AnyLimit | Sequence[AnyLimit] | None
+    breaker: Guarded | BreakerOptions | None
     sensitive: Sequence[str]
     needs: Collection[str]
     pin_version: bool
@@ -248,6 +275,19 @@ class QueueOptions(TypedDict, total=False):
     on_full: Literal["error", "wait", "drop_oldest"]
     order: Literal["fifo", "lifo"]
     limit: AnyLimit | Sequence[AnyLimit] | None
+
+
+class BreakerOptions(TypedDict, total=False):
+    """Options of a breaker: ``app.breaker(...)``, or ``breaker=`` of a task."""
+
+    failures: int
+    rate: float | None
+    minimum: int
+    over: Duration
+    open_for: Duration
+    probes: int
+    trip_on: ErrorClasses
+    fallback: Callable[..., Any] | None
 
 
 _ADDING = frozenset({"tags", "meta"})
@@ -312,7 +352,7 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     elsewhere = [other for other, options in _BY_SCOPE.items() if name in options]
     where = {
         "job": "task.options(...)", "task": "@app.task(...)", "worker": "the worker: app.run(...)",
-        "bulk": "@app.bulk_task(...)", "queue": "app.queue(...)",
+        "bulk": "@app.bulk_task(...)", "queue": "app.queue(...)", "breaker": "app.breaker(...)",
     }  # fmt: skip
     hint = f"{name!r} is an option of {' and '.join(where[other] for other in elsewhere)}." if elsewhere else ""
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)

@@ -62,6 +62,8 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Microseconds for which the rates that the job names let nothing through from now on."""
     spent: tuple[tuple[str, int], ...] = ()
     """What the attempt really cost, by limit: what its start used up too little counts now, too much is given back."""
+    fault: str = ""
+    """What failed, in a few words, if that counts against the breakers that the job names."""
 
     @property
     def lease(self) -> Lease:
@@ -82,21 +84,24 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def failed(cls, lease: Lease, error: bytes, *, retry_in: int, timed_out: bool = False, run_us: int = 0) -> Ack:
+    def failed(
+        cls, lease: Lease, error: bytes, *, retry_in: int, timed_out: bool = False, run_us: int = 0, fault: str = ""
+    ) -> Ack:
         """The attempt failed and the job is tried again ``retry_in`` microseconds from now."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
-            to=State.RETRYING, delay=retry_in, error=error, run_us=run_us,
+            to=State.RETRYING, delay=retry_in, error=error, run_us=run_us, fault=fault,
         )  # fmt: skip
 
     @classmethod
     def dead(
-        cls, lease: Lease, error: bytes, reason: Reason, *, label: str = "", timed_out: bool = False, run_us: int = 0
-    ) -> Ack:
+        cls, lease: Lease, error: bytes, reason: Reason, *, label: str = "", timed_out: bool = False, run_us: int = 0,
+        fault: str = "",
+    ) -> Ack:  # fmt: skip
         """The attempt failed and there is no other."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
-            to=State.DEAD, reason=reason, error=error, label=label or None, run_us=run_us,
+            to=State.DEAD, reason=reason, error=error, label=label or None, run_us=run_us, fault=fault,
         )  # fmt: skip
 
     @classmethod

@@ -45,14 +45,20 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     """How much the buckets of its name let through, for the whole fleet."""
 
     name: str
-    """Without ``=``."""
-    kind: Literal["concurrency", "rate", "smooth"] = "concurrency"
+    """Without ``=``. That of a breaker, and no other, ends in ``:breaker``."""
+    kind: Literal["concurrency", "rate", "smooth", "breaker"] = "concurrency"
     """``concurrency``: ``size`` running jobs at any instant. ``rate``: starts that cost ``size`` in any window of
-    ``per``. ``smooth``: one unit each ``per / size``, up to ``burst`` at once: at most ``size + burst`` in a window."""
+    ``per``. ``smooth``: one unit each ``per / size``, up to ``burst`` at once: at most ``size + burst`` in a window.
+    ``breaker``: opens after ``burst`` failures in a row for ``per``, then lets ``size`` at once through as probes."""
     size: int
     per: int = 0
     """Microseconds."""
     burst: int = 0
+    share: int = 0
+    """Of a breaker, in millionths: if it is not 0, it opens when this share of at least ``burst`` ends within ``span``
+    are failures."""
+    span: int = 0
+    """Microseconds."""
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -66,6 +72,34 @@ class Bucket(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return f"{self.limit}={self.key}" if self.key else self.limit
+
+
+BREAKER = ":breaker"
+"""What the name of a breaker ends in."""
+FOREVER = 1 << 52
+"""A breaker that is open until then is open until somebody resets it."""
+
+
+def is_breaker(bucket: str) -> bool:
+    return bucket.endswith(BREAKER) and "=" not in bucket
+
+
+class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A breaker as a claim would find it now."""
+
+    name: str
+    state: Literal["closed", "open", "half_open"] = "closed"
+    failures: int = 0
+    """In a row, or within the window; of one that is not closed, those that opened it."""
+    calls: int = 0
+    """Ends within the window, of one that goes by a share."""
+    opened: int | None = None
+    until: int | None = None
+    """When it becomes, or has become, half open; None of one that is open until somebody resets it."""
+    error: str = ""
+    """What failed last, in a few words."""
+    tripped: bool = False
+    """Somebody opened it by hand."""
 
 
 class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +116,8 @@ class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
     """When a start that costs 1 fits; None if it fits now, or if nobody can know."""
     holders: tuple[bytes, ...] = ()
     """Running jobs that name it, ten at most, the oldest claims first."""
+    breaker: BreakerRow | None = None
+    """Of a breaker, more of how it stands; ``used`` are its probes then."""
 
 
 class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +140,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """When to ask again; None: nobody knows, somebody has to give."""
     full: str = ""
     """The bucket that had no room."""
+    breakers: tuple[BreakerRow, ...] = ()
+    """Those that this guest is the first to probe."""
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -224,9 +262,11 @@ class Turned(msgspec.Struct, frozen=True):
     full: bool = False
     """The store has no room, and gave no claims for that reason."""
     next_at: int | None = None
-    """When a rate lets something through that this turn asked for and did not get, as far as it looked."""
+    """When a rate or breaker lets something through that this turn asked for and did not get, as far as it looked."""
     held: tuple[str, ...] = ()
     """Queues with a job that this turn asked for and that a limit without a key had no room for: not empty."""
+    breakers: tuple[BreakerRow, ...] = ()
+    """Those that this turn has opened, closed, or begun to probe."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,6 +316,8 @@ class Rescued(msgspec.Struct, frozen=True):
     retrying: tuple[bytes, ...] = ()
     dead: tuple[bytes, ...] = ()
     cancelled: tuple[bytes, ...] = ()
+    breakers: tuple[BreakerRow, ...] = ()
+    """Those that this has opened or closed."""
 
 
 class Promoted(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from mainspring.backoff import Backoff
+    from mainspring.breaking import Guarded
     from mainspring.bulk import Bulk
     from mainspring.codec import Signature
     from mainspring.depends import Plan
@@ -50,3 +51,5 @@ class TaskSpec(NamedTuple):
     """How its jobs share calls, if they do."""
     limits: tuple[Limit, ...] = ()
     """Those that its jobs name."""
+    breaker: Guarded | None = None
+    """What guards it; its limit is one of those above."""

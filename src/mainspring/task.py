@@ -114,7 +114,8 @@ class BaseTask(Generic[P, R]):
     @property
     def limits(self) -> tuple[Limit, ...]:
         """Those that its jobs name."""
-        return tuple(bound.limit for bound in bind(self.name, self._declared.options["limit"], f"task {self.name!r}"))
+        declared = (*self._declared.options["limit"], *self._declared.options["breaker"])
+        return tuple(bound.limit for bound in bind(self.name, declared, f"task {self.name!r}"))
 
     @property
     def declared(self) -> Declared:
@@ -160,6 +161,7 @@ class BaseTask(Generic[P, R]):
             pinned=o["pin_version"],
             bulk=self._declared.bulk,
             limits=self.limits,
+            breaker=next(iter(o["breaker"]), None),
         )
 
     def __repr__(self) -> str:

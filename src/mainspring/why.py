@@ -16,16 +16,15 @@ import msgspec
 
 from mainspring.clock import to_datetime
 from mainspring.lanes import BULK, VERSION, terms_of, version_term
-from mainspring.records import BucketRow, JobRow, Mode, WorkerRow
+from mainspring.records import BREAKER, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
 from mainspring.states import FINAL, State
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 Obstacle = Literal[
-    "ended", "running", "not_due", "dependency", "expired", "paused", "disabled", "limit", "rate", "no_worker",
-    "labels", "version",
-    "unknown_task",
+    "ended", "running", "not_due", "dependency", "expired", "paused", "disabled", "limit", "rate", "breaker",
+    "no_worker", "labels", "version", "unknown_task",
 ]  # fmt: skip
 
 
@@ -100,6 +99,8 @@ async def _mode(store: Store, row: JobRow) -> list[Hindrance]:
 
 def _full(found: BucketRow) -> list[Hindrance]:
     """By the numbers that the claim goes by."""
+    if found.breaker is not None:
+        return _broken(found, found.breaker)
     if found.next_at is not None:
         until = to_datetime(found.next_at)
         said = f"rate {found.name!r} is used up ({found.used}/{found.size}), the next starts at {until:%H:%M:%S.%f}"
@@ -109,6 +110,22 @@ def _full(found: BucketRow) -> list[Hindrance]:
         holders = tuple(UUID(bytes=each) for each in found.holders)
         return [Hindrance(kind="limit", text=said, jobs=holders, name=found.name)]
     return []
+
+
+def _broken(found: BucketRow, breaker: BreakerRow) -> list[Hindrance]:
+    name, until = found.limit.removesuffix(BREAKER), None
+    if breaker.state == "closed" or (breaker.state == "half_open" and found.used < found.size):
+        return []
+    if breaker.state == "half_open":
+        said = f"breaker {name!r} is half open with its probe{'s' if found.used > 1 else ''} running"
+    elif breaker.until is None:
+        said = f"breaker {name!r} is open until somebody resets it"
+    else:
+        until = to_datetime(breaker.until)
+        said = f"breaker {name!r} is open until {until:%H:%M:%S}"
+        said += " (by hand)" if breaker.tripped else f" ({breaker.failures} failures, last {breaker.error})"
+    holders = tuple(UUID(bytes=each) for each in found.holders) if breaker.state == "half_open" else ()
+    return [Hindrance(kind="breaker", text=said, until=until, jobs=holders, name=name)]
 
 
 def _nobody(row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:

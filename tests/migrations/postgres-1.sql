@@ -17,7 +17,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	refund boolean,
 	park boolean,
 	slow bigint,
-	spent jsonb
+	spent jsonb,
+	fault text
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -86,11 +87,6 @@ CREATE TYPE mainspring_stored.moved_v1 AS (
 	done bytea[],
 	token bigint[],
 	woken text[]
-);
-
-CREATE TYPE mainspring_stored.noted_v1 AS (
-	held text[],
-	next_at bigint
 );
 
 CREATE TYPE mainspring_stored.picked_v1 AS (
@@ -234,7 +230,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer)
+CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, news text[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -242,6 +238,7 @@ declare
     v_now bigint;
     v_full integer;
     v_next bigint;
+    v_news text[] := '{}';
 begin
     perform mainspring_stored.guard_v1();
     if p_limits is not null then
@@ -259,7 +256,7 @@ begin
         cross join lateral (select mainspring_stored.next_at_v1(u.name, u.cost, v_now) as at) m
         where r.room < greatest(1, least(u.cost, r.cap));
         if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full;
+            return query select false, v_now, 0::bigint, v_next, v_full, '{}'::text[];
             return;
         end if;
         insert into mainspring_stored.guests (guest, bucket, cost, until)
@@ -271,8 +268,12 @@ begin
                 join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name order by u.n
             ), v_now
         );
+        if mainspring_stored.guarded_v1(p_names) then
+            perform mainspring_stored.probe_v1(p_names, v_now);
+            v_news := array(select n from mainspring_stored.news_v1(p_names, v_now) n);
+        end if;
     end if;
-    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer;
+    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer, v_news;
 end
 $$;
 
@@ -316,11 +317,10 @@ declare
     v_start record;
 begin
     for v_use in
-        select u.name, l.kind, case when (p_spent ->> l.name) is not null
-                then greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) end as more,
+        select u.name, l.kind, greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) as more,
             l.per, greatest(s.size, 1) as size
         from unnest(p_names, p_costs) as u(name, cost)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
         cross join lateral (select coalesce(l.set_size, l.size) as size) s
     loop
         if p_slow > 0 then
@@ -422,27 +422,68 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.bind_v1(p_queue text, p_after bytea, p_limit integer) RETURNS bytea
+CREATE FUNCTION mainspring_stored.bereave_v1(p_worker text, p_cause text, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 declare
-    v_ids bytea[];
+    v_told record;
+    v_woken text[] := '{}';
 begin
-    if not exists (select 1 from mainspring_stored.queues q where q.name = p_queue and q.bounded) then
-        return null;
+    for v_told in
+        select b.name, max(j.started) as failed from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
+        where j.worker = p_worker and j.state = 'running' and right(b.name, 8) = ':breaker' group by b.name order by b.name
+    loop
+        v_woken := v_woken || mainspring_stored.hear_one_v1(
+            v_told.name, null, v_told.failed, 1, 0,
+            'its worker ' || case p_cause when 'lost' then 'is ' else 'has ' end || p_cause, p_now
+        );
+    end loop;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.breaker_room_v1(p_name text, p_probes bigint, p_now bigint) RETURNS mainspring_stored.room_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_until bigint := coalesce((select b.until from mainspring_stored.breakers b where b.name = p_name), 0);
+    v_used bigint := 0;
+begin
+    if v_until = 0 then
+        return row(p_name, 'breaker', p_probes, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1;
+    elsif v_until > p_now then
+        return row(p_name, 'breaker', p_probes, 0, 0, 1, 0)::mainspring_stored.room_v1;
     end if;
-    v_ids := array(
-        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.bound order by j.id limit p_limit
-    );
-    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
-    update mainspring_stored.jobs j set bound = true where j.id = any(v_ids);
-    return case when cardinality(v_ids) = p_limit then v_ids[p_limit] end;
+    v_used := mainspring_stored.probing_v1(p_name, v_until, p_now);
+    return row(p_name, 'breaker', p_probes, v_used, greatest(p_probes - v_used, 0), 1, 0)::mainspring_stored.room_v1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.breaker_v1(p_name text, p_now bigint) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_is mainspring_stored.breakers;
+    v_span bigint;
+begin
+    select * into v_is from mainspring_stored.breakers b where b.name = p_name;
+    if v_is.name is null then
+        return jsonb_build_object('name', p_name)::text;
+    elsif v_is.until = 0 then
+        v_span := (select l.span from mainspring_stored.limits l where l.name = p_name and l.share > 0);
+        if v_span is not null then
+            v_is := mainspring_stored.window_v1(v_is, v_span, p_now);
+        end if;
+        return jsonb_build_object(
+            'name', p_name, 'failures', v_is.failures, 'calls', v_is.calls,
+            'error', case when v_is.failures > 0 then v_is.error else '' end
+        )::text;
+    end if;
+    return jsonb_build_object(
+        'name', p_name, 'state', case when v_is.until > p_now then 'open' else 'half_open' end, 'failures', v_is.failures,
+        'calls', v_is.calls, 'opened', v_is.opened, 'until', case when v_is.until < 4503599627370496 then v_is.until end,
+        'error', v_is.error, 'tripped', v_is.tripped
+    )::text;
 end
 $$;
 
@@ -452,19 +493,6 @@ CREATE FUNCTION mainspring_stored.buckets_of_v1(p_ids bytea[]) RETURNS text[]
 begin
     return array(
         select b.name from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name) where j.id = any(p_ids) and j.buckets is not null
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.cancel_new_v1(p_ids bytea[], p_reason text, p_note text, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return mainspring_stored.finish_v1(
-        array(
-            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0)::mainspring_stored.ending_v1
-            from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
-        ), p_now
     );
 end
 $$;
@@ -600,28 +628,17 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.configure_v1(p_queue text, p_settings jsonb, p_declared boolean) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    insert into mainspring_stored.queues (name, mode, since) values (p_queue, 'open', 0) on conflict (name) do nothing;
-    update mainspring_stored.queues q
-    set declared = case when p_declared then p_settings else q.declared end,
-        given = case when p_declared then q.given else p_settings end
-    where q.name = p_queue;
-    perform mainspring_stored.forget_queues_v1(array[p_queue]);
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.declare_v1(p_limits jsonb) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
     v_changed text[] := array(
-        select u.name from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+        select u.name from jsonb_to_recordset(p_limits)
+            as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
         where not exists (
             select 1 from mainspring_stored.limits l
-            where l.name = any(array[u.name]) and (l.kind, l.size, l.per, l.burst) = (u.kind, u.size, u.per, u.burst)
+            where l.name = any(array[u.name])
+                and (l.kind, l.size, l.per, l.burst, l.share, l.span) = (u.kind, u.size, u.per, u.burst, u.share, u.span)
         )
     );
 begin
@@ -629,13 +646,15 @@ begin
     if cardinality(v_changed) = 0 then
         return '{}';
     end if;
-    insert into mainspring_stored.limits (name, kind, size, per, burst)
-    select u.name, u.kind, u.size, u.per, u.burst
-    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    insert into mainspring_stored.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
     where u.name = any(v_changed)
     order by u.name collate "C"
     on conflict (name) do update
-    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst;
+    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst, share = excluded.share,
+        span = excluded.span;
     return mainspring_stored.changed_v1(v_changed);
 end
 $$;
@@ -655,24 +674,6 @@ begin
     delete from mainspring_stored.edges where child = any(v_live);
     perform mainspring_stored.forget_v1(p_ids);
     return mainspring_stored.resolve_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.disable_v1(p_queues text[], p_how text, p_by text, p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
-    if p_how is null then
-        update mainspring_stored.queues q set disabled = null, disabled_at = 0, disabled_by = '' where q.name = any(p_queues);
-        perform mainspring_stored.forget_queues_v1(p_queues);
-        return;
-    end if;
-    insert into mainspring_stored.queues (name, mode, since, disabled, disabled_at, disabled_by)
-    select distinct u.name collate "C", 'open', 0, p_how, mainspring_stored.now_v1(p_now), p_by from unnest(p_queues) as u(name) order by 1
-    on conflict (name) do update
-    set disabled = excluded.disabled, disabled_at = excluded.disabled_at, disabled_by = excluded.disabled_by
-    where queues.disabled is distinct from excluded.disabled;
 end
 $$;
 
@@ -741,13 +742,14 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
-    if mainspring_stored.take_in_v1(v_made) then
-        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, false, v_now)) as w(queue);
+    if cardinality(p_queue) = 1 then
+        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
     end if;
+    perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -767,7 +769,6 @@ declare
     v_losers bytea[] := '{}';
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
-    v_special boolean;
     v_row record;
 begin
     v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
@@ -797,9 +798,6 @@ begin
     end if;
     if p_limits is not null then
         perform mainspring_stored.make_limits_v1(p_limits);
-    end if;
-    if p_queues is not null then
-        perform mainspring_stored.make_queues_v1(p_queues);
     end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
@@ -846,7 +844,7 @@ begin
         return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
         where not u.made and not u.answered;
     end if;
-    v_special := mainspring_stored.take_in_v1(v_made);
+    perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
     if cardinality(p_names) > 0 then
         perform mainspring_stored.line_up_v1(v_made, p_open);
     end if;
@@ -887,10 +885,6 @@ begin
             ), v_now
         )
     ) as w(queue);
-    if v_special then
-        return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
-    end if;
 end
 $$;
 
@@ -927,7 +921,6 @@ CREATE FUNCTION mainspring_stored.follow_v1(p_ended mainspring_stored.ended_v1[]
 declare
     v_made bytea[];
     v_ready text[];
-    v_special boolean;
 begin
     with made as (
         insert into mainspring_stored.jobs (
@@ -947,12 +940,7 @@ begin
         on conflict (id) do nothing
         returning id, queue, state
     )
-    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready'),
-        exists (select 1 from mainspring_stored.queues q where q.settings is not null)
-    into v_made, v_ready, v_special from made m;
-    if v_special then
-        perform mainspring_stored.place_new_v1(v_made);
-    end if;
+    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready') into v_made, v_ready from made m;
     insert into mainspring_stored.marks (mark, job)
     select unnest(f.marks), substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2)
     from unnest(p_ended) x join mainspring_stored.follows f on f.job = any(array[x.id]) and f.state = x.state
@@ -968,17 +956,9 @@ CREATE FUNCTION mainspring_stored.forget_limit_v1(p_limit text) RETURNS text[]
     AS $$
 begin
     perform mainspring_stored.guard_v1();
+    delete from mainspring_stored.breakers b where b.name = p_limit;
     delete from mainspring_stored.limits l where l.name = p_limit;
     return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.forget_queues_v1(p_queues text[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    delete from mainspring_stored.queues q
-    where q.name = any(p_queues) and q.mode = 'open' and q.disabled is null and q.declared is null and q.given is null;
 end
 $$;
 
@@ -1018,27 +998,6 @@ begin
         return '{}';
     end if;
     return mainspring_stored.wake_v1(p_names, mainspring_stored.open_v1(p_names, p_rates, p_now), p_rates, p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.gated_v1(p_home text, p_queue text, p_labels jsonb) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-declare
-    v_rest text := substr(p_home, length(p_queue) + 1);
-    v_at integer := strpos(v_rest, '#');
-    v_base text := p_queue || case when v_at = 0 then v_rest else left(v_rest, v_at - 1) end;
-    v_gates text := case when v_at = 0 then '' else substr(v_rest, v_at + 1) end;
-    v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
-begin
-    v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return v_base || '#' || (
-        select string_agg(g.label, ',' order by g.label collate "C") from (
-            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
-            union
-            select l.label from jsonb_array_elements_text(p_labels) as l(label)
-        ) g
-    ) || v_keys;
 end
 $$;
 
@@ -1137,6 +1096,14 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.guarded_v1(p_names text[]) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    AS $_$
+begin
+    return array_to_string(p_names, '=') ~ ':breaker(=|$)';
+end
+$_$;
+
 CREATE FUNCTION mainspring_stored.guilt_v1(p_crashes integer, p_limit integer) RETURNS integer
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -1174,7 +1141,7 @@ begin
             parked = j.parked or a.park,
             lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
             due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
-            seq = coalesce(case when j.seq < 0 then -a.seq else a.seq end, j.seq),
+            seq = coalesce(a.seq, j.seq),
             turn = null
         from placed a
         where j.id = any(array[a.id])
@@ -1266,6 +1233,111 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.hear_one_v1(p_name text, p_succeeded bigint, p_failed bigint, p_bad bigint, p_good bigint, p_error text, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_limit mainspring_stored.limits;
+    v_is mainspring_stored.breakers;
+    v_before bigint;
+    v_opens boolean := false;
+    v_woken text[] := '{}';
+begin
+    select * into v_limit from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker';
+    if v_limit.name is null then
+        return '{}';
+    end if;
+    select * into v_is from mainspring_stored.breakers b where b.name = p_name;
+    if v_is.name is null then
+        v_is := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
+    end if;
+    v_before := v_is.until;
+    if v_before > p_now or v_before > coalesce(greatest(p_succeeded, p_failed), 0) then
+        return '{}';
+    elsif v_before > 0 and v_before > coalesce(p_succeeded, 0) then
+        v_opens := true;
+    else
+        if v_before > 0 then
+            v_is := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
+        elsif p_bad = 0 and (v_limit.share > 0 and p_good = 0 or v_limit.share = 0 and v_is.failures = 0) then
+            return '{}';
+        end if;
+        if v_limit.share > 0 then
+            v_is.counts := v_is.counts
+                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / 10, 1), p_good, p_bad));
+            v_is := mainspring_stored.window_v1(v_is, v_limit.span, p_now);
+            v_opens := p_bad > 0 and v_is.calls >= v_limit.burst and v_is.failures * 1000000 >= v_limit.share * v_is.calls;
+        else
+            v_is.failures := case when p_succeeded is null and p_good = 0 then v_is.failures else 0 end + p_bad;
+            v_is.calls := 0;
+            v_is.counts := '[]';
+            v_opens := p_bad > 0 and v_is.failures >= v_limit.burst;
+        end if;
+    end if;
+    if p_bad > 0 then
+        v_is.error := p_error;
+    end if;
+    if v_opens then
+        v_is.until := p_now + v_limit.per;
+        v_is.opened := p_now;
+        v_is.half := false;
+        v_is.tripped := false;
+        v_is.counts := '[]';
+    end if;
+    if v_is.until <> v_before then
+        v_is.news := pg_current_xact_id();
+        with told as (
+            delete from mainspring_stored.waits w where w.bucket = p_name returning w.queue
+        )
+        select array(select t.queue from told t) into v_woken;
+    end if;
+    perform mainspring_stored.put_breaker_v1(v_is);
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hear_v1(p_worker text, p_done bytea[], p_token bigint[], p_acks mainspring_stored.ack_v1[], p_names text[], p_good jsonb, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_told record;
+    v_woken text[] := '{}';
+begin
+    if p_good is null and not exists (select 1 from unnest(p_acks) a where a.fault is not null) and not exists (
+        select 1 from mainspring_stored.breakers b where b.name = any(p_names) and (b.until > 0 or b.failures > 0)
+    ) then
+        return '{}';
+    end if;
+    for v_told in
+        with acked as (
+            select b.name, a.fault, a.n, j.started from (
+                select u.id, u.token, null as fault, 0 as n from unnest(p_done, p_token) as u(id, token)
+                union all
+                select x.id, x.token, x.fault, x.n from unnest(p_acks) x where x.fault is not null or x.outcome = 'succeeded'
+            ) a
+            join mainspring_stored.jobs j on j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running'
+                and j.worker || '' = p_worker
+            cross join unnest(j.buckets) as b(name)
+            where right(b.name, 8) = ':breaker'
+        ), ends as (
+            select a.name, max(a.started) filter (where a.fault is null) as succeeded,
+                max(a.started) filter (where a.fault is not null) as failed, count(a.fault) as bad,
+                (array_agg(a.fault order by a.n desc) filter (where a.fault is not null))[1] as error
+            from acked a group by a.name
+        ), good as (
+            select g.key as name, g.value::bigint as good from jsonb_each_text(coalesce(p_good, '{}')) g
+        )
+        select name, e.succeeded, e.failed, coalesce(e.bad, 0) as bad, coalesce(g.good, 0) as good, e.error
+        from ends e full join good g using (name) order by name
+    loop
+        v_woken := v_woken || mainspring_stored.hear_one_v1(
+            v_told.name, v_told.succeeded, v_told.failed, v_told.bad, v_told.good, v_told.error, p_now
+        );
+    end loop;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.holder_v1(p_hash bytea, p_again boolean, p_now bigint) RETURNS bytea
     LANGUAGE plpgsql
     AS $$
@@ -1288,37 +1360,6 @@ begin
         insert into mainspring_stored.retried (batch, at) values (p_batch, mainspring_stored.now_v1(p_now)) on conflict do nothing;
     end if;
     return p_retry or exists (select 1 from mainspring_stored.retried r where r.batch = p_batch);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_queue record;
-    v_woken text[] := '{}';
-begin
-    for v_queue in
-        select q.*, n.ids from mainspring_stored.queues q
-        join (
-            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j where j.id = any(p_ids) group by j.queue
-        ) n on n.queue = q.name
-        where q.special order by q.name
-    loop
-        if v_queue.disabled = 'skip' then
-            v_woken := v_woken || mainspring_stored.cancel_new_v1(
-                v_queue.ids, 'skipped', 'queue ''' || v_queue.name || ''' is disabled'
-                    || case when v_queue.disabled_by = '' then '' else ' by ' || v_queue.disabled_by end, p_now
-            );
-        elsif v_queue.bounded and not p_accepted then
-            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
-            v_woken := v_woken || mainspring_stored.make_room_v1(
-                v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_now
-            );
-        end if;
-    end loop;
-    return v_woken;
 end
 $$;
 
@@ -1534,7 +1575,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[])
+CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1548,7 +1589,7 @@ begin
             where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
         ) j
         where x.bucket = u.name order by j.started, j.id limit 10
-    )
+    ), case when r.kind = 'breaker' then mainspring_stored.breaker_v1(u.name, v_now) end
     from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
     cross join lateral (select ((mainspring_stored.rooms_v1(array[u.name], v_now))[1]).*) r
     where r.kind is not null order by u.n;
@@ -1635,11 +1676,7 @@ begin
         select min(j.seq) as seq from mainspring_stored.jobs j
         where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
     ) c on true
-    where (c.seq is not null or v_got < p_n)
-        -- Of a stack the newest lie below every mark.
-        and coalesce(c.seq, 0) >= 0 and not exists (
-            select 1 from mainspring_stored.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
-        );
+    where c.seq is not null or v_got < p_n;
 end
 $$;
 
@@ -1707,60 +1744,13 @@ CREATE FUNCTION mainspring_stored.make_limits_v1(p_limits jsonb) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    insert into mainspring_stored.limits (name, kind, size, per, burst)
-    select u.name, u.kind, u.size, u.per, u.burst
-    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    insert into mainspring_stored.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
     where not exists (select 1 from mainspring_stored.limits l where l.name = any(array[u.name]))
     order by u.name collate "C"
     on conflict (name) do nothing;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.make_queues_v1(p_queues jsonb) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    insert into mainspring_stored.queues (name, mode, since, declared)
-    select n.pair ->> 0, 'open', 0, n.pair -> 1 from jsonb_array_elements(p_queues) as n(pair)
-    where not exists (select 1 from mainspring_stored.queues q where q.name = any(array[n.pair ->> 0]) and q.declared is not null)
-    order by 1
-    on conflict (name) do update set declared = excluded.declared where queues.declared is null;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_depth bigint;
-    v_first bigint;
-    v_old bytea[];
-    v_woken text[] := '{}';
-begin
-    loop
-        select count(*), min(j.enqueued) into v_depth, v_first from mainspring_stored.jobs j
-        where j.bound and j.state <> 'running' and j.queue = p_queue;
-        exit when v_depth <= p_most;
-        if p_on_full = 'drop_oldest' then
-            v_old := array(
-                select j.id from mainspring_stored.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
-                order by j.enqueued, j.id limit v_depth - p_most
-            );
-        end if;
-        if coalesce(cardinality(v_old), 0) < v_depth - p_most then
-            raise exception '%', p_queue using errcode = 'MS005', detail = jsonb_build_object(
-                'max_depth', p_most, 'on_full', p_on_full, 'depth', v_depth - cardinality(p_ids),
-                'excess', v_depth - p_most, 'age', p_now - v_first
-            )::text;
-        end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes.
-        perform 1 from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update;
-        v_woken := v_woken || mainspring_stored.cancel_new_v1(
-            v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
-        );
-    end loop;
-    return v_woken;
 end
 $$;
 
@@ -1774,10 +1764,13 @@ CREATE FUNCTION mainspring_stored.moment_v1(p_name text, p_kind text, p_cost big
     LANGUAGE plpgsql
     AS $$
 begin
-    if p_kind = 'concurrency' then
-        return (select min(g.until) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
+    if p_kind <> 'concurrency' then
+        p_cost := mainspring_stored.next_at_v1(p_name, p_cost, p_now);
+        if p_kind <> 'breaker' or p_cost is not null then
+            return p_cost;
+        end if;
     end if;
-    return mainspring_stored.next_at_v1(p_name, p_cost, p_now);
+    return (select min(g.until) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
 end
 $$;
 
@@ -1824,6 +1817,15 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.news_v1(p_names text[], p_now bigint) RETURNS SETOF text
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query select mainspring_stored.breaker_v1(b.name, p_now) from mainspring_stored.breakers b
+    where b.name = any(p_names) and b.news = pg_current_xact_id_if_assigned() order by b.name;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.next_at_v1(p_name text, p_cost bigint, p_now bigint) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
@@ -1836,7 +1838,9 @@ declare
 begin
     select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
     v_size := coalesce(v_limit.set_size, v_limit.size);
-    if v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
+    if v_limit.kind = 'breaker' then
+        return (select b.until from mainspring_stored.breakers b where b.name = p_name and b.until > p_now and b.until < 4503599627370496);
+    elsif v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
         return null;
     end if;
     select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
@@ -1861,7 +1865,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS mainspring_stored.noted_v1
+CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1873,7 +1877,6 @@ declare
     v_head record;
     v_full text[];
     v_at bigint[];
-    v_held text[] := '{}';
     v_first bigint;
 begin
     foreach v_lane in array p_lanes loop
@@ -1890,7 +1893,6 @@ begin
         from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_rooms) r on r.name = g.name
         where r.room < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
         continue when v_full is null;
-        v_held := v_held || split_part(v_lane.lane, '/', 1);
         insert into mainspring_stored.waits (bucket, queue)
         select g.name, split_part(v_lane.lane, '/', 1) from unnest(v_full) as g(name) where g.name = any(p_locked)
         on conflict do nothing;
@@ -1898,7 +1900,7 @@ begin
             v_first := least(v_first, (select max(m.at) from unnest(v_at) as m(at)));
         end if;
     end loop;
-    return row(v_held, v_first);
+    return v_first;
 end
 $$;
 
@@ -2181,32 +2183,26 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.place_new_v1(p_ids bytea[]) RETURNS void
+CREATE FUNCTION mainspring_stored.probe_v1(p_names text[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.jobs j
-    set seq = n.seq, bound = n.bound, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
-    from (
-        select o.id, q.bounded as bound,
-            case when q.settings ->> 'order' = 'lifo' then -greatest(o.seq, 1) else o.seq end as seq,
-            case when m.names is null then o.home else mainspring_stored.gated_v1(o.home, o.queue, q.settings -> 'labels') end as home,
-            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.dear then m.costs end as costs
-        from mainspring_stored.jobs o join mainspring_stored.queues q on q.name = any(array[o.queue]) and q.settings is not null
-        cross join lateral (
-            select array_agg(x.name order by x.name collate "C") as names, bool_or(x.cost <> 1) as dear,
-                array_agg(x.cost order by x.name collate "C") as costs
-            from (
-                select b.name, coalesce(b.cost, 1) as cost from unnest(o.buckets, o.costs) as b(name, cost)
-                union all
-                select l.pair ->> 0, (l.pair ->> 1)::bigint from jsonb_array_elements(q.settings -> 'limits') as l(pair)
-                where o.buckets is null or l.pair ->> 0 <> all(o.buckets)
-            ) x
-            where jsonb_array_length(q.settings -> 'limits') > 0
-        ) m
-        where o.id = any(p_ids)
-    ) n
-    where j.id = any(array[n.id]);
+    update mainspring_stored.breakers b set half = true, news = pg_current_xact_id()
+    where b.name = any(p_names) and b.until between 1 and p_now and not b.half;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.probing_v1(p_name text, p_since bigint, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return (
+        select count(*) from mainspring_stored.uses x cross join lateral (
+            select from mainspring_stored.jobs o
+            where o.state = 'running' and o.worker = x.worker and p_name = any(o.buckets) and o.started >= p_since
+        ) j
+        where x.bucket = p_name
+    ) + (select count(*) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
 end
 $$;
 
@@ -2244,7 +2240,7 @@ begin
         select d.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
     ), ready as (
-        update mainspring_stored.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
+        update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -2334,6 +2330,31 @@ begin
 end
 $$;
 
+CREATE TABLE mainspring_stored.breakers (
+    name text NOT NULL COLLATE pg_catalog."C",
+    failures bigint DEFAULT 0 NOT NULL,
+    calls bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    opened bigint DEFAULT 0 NOT NULL,
+    half boolean DEFAULT false NOT NULL,
+    tripped boolean DEFAULT false NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    counts jsonb DEFAULT '[]'::jsonb NOT NULL,
+    news xid8
+)
+WITH (fillfactor='50');
+
+CREATE FUNCTION mainspring_stored.put_breaker_v1(p_is mainspring_stored.breakers) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.breakers select p_is.* on conflict (name) do update set
+        failures = excluded.failures, calls = excluded.calls, until = excluded.until, opened = excluded.opened,
+        half = excluded.half, tripped = excluded.tripped, error = excluded.error, counts = excluded.counts,
+        news = excluded.news;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.put_v1(p_kind text, p_name text, p_version bigint, p_data bytea) RETURNS TABLE(version bigint, data bytea)
     LANGUAGE plpgsql
     AS $$
@@ -2343,6 +2364,25 @@ begin
     on conflict (kind, name) do update set version = excluded.version, data = excluded.data
     where excluded.version >= docs.version;
     return query select d.version, d.data from mainspring_stored.docs d where d.kind = p_kind and d.name = p_name;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.refuse_draining_v1(p_queue text[], p_take boolean[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_queue text;
+begin
+    if not exists (select 1 from mainspring_stored.queues q where q.mode = 'draining') then
+        return;
+    end if;
+    select u.queue into v_queue from unnest(p_queue) with ordinality as u(queue, n)
+    where (p_take is null or p_take[u.n])
+        and exists (select 1 from mainspring_stored.queues q where q.name = any(array[u.queue]) and q.mode = 'draining')
+    limit 1;
+    if v_queue is not null then
+        raise exception '%', v_queue using errcode = 'MS003';
+    end if;
 end
 $$;
 
@@ -2388,7 +2428,7 @@ begin
         update mainspring_stored.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(f.seq, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state
@@ -2491,6 +2531,10 @@ begin
     update mainspring_stored.workers w set lost = true where w.id = p_worker;
     v_buckets := mainspring_stored.lock_held_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
+    if mainspring_stored.guarded_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest(mainspring_stored.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+        return query select null::bytea, 'breaker', n.breaker from mainspring_stored.news_v1(v_buckets, v_now) as n(breaker);
+    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, false, v_now)) as w(queue);
@@ -2527,7 +2571,7 @@ begin
             set deps = j.deps - t.n,
                 state = case when j.deps > t.n then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
                 due = case when j.deps > t.n or j.due > p_now then j.due end,
-                seq = case when j.deps > t.n or j.due > p_now then j.seq when j.seq < 0 then -t.seq else t.seq end
+                seq = case when j.deps > t.n or j.due > p_now then j.seq else t.seq end
             from placed t
             where j.id = any(array[t.child])
             returning j.id, j.queue, j.state, j.buckets
@@ -2573,7 +2617,18 @@ begin
     end if;
     v_buckets := mainspring_stored.lock_held_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
+    if mainspring_stored.guarded_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest(
+            mainspring_stored.hear_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
+        ) as w(queue);
+    end if;
     return query select null::bytea, null, a.queue from mainspring_stored.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
+    if mainspring_stored.guarded_v1(v_buckets) then
+        if p_cause <> 'interrupted' then
+            return query select null::bytea, null, w.queue from unnest(mainspring_stored.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+        end if;
+        return query select null::bytea, 'breaker', n.breaker from mainspring_stored.news_v1(v_buckets, v_now) as n(breaker);
+    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, true, v_now)) as w(queue);
@@ -2616,13 +2671,11 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record, bound
+            expires, started, keep, key, buckets, costs, record
         )
-        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
-            case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
+        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('mainspring_stored.seq'), a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
-            a.key, a.buckets, a.costs, a.record,
-            exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
+            a.key, a.buckets, a.costs, a.record
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
         ) a
@@ -2642,6 +2695,7 @@ begin
     return array(
         select case
             when l.kind is null then row(a.name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1
+            when l.kind = 'breaker' then mainspring_stored.breaker_room_v1(a.name, s.size, p_now)
             when l.kind = 'concurrency' then row(a.name, l.kind, s.size, u.used, s.size - u.used, 1, 0)::mainspring_stored.room_v1
             when s.size <= 0 or b.blocked > p_now
                 then row(a.name, l.kind, s.size, u.used, 0, greatest(s.size, 1), greatest(s.size, 0))::mainspring_stored.room_v1
@@ -2682,7 +2736,7 @@ begin
         select o.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(p_ids) with ordinality as x(id, n) order by x.n) o
     ), moved as (
-        update mainspring_stored.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
+        update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -2712,8 +2766,7 @@ CREATE FUNCTION mainspring_stored.set_mode_v1(p_queues text[], p_mode text, p_no
 begin
     perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
     if p_mode = 'open' then
-        update mainspring_stored.queues q set mode = 'open', since = 0 where q.name = any(p_queues);
-        perform mainspring_stored.forget_queues_v1(p_queues);
+        delete from mainspring_stored.queues q where q.name = any(p_queues);
         return;
     end if;
     insert into mainspring_stored.queues (name, mode, since)
@@ -2821,11 +2874,14 @@ begin
     select array_agg(s.name), array_agg(s.amount) into v_names, v_amounts from (
         select u.name, sum(least(coalesce(u.cost, 1), coalesce(l.set_size, l.size)) * u.n) as amount
         from unnest(p_names, p_costs, p_numbers) as u(name, cost, n)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
         group by u.name
     ) s;
     if v_names is not null then
         perform mainspring_stored.use_up_v1(v_names, v_amounts, p_now);
+    end if;
+    if mainspring_stored.guarded_v1(p_names) then
+        perform mainspring_stored.probe_v1(p_names, p_now);
     end if;
 end
 $$;
@@ -2915,29 +2971,6 @@ begin
     return query select cardinality(v_ids), v_ids[cardinality(v_ids)];
 end
 $_$;
-
-CREATE FUNCTION mainspring_stored.take_in_v1(p_ids bytea[]) RETURNS boolean
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_queue mainspring_stored.queues;
-begin
-    if not exists (select 1 from mainspring_stored.queues q where q.special) then
-        return false;
-    end if;
-    select q.* into v_queue from mainspring_stored.queues q
-    where (q.mode = 'draining' or q.disabled = 'reject')
-        and exists (select 1 from mainspring_stored.jobs j where j.id = any(p_ids) and j.queue = q.name)
-    order by q.name limit 1;
-    if v_queue.mode = 'draining' then
-        raise exception '%', v_queue.name using errcode = 'MS003';
-    elsif v_queue.name is not null then
-        raise exception '%', v_queue.name using errcode = 'MS004', detail = v_queue.disabled_by;
-    end if;
-    perform mainspring_stored.place_new_v1(p_ids);
-    return true;
-end
-$$;
 
 CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
     LANGUAGE plpgsql
@@ -3029,6 +3062,31 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.tell_v1(p_name text, p_started bigint, p_good bigint, p_fault text, p_now bigint) RETURNS TABLE(news text, woken text[])
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_now bigint;
+    v_share bigint := (select l.share from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker');
+    v_woken text[];
+begin
+    perform mainspring_stored.guard_v1();
+    if v_share is null or p_fault = '' and v_share = 0 and not exists (
+        select 1 from mainspring_stored.breakers b where b.name = p_name and (b.until > 0 or b.failures > 0)
+    ) then
+        return query select null, '{}'::text[];
+        return;
+    end if;
+    perform mainspring_stored.lock_buckets_v1(array[p_name]);
+    v_now := mainspring_stored.now_v1(p_now);
+    v_woken := mainspring_stored.hear_one_v1(
+        p_name, case when p_good > 0 then p_started end, case when p_fault <> '' then p_started end, (p_fault <> '')::integer,
+        p_good, p_fault, v_now
+    );
+    return query select (select n from mainspring_stored.news_v1(array[p_name], v_now) n), v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.tidy_buckets_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3100,6 +3158,32 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.trip_v1(p_name text, p_span bigint, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_now bigint;
+    v_woken text[];
+begin
+    perform mainspring_stored.guard_v1();
+    if not exists (select 1 from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker') then
+        return null;
+    end if;
+    perform mainspring_stored.lock_buckets_v1(array[p_name]);
+    v_now := mainspring_stored.now_v1(p_now);
+    delete from mainspring_stored.breakers b where b.name = p_name;
+    if p_span is distinct from 0 then
+        insert into mainspring_stored.breakers (name, until, opened, tripped)
+        values (p_name, coalesce(v_now + p_span, 4503599627370496), v_now, true);
+    end if;
+    with told as (
+        delete from mainspring_stored.waits w where w.bucket = p_name returning w.queue
+    )
+    select array(select t.queue from told t) into v_woken;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.try_buckets_v1(p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -3112,7 +3196,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[], p_good jsonb DEFAULT NULL::jsonb) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -3137,10 +3221,9 @@ declare
     v_settled mainspring_stored.settled_v1;
     v_more boolean := false;
     v_next bigint;
-    v_noted mainspring_stored.noted_v1;
-    v_held text[] := '{}';
     v_moved mainspring_stored.moved_v1;
     v_woken text[] := '{}';
+    v_heard text[] := '{}';
     v_acks mainspring_stored.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes mainspring_stored.lane_v1[] := '{}';
@@ -3174,7 +3257,7 @@ begin
         -- Whoever pauses a queue waits for the turns that have looked already: none claims after that was confirmed.
         perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
         v_open := array(
-            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.held)
+            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.mode = 'paused')
             from unnest(p_lane) with ordinality as u(lane, n) order by u.n
         );
         v_lanes := mainspring_stored.lanes_v1(
@@ -3186,6 +3269,9 @@ begin
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
     end if;
+    if p_good is not null and not v_repeat then
+        v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
+    end if;
     if v_limited or cardinality(v_freed) > 0 then
         v_locked := mainspring_stored.gates_v1(v_lanes, v_freed, v_now);
         perform mainspring_stored.lock_buckets_v1(v_locked);
@@ -3195,6 +3281,11 @@ begin
         v_now := mainspring_stored.now_v1(p_now);
     end if;
     v_walked := mainspring_stored.walked_v1() - v_walked;
+    if cardinality(v_freed) > 0 and mainspring_stored.guarded_v1(v_freed) then
+        v_heard := mainspring_stored.hear_v1(
+            p_worker, p_done, p_token, p_acks, v_freed, case when not v_repeat then p_good end, v_now
+        );
+    end if;
     if cardinality(p_done) > 0 then
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
@@ -3202,7 +3293,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null
+                    0, null, null
                 )::mainspring_stored.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -3315,9 +3406,7 @@ begin
                 end if;
                 if v_taken < v_most and v_limited then
                     v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
-                    v_noted := mainspring_stored.note_v1(v_part, v_locked, v_now);
-                    v_held := v_held || v_noted.held;
-                    v_next := least(v_next, v_noted.next_at);
+                    v_next := least(v_next, mainspring_stored.note_v1(v_part, v_locked, v_now));
                 end if;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
@@ -3345,7 +3434,7 @@ begin
         end if;
     end if;
     if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
+        v_woken := v_woken || v_heard || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
         return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
@@ -3356,10 +3445,10 @@ begin
         kind := 'more';
         return next;
     end if;
-    if cardinality(v_held) > 0 then
-        return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
-            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(v_held) as h(queue);
+    if cardinality(v_locked) > 0 and mainspring_stored.guarded_v1(v_locked) then
+        return query select 'breaker', null::bytea, null::bigint, null, null, null, null::integer, null::integer, null::integer,
+            null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, n.breaker
+        from mainspring_stored.news_v1(v_locked, v_now) as n(breaker);
     end if;
     if v_next is not null then
         kind := 'next';
@@ -3415,7 +3504,7 @@ begin
             delete from mainspring_stored.waits w
             where w.bucket = any(array(
                 select r.name from unnest(mainspring_stored.rooms_v1(p_names, p_now)) r
-                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
+                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') in ('concurrency', 'breaker'))
             ))
             returning w.queue
         )
@@ -3465,6 +3554,20 @@ begin
         ) e
         group by e.at
     ) v;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.window_v1(p_is mainspring_stored.breakers, p_span bigint, p_now bigint) RETURNS mainspring_stored.breakers
+    LANGUAGE plpgsql
+    AS $$
+begin
+    select coalesce(jsonb_agg(jsonb_build_array(s.begin, s.good, s.bad)), '[]'), coalesce(sum(s.bad), 0),
+        coalesce(sum(s.good + s.bad), 0)
+    into p_is.counts, p_is.failures, p_is.calls from (
+        select (c ->> 0)::bigint as begin, sum((c ->> 1)::bigint) as good, sum((c ->> 2)::bigint) as bad
+        from jsonb_array_elements(p_is.counts) as c where (c ->> 0)::bigint > p_now - p_span group by 1
+    ) s;
+    return p_is;
 end
 $$;
 
@@ -3979,7 +4082,6 @@ CREATE TABLE mainspring_stored.jobs (
     follows smallint DEFAULT 0 NOT NULL,
     early boolean NOT NULL,
     parked boolean DEFAULT false NOT NULL,
-    bound boolean DEFAULT false NOT NULL,
     id bytea NOT NULL,
     state text NOT NULL,
     task text NOT NULL,
@@ -4026,8 +4128,10 @@ CREATE TABLE mainspring_stored.limits (
     size bigint NOT NULL,
     per bigint NOT NULL,
     burst bigint NOT NULL,
+    share bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
     set_size bigint,
-    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text])))
+    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text, 'breaker'::text])))
 );
 
 CREATE TABLE mainspring_stored.logs (
@@ -4057,21 +4161,7 @@ CREATE TABLE mainspring_stored.queues (
     name text NOT NULL COLLATE pg_catalog."C",
     mode text NOT NULL,
     since bigint NOT NULL,
-    disabled text,
-    disabled_at bigint DEFAULT 0 NOT NULL,
-    disabled_by text DEFAULT ''::text NOT NULL,
-    declared jsonb,
-    given jsonb,
-    settings jsonb GENERATED ALWAYS AS (
-CASE
-    WHEN ((declared IS NOT NULL) OR (given IS NOT NULL)) THEN (COALESCE(declared, '{}'::jsonb) || COALESCE(given, '{}'::jsonb))
-    ELSE NULL::jsonb
-END) STORED,
-    held boolean GENERATED ALWAYS AS (((mode = 'paused'::text) OR (disabled IS NOT NULL))) STORED,
-    special boolean GENERATED ALWAYS AS (((mode = 'draining'::text) OR (COALESCE(disabled, 'hold'::text) <> 'hold'::text) OR (declared IS NOT NULL) OR (given IS NOT NULL))) STORED,
-    bounded boolean GENERATED ALWAYS AS ((COALESCE(((given ->> 'max_depth'::text))::bigint, ((declared ->> 'max_depth'::text))::bigint, (0)::bigint) > 0)) STORED,
-    CONSTRAINT queues_disabled_check CHECK ((disabled = ANY (ARRAY['hold'::text, 'skip'::text, 'reject'::text]))),
-    CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['open'::text, 'paused'::text, 'draining'::text])))
+    CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['paused'::text, 'draining'::text])))
 );
 
 CREATE TABLE mainspring_stored.retried (
@@ -4129,40 +4219,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794829372413707, 1, 1, 'hand-1-0486c1', 1794829372415306, 1794829372436152, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794829372413707, 1, 1, 'hand-1-0486c1', 1794829372415306, 1794829372436152, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794828089497030, 1, 1, 'hand-1-3c0eb3', 1794828089498435, 1794828089516546, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794828089497030, 1, 1, 'hand-1-3c0eb3', 1794828089498435, 1794828089516546, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794829372413707, 1794829372376323, 1794829372436152, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-0486c1', 1794829372415306, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794828089497030, 1794828089458949, 1794828089516546, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794828089498435, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794829372413707, 1794829372376323, 1794829372436152, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-0486c1', 1794829372415306, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794829372528779, 1794829372545924, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794828089497030, 1794828089458949, 1794828089516546, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794828089498435, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794828089583939, 1794828089601864, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794829372413707, 1794829372376323, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-0486c1', NULL, NULL, 1794829372415306, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794829372413707, 1794829372376323, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-0486c1', 1794832972436152, NULL, 1794829372415306, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794829372528779, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794829372528779, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794829372528779, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794829372528779, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794829372528779, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794828089497030, 1794828089458949, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', NULL, NULL, 1794828089498435, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794828089497030, 1794828089458949, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794831689516546, NULL, 1794828089498435, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794828089583939, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828089583939, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('80eb5b00-176f-44c5-8cbc-1c89e121c310');
+INSERT INTO mainspring_stored.meta VALUES ('f34dc64c-fcfd-4165-82cb-405b0856fc80');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794829372555984, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794828089619335);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794829372489561);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794828089543727);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-0486c1', 1, 2, false, false, 1794829372346247, 1794829372436152, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-3c0eb3', 1, 2, false, false, 1794828089446256, 1794828089516546, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -4170,6 +4260,9 @@ SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
+
+ALTER TABLE ONLY mainspring_stored.breakers
+    ADD CONSTRAINT breakers_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);
@@ -4296,8 +4389,6 @@ CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finis
 CREATE INDEX finished_rest_id_idx ON mainspring_stored.finished_rest USING btree (id);
 
 CREATE INDEX guests_bucket ON mainspring_stored.guests USING btree (bucket, until);
-
-CREATE INDEX jobs_bound ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (bound AND (state <> 'running'::text));
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
 

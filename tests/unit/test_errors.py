@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import uuid
+from datetime import timedelta
 
 import pytest
 
@@ -38,6 +39,7 @@ SAMPLES: list[BaseException] = [
     errors.NotBuilt("task 'send'", "key"),
     errors.BadUrl("mysql://u:secret@h/db", "unknown scheme"),
     errors.BadSignature("send", "to", "cannot be resolved"),
+    errors.BreakerOpen("payments", timedelta(seconds=30), "ConnectionError: away"),
     errors.MissingArgument("send", ["to", "subject"]),
     errors.UnknownArgument("send", "too", ["to"]),
     errors.WrongArgument("send", "to", "argument 'to' expected str, got int", path="to[0]"),

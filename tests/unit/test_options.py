@@ -13,6 +13,7 @@ from mainspring.keys import Key
 from mainspring.options import (
     NOT_BUILT,
     OPTIONS,
+    BreakerOptions,
     JobOptions,
     QueueOptions,
     Scope,
@@ -25,7 +26,9 @@ from mainspring.options import (
 )
 from mainspring.queue import Queue
 
-TYPED: dict[Scope, Any] = {"job": JobOptions, "task": TaskOptions, "worker": WorkerOptions, "queue": QueueOptions}
+TYPED: dict[Scope, Any] = {
+    "job": JobOptions, "task": TaskOptions, "worker": WorkerOptions, "queue": QueueOptions, "breaker": BreakerOptions,
+}  # fmt: skip
 
 
 def annotation_text(annotation: Any) -> str:

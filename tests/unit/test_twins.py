@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Call, Job, Mainspring
+from mainspring.breakers import Breakers
 from mainspring.dead import Dead
 from mainspring.jobs import Jobs
 from mainspring.limiting import Limits
@@ -25,11 +26,13 @@ NO_STORE: dict[type, set[str]] = {
     Queues: set(),
     Limits: set(),
     Workers: set(),
+    Breakers: set(),
     BaseTask: OF_A_TASK,
     Task: OF_A_TASK,
     AsyncTask: OF_A_TASK,
     Call: {"making", "new_job", "options"},
     Mainspring: {
+        "breaker",
         "bulk_task",
         "call",
         "import_included",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mainspring import __version__
+from mainspring.cli.breakers import breakers
 from mainspring.cli.check import check
 from mainspring.cli.completing import completion
 from mainspring.cli.config import config
@@ -31,7 +32,7 @@ def cli(app: str | None) -> None:
 
 
 for command in (
-    dev, worker, enqueue, jobs, queues, limits, dead, workers, status, config, explain, check, migrate, demo,
+    dev, worker, enqueue, jobs, queues, limits, breakers, dead, workers, status, config, explain, check, migrate, demo,
     completion,
 ):  # fmt: skip
     cli.add_command(command)

@@ -74,6 +74,11 @@ def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "")
     )
 
 
+def words_of(error: BaseException) -> str:
+    """An exception in a few words, without the secrets in it; never raises."""
+    return clean_text(f"{_type_name(error)}: {_message(error)}".removesuffix(": "), 200)
+
+
 def _type_name(error: BaseException) -> str:
     kind = type(error)
     module = str(kind.__module__)

@@ -24,6 +24,19 @@ their window is over. A start that costs more than the size counts as the whole 
 store does not know lets everything through. Jobs that wait for room are not touched: no attempt, no token, no write.
 Whoever frees room in a bucket that held something back wakes the listeners of the queues concerned.
 
+Breakers. A limit of kind ``breaker`` lets everything through while it is closed, nothing while it is open, and as
+many *probes* at once as it has while it is half open: from the moment on at which its time is over. A job that was
+claimed since that moment is a probe. An ack with a ``fault`` is a failure, a rescue or retirement of a worker that is
+lost or crashed one for each breaker that its running jobs name. An ack that says succeeded is a success. Other ends
+are neither.
+Of a closed breaker failures are counted, each once. One that counts those in a row forgets them with a success, and
+opens with the last that it may have. One that goes by a share opens with a failure that makes it too high;
+of its successes it knows what turns tell (``Turn.good``), and a window is looked at in tenths. Of a half open one the
+success of a probe closes it and its failure opens it again, whichever comes first; a probe that ends otherwise leaves
+its place to another. The ends of jobs that were claimed before do not matter while it is open or half open. Within a
+turn successes count before failures. A success of which a closed breaker has nothing to forget writes nothing for it.
+Whatever opens or closes a breaker wakes the listeners of the queues in which something waits for it.
+
 Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
 final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
 ``finish``: the row moves to history with its last token and owner, its edges are resolved by
@@ -68,6 +81,7 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    BreakerRow,
     Bucket,
     BucketRow,
     Disabled,
@@ -130,6 +144,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """How many suspects may be among the claims: 0 when the worker holds a job with a crash."""
     holds: tuple[tuple[bytes, int], ...] | None = None
     """All leases the worker believes it has, now and then; the reply's ``gone`` names those it has not."""
+    good: tuple[tuple[str, int], ...] = ()
+    """Of breakers that go by a share: how many successes the worker has seen that it did not tell of before."""
 
 
 class Listener(Protocol):
@@ -458,6 +474,26 @@ class Store(Protocol):
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         """The guest's places are free again; ``spent`` and ``slow`` as in an ack. False if it held none any more."""
+        ...
+
+    # ---- breakers -----------------------------------------------------------------------------
+
+    async def trip(self, breaker: str, span: int | None) -> bool:
+        """Open the breaker for ``span`` microseconds from now, with None until it is reset; whatever it was before.
+        Nothing is claimed after that was confirmed. False if there is no such breaker."""
+        ...
+
+    async def reset(self, breaker: str) -> bool:
+        """Close the breaker and forget its failures. False if there is no such breaker. Wakes listeners."""
+        ...
+
+    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+        """What came of work that no job did and that began at ``started``: so many successes, and after
+        them perhaps a failure.
+
+        Counts as the ends of jobs do, but here ``good`` is all that a breaker hears of successes. Returns the breaker
+        if that has opened or closed it. A breaker that there is not hears nothing. A repeat counts again.
+        """
         ...
 
     # ---- small documents ----------------------------------------------------------------------

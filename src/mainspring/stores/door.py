@@ -19,6 +19,7 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    BreakerRow,
     Bucket,
     BucketRow,
     Disabled,
@@ -191,6 +192,15 @@ class Door:
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         return await self._call("give", self.inner.give(guest, spent, slow))
+
+    async def trip(self, breaker: str, span: int | None) -> bool:
+        return await self._call("trip", self.inner.trip(breaker, span))
+
+    async def reset(self, breaker: str) -> bool:
+        return await self._call("reset", self.inner.reset(breaker))
+
+    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+        return await self._call("tell", self.inner.tell(breaker, started, good, fault))
 
     async def put(self, doc: Doc) -> Doc:
         return await self._call("put", self.inner.put(doc))

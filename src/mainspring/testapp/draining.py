@@ -21,9 +21,10 @@ from mainspring.bulk import Bulk
 from mainspring.clock import MovableClock
 from mainspring.errors import InsideTest
 from mainspring.query import Query
-from mainspring.records import Mode
+from mainspring.records import FOREVER, Mode
 from mainspring.states import State
 from mainspring.stores.door import Door
+from mainspring.testapp.holding import held_until
 from mainspring.testapp.watched import Drained, Watched
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.parts import Parts
@@ -55,14 +56,18 @@ class Drainer:
                 while True:
                     await _promote(store)
                     work = await _at_work(store, parts, _AT_WORK)
-                    if work and store.left > 0:
+                    held = await held_until(store, parts) if work else None
+                    if work and held is None and store.left > 0:
                         await crew.serve(work)
                         continue
-                    if work and limit is None:
+                    if work and held is None and limit is None:
                         raise _endless(most)
-                    if work or not future or (due := await _promote(store)) is None:
-                        break  # asked again, for a job may have been put off until it was seen that none is at work
-                    self._move_to(due)
+                    # asked again, for a job may have been put off until it was seen that none is at work
+                    due = await _promote(store) if future and store.left > 0 else None
+                    moments = [each for each in (due, held) if each is not None and each < FOREVER]
+                    if not future or store.left <= 0 or not moments:
+                        break
+                    self._move_to(min(moments))
             return Drained(**{name: store.happened[name] for name in Drained.__struct_fields__})
 
     @property
@@ -118,7 +123,7 @@ class _Crew:
         while True:
             self._store.turned.clear()
             states = _AT_WORK if self._store.left > 0 else (State.RUNNING,)
-            if not queues & await _at_work(self._store, self._parts, states):
+            if not queues & await _at_work(self._store, self._parts, states) or await self._waits():
                 return
             turned = asyncio.ensure_future(self._store.turned.wait())
             await asyncio.wait({turned, running}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,6 +131,12 @@ class _Crew:
             if running.done():
                 running.result()
                 raise InsideTest("the worker of this test ended by itself", hint="Its log says why.")
+
+    async def _waits(self) -> bool:
+        """Whether the worker found nothing because all that is ready is held back."""
+        if not self._store.fruitless or await _at_work(self._store, self._parts, (State.RUNNING,)):
+            return False
+        return await held_until(self._store, self._parts) is not None
 
     async def _begin(self, queues: frozenset[str]) -> None:
         from mainspring.worker.board import Board

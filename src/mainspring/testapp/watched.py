@@ -39,6 +39,8 @@ class Watched(Door):
         self.left = limit
         self.turned = asyncio.Event()
         self.happened: Counter[str] = Counter()
+        self.fruitless = False
+        """The last turn asked for work and got none."""
         self._known: set[tuple[bytes, int]] = set()
 
     async def turn(self, turn: Turn) -> Turned:
@@ -49,6 +51,7 @@ class Watched(Door):
         for ack in turn.acks:
             if ack.lease not in refused:
                 self._note(ack)
+        self.fruitless = bool(turn.wants) and not reply.claims
         self.turned.set()
         return reply
 

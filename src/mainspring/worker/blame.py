@@ -53,10 +53,12 @@ def _ended(job: BoardJob, now: float, code: str) -> Ack:
     if job.flags & ORDERED:
         return Ack.cancelled(lease, _record(JobCancelled(), code)[0], run_us=run_us)
     limit = job.deadline - job.started if job.started else 0.0
-    error, label = _record(HardTimeout(round(limit, 3)), code)
+    late = HardTimeout(round(limit, 3))
+    error, label = _record(late, code)
+    fault = f"{label}: {late.args[0]}"  # heard by a breaker if the job has one
     if job.retry_in < 0:
-        return Ack.dead(lease, error, Reason.TIMED_OUT, label=label, timed_out=True, run_us=run_us)
-    return Ack.failed(lease, error, retry_in=job.retry_in, timed_out=True, run_us=run_us)
+        return Ack.dead(lease, error, Reason.TIMED_OUT, label=label, timed_out=True, run_us=run_us, fault=fault)
+    return Ack.failed(lease, error, retry_in=job.retry_in, timed_out=True, run_us=run_us, fault=fault)
 
 
 def _begun(job: BoardJob, sentence: Sentence | None, code: str) -> Ack:

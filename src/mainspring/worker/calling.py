@@ -13,11 +13,11 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from mainspring.events import Event
+from mainspring.events import BreakerEvent, Event
 
 log = logging.getLogger("mainspring.hooks")
 
-Call = tuple[Callable[[Event], Any], Event]
+Call = tuple[Callable[[Any], Any], Event | BreakerEvent]
 
 
 class ThreadCaller:
@@ -92,7 +92,7 @@ class LoopCaller:
             self._done += 1
 
 
-async def _told(fn: Callable[[Event], Any], event: Event) -> None:
+async def _told(fn: Callable[[Any], Any], event: Event | BreakerEvent) -> None:
     try:
         await fn(event)
     except asyncio.CancelledError:
@@ -101,6 +101,7 @@ async def _told(fn: Callable[[Event], Any], event: Event) -> None:
         _log(fn, event, error)
 
 
-def _log(fn: Callable[..., Any], event: Event, error: BaseException) -> None:
+def _log(fn: Callable[..., Any], event: Event | BreakerEvent, error: BaseException) -> None:
     name = getattr(fn, "__qualname__", repr(fn))
-    log.error("hook %s failed on %r of job %s (%s)", name, event.name, event.job, event.task, exc_info=error)
+    whose = f"job {event.job} ({event.task})" if isinstance(event, Event) else f"breaker {event.breaker}"
+    log.error("hook %s failed on %r of %s", name, event.name, whose, exc_info=error)

@@ -22,6 +22,7 @@ from mainspring.worker.gatherer import Gatherer
 from mainspring.worker.pools.aio import AsyncPool
 from mainspring.worker.pools.base import Pool
 from mainspring.worker.pools.thread import ThreadPool
+from mainspring.worker.tallies import Tallies
 
 if TYPE_CHECKING:
     from mainspring.records import Claim, Order
@@ -93,6 +94,8 @@ class Floor:
             self._cannot_run(claim, spec)
             return Ack.returned(lease, park=True)
         self._bulk = self._bulk or spec.bulk is not None
+        if spec.breaker is not None and spec.breaker.weighs and self.turner.tallies is None:
+            self.turner.tallies = Tallies()
         return Attempt(claim, spec, lease, now, self)
 
     def launch(self, attempts: list[Attempt]) -> None:

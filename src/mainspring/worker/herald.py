@@ -13,19 +13,19 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from mainspring.clock import boottime, to_datetime
+from mainspring.clock import SystemClock, boottime, to_datetime
 from mainspring.codec import ErrorRecord
 from mainspring.colours import is_async
 from mainspring.errors import StoreError
-from mainspring.events import Event, EventName
+from mainspring.events import BreakerEvent, Event, EventName, breaker_event
 from mainspring.outcomes import Ack
 from mainspring.query import Query
-from mainspring.records import JobRow, Rescued, Turned
+from mainspring.records import BreakerRow, JobRow, Rescued, Turned
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
 from mainspring.worker import moves
@@ -53,6 +53,9 @@ class _Stored(NamedTuple):
     at: int
 
 
+Tiding: TypeAlias = "_Stored | Moved | BreakerEvent"
+
+
 class Herald:
     """Belongs to one worker; ``started`` and ``moved`` may be called from any thread."""
 
@@ -61,7 +64,7 @@ class Herald:
         self._tasks = parts.tasks
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._line: deque[_Stored | Moved] = deque()
+        self._line: deque[Tiding] = deque()
         self._busy = False
         self._woken = asyncio.Event()
         self._on_loop, self._in_thread = LoopCaller(), ThreadCaller()
@@ -93,7 +96,9 @@ class Herald:
     def moved(self, jobs: Iterable[Moved]) -> None:
         """These jobs were moved without an ack of this worker."""
         for each in jobs:
-            if any(self._hooks.has(name) for name in each.names):
+            if each.breaker is not None:
+                self.changed([each.breaker], each.worker, SystemClock().now_us())
+            elif any(self._hooks.has(name) for name in each.names):
                 self._add(each)
         self._wake()
 
@@ -104,6 +109,15 @@ class Herald:
     def expired(self, jobs: Iterable[bytes]) -> None:
         """Jobs that were not started in time were cancelled."""
         self.moved(moves.of_expiry(jobs))
+
+    def changed(self, breakers: Iterable[BreakerRow], worker: str, now: int) -> None:
+        """These breakers have opened or closed, or are tried again."""
+        for each in breakers:
+            event = breaker_event(each, now, worker)
+            if self._hooks.has(event.name):
+                self._add(event)
+        if self._line:
+            self._wake()
 
     async def close(self, limit: float) -> None:
         """Tell what is in line, for at most ``limit`` seconds."""
@@ -121,7 +135,7 @@ class Herald:
     def _left(self) -> int:
         return len(self._line) + self._busy + self._on_loop.waiting + self._in_thread.waiting
 
-    def _add(self, tiding: _Stored | Moved) -> None:
+    def _add(self, tiding: Tiding) -> None:
         if len(self._line) < MOST:
             self._line.append(tiding)
         else:
@@ -151,24 +165,23 @@ class Herald:
                     log.exception("events could not be told")
                 self._busy = False
 
-    async def _tell(self, tidings: Sequence[_Stored | Moved]) -> None:
+    async def _tell(self, tidings: Sequence[Tiding]) -> None:
         rows = await self._rows(tidings)
         for tiding in tidings:
-            events = self._of_ack(tiding, rows) if isinstance(tiding, _Stored) else self._of_move(tiding, rows)
-            for event in events:
-                for hook in self._hooks.of(event.name, event.task):
+            for event in self._events(tiding, rows):
+                for hook in self._hooks.of(event.name, event.task if isinstance(event, Event) else ""):
                     caller = self._on_loop if is_async(hook.fn) else self._in_thread
                     if caller.waiting < MOST:
                         caller.put((hook.fn, event))
                     else:
                         self._drop()
 
-    async def _rows(self, tidings: Sequence[_Stored | Moved]) -> dict[bytes, JobRow]:
+    async def _rows(self, tidings: Sequence[Tiding]) -> dict[bytes, JobRow]:
         """What the store says of these jobs now; nothing if it cannot be asked."""
         ids = {
             tiding.job if isinstance(tiding, Moved) else tiding.attempt.claim.id
             for tiding in tidings
-            if isinstance(tiding, Moved) or tiding.ack is not None
+            if not isinstance(tiding, BreakerEvent) and (isinstance(tiding, Moved) or tiding.ack is not None)
         }
         if not ids:
             return {}
@@ -178,6 +191,11 @@ class Herald:
             log.warning("hooks are told without a look at the store: %s", error)
             return {}
         return {row.id: row for row in found.jobs}
+
+    def _events(self, tiding: Tiding, rows: Mapping[bytes, JobRow]) -> Sequence[Event | BreakerEvent]:
+        if isinstance(tiding, BreakerEvent):
+            return [tiding]
+        return self._of_ack(tiding, rows) if isinstance(tiding, _Stored) else self._of_move(tiding, rows)
 
     def _of_ack(self, tiding: _Stored, rows: Mapping[bytes, JobRow]) -> list[Event]:
         claim, ack = tiding.attempt.claim, tiding.ack

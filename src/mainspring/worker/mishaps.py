@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from mainspring.duration import format_duration
+from mainspring.records import BREAKER
 from mainspring.states import State
 
 if TYPE_CHECKING:
     from mainspring.codec import ErrorRecord
     from mainspring.outcomes import Ack
+    from mainspring.records import BreakerRow
     from mainspring.states import Reason
     from mainspring.worker.attempt import Attempt
 
@@ -45,6 +47,16 @@ def dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Iterabl
     for job in {*jobs, *(ack.id for ack in acks if ack.to is State.DEAD)}:
         id = str(UUID(bytes=job))
         _say(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
+
+
+def changed(breakers: Iterable[BreakerRow]) -> None:
+    """What this worker did has opened or closed breakers."""
+    for each in breakers:
+        name = each.name.removesuffix(BREAKER)
+        if each.state == "open":
+            log.warning("breaker %s is open after %d failures, the last: %s", name, each.failures, each.error)
+        else:
+            log.info("breaker %s is %s", name, "closed again" if each.state == "closed" else "tried again")
 
 
 def _say(level: int, text: str, fields: Mapping[str, Any], error: ErrorRecord | None = None) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.events import EventName
 from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Rescued
+from mainspring.records import BreakerRow, Rescued
 from mainspring.states import State
 
 _ONE: dict[Outcome, tuple[EventName, ...]] = {
@@ -28,6 +28,8 @@ class Moved(msgspec.Struct, frozen=True):
     """Whose job it was."""
     refunded: bool = True
     """The attempt that it lost was given back."""
+    breaker: BreakerRow | None = None
+    """In place of a job, a breaker that has changed with the jobs of that worker."""
 
 
 def names_of(ack: Ack) -> tuple[EventName, ...]:
@@ -46,6 +48,7 @@ def of_rescue(worker: str, rescued: Rescued) -> list[Moved]:
         *(Moved(job, State.RETRYING, ("stalled",), worker) for job in rescued.retrying),
         *(Moved(job, State.DEAD, ("stalled", "dead"), worker) for job in rescued.dead),
         *(Moved(job, State.CANCELLED, ("stalled", "cancelled"), worker) for job in rescued.cancelled),
+        *(Moved(b"", State.READY, (), worker, breaker=each) for each in rescued.breakers),
     ]
 
 

@@ -55,7 +55,7 @@ def cost(attempt: Attempt | None, task: str, units: int, limiter: Named | None) 
         raise InvalidOption("cost", units, "must be a whole number from 0", subject=f"task {task!r}")
     if attempt is None:
         return
-    rates = [limit.name for limit in attempt.spec.limits if limit.kind != "concurrency"]
+    rates = [limit.name for limit in attempt.spec.limits if limit.kind in ("rate", "smooth")]
     if limiter is not None:
         rates = [name for name in rates if name in {each.limit(limiter.name).name for each in limiter.limits}]
     if not rates:

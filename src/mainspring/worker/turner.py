@@ -22,6 +22,7 @@ from mainspring.outcomes import Ack, Lease
 from mainspring.records import Claim, Order, Turned
 from mainspring.states import State
 from mainspring.stores.base import Store, Turn
+from mainspring.worker import mishaps
 from mainspring.worker.asker import Asker, unstorable
 from mainspring.worker.attempt import NEVER, Attempt
 from mainspring.worker.demand import Demand
@@ -29,6 +30,7 @@ from mainspring.worker.demand import Demand
 if TYPE_CHECKING:
     from mainspring.worker.herald import Herald
     from mainspring.worker.outage import Outage
+    from mainspring.worker.tallies import Tallies
 
 log = logging.getLogger("mainspring.worker")
 
@@ -87,6 +89,8 @@ class Turner:
         self._flush_at = 1
         self.herald: Herald | None = None
         """Hears of the acks that were stored, if anybody wants to know."""
+        self.tallies: Tallies | None = None
+        """Counts successes, if a breaker goes by their share."""
         self._suspects = 0
         self._held_at = 0.0
         self._reviewed_at = boottime()
@@ -206,8 +210,8 @@ class Turner:
             return
         self._compare_clocks(reply.now - int(now * 1e6))
         self._number = turn.number
-        if self.herald is not None and turn.acks:
-            self.herald.stored(turn.acks, reply, self.held, self.id)
+        if turn.acks or reply.breakers:
+            self._tell(turn, reply)
         self._release(turn.acks)
         if reply.unstorable or reply.stale:
             self._refused(turn, reply)
@@ -226,6 +230,15 @@ class Turner:
             if (attempt := self._mine(*lease)) is not None:
                 self._drop(attempt, "the store says that it belongs to somebody else")
         self._flush_at = self._demand.half_ahead or FLUSH_AT
+
+    def _tell(self, turn: Turn, reply: Turned) -> None:
+        """What was stored, while it is known whose acks they are."""
+        if self.herald is not None and turn.acks:
+            self.herald.stored(turn.acks, reply, self.held, self.id)
+        if reply.breakers:
+            mishaps.changed(reply.breakers)
+            if self.herald is not None:
+                self.herald.changed(reply.breakers, self.id, reply.now)
 
     def _compare_clocks(self, ahead: int) -> None:
         """The reply was under way for a while, so each sample is too low: the highest is the nearest to the truth."""
@@ -254,6 +267,7 @@ class Turner:
             wants=self._demand.wants() if self.claiming else (),
             suspects=0 if self._suspects else 1,
             holds=holds,
+            good=() if self.tallies is None else self.tallies.due(acks[:_MOST_ACKS], self.held, now),
         )
 
     # ---- the reply ---------------------------------------------------------------------------

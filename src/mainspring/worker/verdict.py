@@ -9,9 +9,11 @@ from uuid import UUID
 
 from mainspring.clock import from_datetime
 from mainspring.codec import describe_error, dumps
+from mainspring.codec.failures import words_of
 from mainspring.colours import let_go
 from mainspring.duration import to_us
 from mainspring.errors import (
+    BreakerOpen,
     Cancel,
     Fenced,
     HardTimeout,
@@ -76,6 +78,8 @@ def judge(attempt: Attempt, error: BaseException, retries: int, run_us: int) -> 
         return _signalled(attempt, error, retries, run_us)
     if attempt.ending:
         return _ended(attempt, error, run_us)
+    if isinstance(error, BreakerOpen) and not isinstance(error, attempt.spec.never_retry_on):
+        return Ack.snoozed(attempt.lease, delay=error.retry_after // _MICROSECOND, run_us=run_us)
     if isinstance(error, Undecodable) and not attempt.begun:
         return _dead(attempt, error, Reason.UNDECODABLE, 0)
     soft = isinstance(error, SoftTimeout) and attempt.soft_due
@@ -189,15 +193,30 @@ def _failed(
 ) -> Ack:
     if attempt.claim.attempt > retries:
         reason = Reason.TIMED_OUT if timed_out else Reason.RETRIES_EXHAUSTED
-        return _dead(attempt, error, reason, run_us, timed_out=timed_out)
+        return _dead(attempt, error, reason, run_us, timed_out=timed_out, retryable=True)
     if delay is None:
         delay = retry_in(attempt.spec, attempt.claim.attempt, error)
     record = describe_error(error, code=attempt.home.code)
     mishaps.failed(attempt, record, retries, delay)
-    return Ack.failed(attempt.lease, dumps(record), retry_in=delay, timed_out=timed_out, run_us=run_us)
+    fault = _fault(attempt, error, retryable=True)
+    return Ack.failed(attempt.lease, dumps(record), retry_in=delay, timed_out=timed_out, run_us=run_us, fault=fault)
 
 
-def _dead(attempt: Attempt, error: BaseException, reason: Reason, run_us: int, *, timed_out: bool = False) -> Ack:
+def _dead(
+    attempt: Attempt, error: BaseException, reason: Reason, run_us: int, *, timed_out: bool = False,
+    retryable: bool = False,
+) -> Ack:  # fmt: skip
     record = describe_error(error, code=attempt.home.code)
     mishaps.dead(attempt, record, reason)
-    return Ack.dead(attempt.lease, dumps(record), reason, label=record.type, timed_out=timed_out, run_us=run_us)
+    fault = _fault(attempt, error, retryable=retryable or timed_out)
+    return Ack.dead(
+        attempt.lease, dumps(record), reason, label=record.type, timed_out=timed_out, run_us=run_us, fault=fault
+    )
+
+
+def _fault(attempt: Attempt, error: BaseException, *, retryable: bool) -> str:
+    """What the breaker of the task hears of a failure; nothing if it does not count."""
+    guard = attempt.spec.breaker
+    if guard is None or not attempt.begun or not guard.counts(error, retryable=retryable):
+        return ""
+    return words_of(error)

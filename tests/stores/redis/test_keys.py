@@ -11,7 +11,7 @@ import redis.asyncio
 from mainspring.ids import derived_id, new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Doc, Follow, LogLine, Mode, QueueSettings, Report, Retention, Unique
+from mainspring.records import Doc, Follow, Limit, LogLine, Mode, QueueSettings, Report, Retention, Unique
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis.keys import CATALOGUE, tag
@@ -49,6 +49,8 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await store.set_mode(["closed"], Mode.PAUSED)
     await store.configure("deep", QueueSettings(max_depth=9))
     await put_in(store, job(queue="deep"))
+    await store.declare([Limit(name="api:breaker", kind="breaker", size=1, per=HOUR, burst=1)])
+    await store.trip("api:breaker", None)
     hand, dead = await Hand(store).join(), await Hand(store).join()
     first, second, third = await hand.take(3)
     report = Report(id=first.id, token=first.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),))
@@ -98,7 +100,7 @@ async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client
 async def test_nothing_is_left_when_all_jobs_are_deleted(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
-    """Only what is not of jobs: the schema, documents, modes, limits and rates, the row of the worker that was lost."""
+    """Only what is not of jobs: schema, documents, modes, limits, breakers, rates, the row of the lost worker."""
     hand = await a_bit_of_everything(store)
     assert await store.give(b"guest")
     await store.retire(hand.name, Outcome.INTERRUPTED)
@@ -106,8 +108,8 @@ async def test_nothing_is_left_when_all_jobs_are_deleted(
     for worker in await store.workers():
         await store.retire(worker.id, Outcome.INTERRUPTED)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
-    of_rates = {"rates", "rests", "starts"}
-    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "limits", "workers", "worker"} | of_rates
+    of_limits = {"limits", "breakers", "rates", "rests", "starts"}
+    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "workers", "worker"} | of_limits
     assert [each.lost for each in await store.workers()] == [True]
     assert sum((await store.count(Query.everything())).values()) == 0
 

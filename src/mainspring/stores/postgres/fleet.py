@@ -10,6 +10,7 @@ import msgspec
 from mainspring.outcomes import Ack, Outcome
 from mainspring.records import Beat, Beaten, Rescued, WorkerRow
 from mainspring.stores.postgres.arrays import numbers
+from mainspring.stores.postgres.limits import breaker_row
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 from mainspring.stores.postgres.turns import ACKS, ack_params
@@ -71,7 +72,9 @@ def rescued(rows: Rows) -> Rescued:
     for job, state, _ in rows:
         if job is not None:
             moved[state].append(job)
-    return Rescued(any(state == "taken" for _, state, _ in rows), *(tuple(ids) for ids in moved.values()))
+    ready, retrying, dead, cancelled = map(tuple, moved.values())
+    breakers = tuple(breaker_row(said) for _, state, said in rows if state == "breaker")
+    return Rescued(any(state == "taken" for _, state, _ in rows), ready, retrying, dead, cancelled, breakers)
 
 
 def worker_row(row: tuple[object, ...]) -> WorkerRow:

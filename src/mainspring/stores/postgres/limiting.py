@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from mainspring.records import Bucket, BucketRow, Limit, LimitRow, Taken
+from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
 from mainspring.stores.postgres import limits as told
 from mainspring.stores.postgres.session import Sessions
 from mainspring.stores.postgres.statements import fill
@@ -42,6 +42,18 @@ class Limiting(ABC):
         ((held, woken),) = await self._sessions.rows(*call)
         await self._ring(woken)
         return bool(held)
+
+    async def trip(self, breaker: str, span: int | None) -> bool:
+        return await self._changed(told.TRIP, {"name": breaker, "span": span, "now": self._now()})
+
+    async def reset(self, breaker: str) -> bool:
+        return await self.trip(breaker, 0)
+
+    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+        said = {"name": breaker, "started": started, "good": good, "fault": fault, "now": self._now()}
+        ((news, woken),) = await self._sessions.rows(fill(told.TELL, self.schema), said)
+        await self._ring(woken)
+        return None if news is None else told.breaker_row(news)
 
     async def _changed(self, text: str, params: dict[str, object]) -> bool:
         """Change a limit and wake whom that concerns; False if there is none."""

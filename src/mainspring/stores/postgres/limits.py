@@ -9,7 +9,7 @@ from typing import Final, LiteralString
 import msgspec
 
 from mainspring.checks import storable
-from mainspring.records import Bucket, BucketRow, Limit, LimitRow, Taken
+from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
 from mainspring.stores.postgres.arrays import INT_MAX, numbers
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
@@ -17,7 +17,7 @@ from mainspring.stores.postgres.statements import fill
 DECLARE = "select {schema}.declare_v1(%(limits)s::jsonb)"
 SET_SIZE = "select {schema}.set_size_v1(%(limit)s::text, %(size)s::bigint)"
 FORGET = "select {schema}.forget_limit_v1(%(limit)s::text)"
-LIMITS = "select name, kind, size, per, burst, set_size from {schema}.limits order by name"
+LIMITS = "select name, kind, size, per, burst, share, span, set_size from {schema}.limits order by name"
 _LOOK = "select * from {schema}.look_at_v1(%(names)b::text[], %(costs)s::bigint[], %(now)s::bigint)"
 _ADMIT = """
 select * from {schema}.admit_v1(
@@ -25,6 +25,13 @@ select * from {schema}.admit_v1(
 )
 """
 _GIVE = "select * from {schema}.give_v1(%(guest)b::bytea, %(spent)s::jsonb, %(slow)s::bigint, %(now)s::bigint)"
+TRIP = "select {schema}.trip_v1(%(name)s::text, %(span)s::bigint, %(now)s::bigint)"
+TELL = """
+select * from {schema}.tell_v1(
+    %(name)s::text, %(started)s::bigint, %(good)s::bigint, %(fault)s::text, %(now)s::bigint
+)
+"""
+breaker_row = msgspec.json.Decoder(BreakerRow).decode
 _LONGEST: Final = 1000
 """Bytes of a name that an index takes."""
 
@@ -67,9 +74,9 @@ def storable_use(spent: Sequence[tuple[str, int]], slow: int) -> bool:
     return abs(slow) < INT_MAX and all(storable(limit) and abs(cost) < INT_MAX for limit, cost in spent)
 
 
-def limit_row(row: tuple[str, str, int, int, int, int | None]) -> LimitRow:
-    name, kind, size, per, burst, instead = row
-    made = {"name": name, "kind": kind, "size": size, "per": per, "burst": burst}
+def limit_row(row: tuple[str, str, int, int, int, int, int, int | None]) -> LimitRow:
+    name, kind, size, per, burst, share, span, instead = row
+    made = {"name": name, "kind": kind, "size": size, "per": per, "burst": burst, "share": share, "span": span}
     return LimitRow(limit=msgspec.convert(made, Limit), size=instead)
 
 
@@ -91,8 +98,9 @@ def bucket_rows(buckets: Sequence[Bucket], rows: Rows) -> list[BucketRow]:
             used=used,
             next_at=next_at,
             holders=tuple(holders),
+            breaker=None if breaker is None else breaker_row(breaker),
         )
-        for at, kind, size, used, next_at, holders in rows
+        for at, kind, size, used, next_at, holders, breaker in rows
     ]
 
 
@@ -111,12 +119,13 @@ def admit(
 
 
 def taken(buckets: Sequence[Bucket], rows: Rows) -> Taken:
-    ((ok, now, until, next_at, full_at),) = rows
+    ((ok, now, until, next_at, full_at, news),) = rows
     full = ""
     if full_at is not None:
         names = {stored_name(bucket): bucket.name for bucket in buckets}
         full = names[list(costs_of(buckets))[full_at - 1]]
-    return Taken(ok=ok, now=now, until=until, next_at=next_at, full=full)
+    breakers = tuple(map(breaker_row, news))
+    return Taken(ok=ok, now=now, until=until, next_at=next_at, full=full, breakers=breakers)
 
 
 def give(

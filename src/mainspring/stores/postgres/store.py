@@ -255,7 +255,7 @@ class PostgresStore(Limiting, Queueing):
 
     async def _rescued(self, call: Step) -> Rescued:
         rows = await self._sessions.rows(*call)
-        await self._ring({woken for _, _, woken in rows if woken is not None})
+        await self._ring({woken for _, state, woken in rows if woken is not None and state is None})
         return fleet.rescued(rows)
 
     async def _insert(self, batch: Batch, *first: Step) -> list[Enqueued]:

@@ -7,11 +7,11 @@ from typing import Any, LiteralString
 
 from mainspring.checks import storable
 from mainspring.outcomes import Ack
-from mainspring.records import Claim, Order, Turned
+from mainspring.records import BreakerRow, Claim, Order, Turned
 from mainspring.states import State, allows
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres.arrays import INT_MAX, flags, numbers, some
-from mainspring.stores.postgres.limits import spent_json, storable_use
+from mainspring.stores.postgres.limits import breaker_row, spent_json, storable_use
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 
@@ -26,13 +26,13 @@ ROOM = 1024 * 1024
 
 ACKS = """array(
         select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
-            a.refund, a.park, a.slow, a.spent::jsonb)::{schema}.ack_v1
+            a.refund, a.park, a.slow, a.spent::jsonb, a.fault)::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
             %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[],
-            %(a_slow)s::bigint[], %(a_spent)b::text[]
+            %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[]
         ) with ordinality as a(
-            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, n
+            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault, n
         )
     )"""
 
@@ -41,15 +41,19 @@ select * from {schema}.turn_v1(
     %(worker)s::text, %(number)s::bigint, %(seen)s::bigint, %(now)s::bigint, %(suspects)s::integer,
     %(done)b::bytea[], %(token)s::bigint[], %(result)b::bytea[], %(error)b::bytea[], {acks},
     %(want)s::integer[], %(lane)b::text[], %(n)s::integer[], %(oldest)s::integer[], %(few)s::integer[],
-    %(held)b::bytea[], %(held_token)s::bigint[], %(inline)s::integer, %(room)s::bigint{low}
+    %(held)b::bytea[], %(held_token)s::bigint[], %(inline)s::integer, %(room)s::bigint{low}{good}
 )
 """
 RECORDS = "select id, record from {schema}.jobs where id = any(%(ids)b::bytea[]) and worker = %(worker)s"
 _LOW = "%(low_lane)b::text[], %(low_priority)s::integer[], %(low_seq)s::bigint[]"
+_GOOD = "p_good => %(good)s::jsonb"
 _FORMS = {
-    (mixed, low): _CALL.replace("{acks}", ACKS if mixed else "'{}'").replace("{low}", f",\n    {_LOW}" if low else "")
+    (mixed, low, good): _CALL.replace("{acks}", ACKS if mixed else "'{}'")
+    .replace("{low}", f",\n    {_LOW}" if low else "")
+    .replace("{good}", f",\n    {_GOOD}" if good else "")
     for mixed in (False, True)
     for low in (False, True)
+    for good in (False, True)
 }
 
 Pair = tuple[bytes, int]
@@ -86,7 +90,9 @@ def call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, low: Par
     }
     if others:
         params |= ack_params(others)
-    return fill(_FORMS[bool(others), bool(low)], schema), {**params, **low} if low else params
+    if turn.good:
+        params["good"] = spent_json(turn.good)
+    return fill(_FORMS[bool(others), bool(low), bool(turn.good)], schema), {**params, **low} if low else params
 
 
 def _plain(ack: Ack) -> bool:
@@ -114,6 +120,7 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_park": flags(ack.park for ack in acks),
         "a_slow": numbers(ack.slow for ack in acks),
         "a_spent": [spent_json(ack.spent) for ack in acks],
+        "a_fault": [ack.fault or None for ack in acks],
     }
 
 
@@ -170,6 +177,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
     orders: list[Order] = []
     woken: list[str] = []
     lows: Lows = {}
+    breakers: list[BreakerRow] = []
     now, lost, more = 0, False, False
     next_at: int | None = None
     held: set[str] = set()
@@ -189,6 +197,8 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
                 next_at = row[2]
             case "held":
                 held.add(row[4])
+            case "breaker":
+                breakers.append(breaker_row(row[15]))
             case "low":
                 lows[row[5], row[6]] = row[2]
             case kind:
@@ -207,6 +217,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
             more=more,
             next_at=next_at,
             held=tuple(sorted(held)),
+            breakers=tuple(breakers),
         ),
         woken,
         lows,

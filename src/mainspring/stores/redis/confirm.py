@@ -25,7 +25,7 @@ MARK = b"redis.call('HDEL', KEYS[1], '') return redis.call('HINCRBY', KEYS[1], '
 NOTHING_TO_LOSE = frozenset(
     {
         *("beat", "buckets", "find", "listen", "notify", "promote", "prune", "prune_rates", "prune_workers", "reopen"),
-        *("tally", "unlisten", "workers"),
+        *("tally", "tell", "unlisten", "workers"),
     }
 )
 """Scripts that only read, or whose loss heals by itself: nobody waits for their confirmation."""

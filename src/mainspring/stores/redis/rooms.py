@@ -7,18 +7,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from mainspring.records import Bucket, BucketRow, Limit, LimitRow, Taken
+from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
 
 from .connection import Connection
 
-_Kind = Literal["concurrency", "rate", "smooth"]
+_Kind = Literal["concurrency", "rate", "smooth", "breaker"]
 
 _pack = msgspec.msgpack.Encoder().encode
-_stored = msgspec.msgpack.Decoder(tuple[_Kind, int, int, int, int | bool]).decode
+_stored = msgspec.msgpack.Decoder(tuple[_Kind, int, int, int, int | bool, int, int]).decode
 
 
 def packed(limits: Iterable[Limit]) -> bytes:
-    return _pack([(limit.name, limit.kind, limit.size, limit.per, limit.burst) for limit in limits])
+    return _pack(
+        [(limit.name, limit.kind, limit.size, limit.per, limit.burst, limit.share, limit.span) for limit in limits]
+    )
 
 
 def needed(buckets: Iterable[Bucket]) -> list[tuple[str, str, int]]:
@@ -65,8 +67,8 @@ def limit_rows(stored: dict[bytes, bytes]) -> list[LimitRow]:
 
 
 def _limit_row(name: str, raw: bytes) -> LimitRow:
-    kind, size, per, burst, instead = _stored(raw)
-    limit = Limit(name=name, kind=kind, size=size, per=per, burst=burst)
+    kind, size, per, burst, instead, share, span = _stored(raw)
+    limit = Limit(name=name, kind=kind, size=size, per=per, burst=burst, share=share, span=span)
     return LimitRow(limit=limit, size=None if instead is False else instead)
 
 
@@ -80,11 +82,27 @@ def bucket_rows(reply: list[list[Any]]) -> list[BucketRow]:
             used=used,
             next_at=next_at,
             holders=tuple(holders),
+            breaker=None if breaker is None else breaker_row(breaker),
         )
-        for name, limit, kind, size, used, next_at, holders in reply
+        for name, limit, kind, size, used, next_at, holders, breaker in reply
     ]
 
 
+def breaker_row(said: list[Any]) -> BreakerRow:
+    name, state, failures, calls, opened, until, error, tripped = said
+    return BreakerRow(
+        name=name.decode(),
+        state=state.decode(),
+        failures=failures,
+        calls=calls,
+        opened=opened,
+        until=until,
+        error=error.decode("utf-8", "replace"),
+        tripped=tripped == 1,
+    )
+
+
 def taken(reply: list[Any]) -> Taken:
-    now, has_room, until, next_at, full = reply
-    return Taken(ok=has_room == 1, now=now, until=until, next_at=next_at, full=full.decode())
+    now, has_room, until, next_at, full, breakers = reply
+    changed = tuple(map(breaker_row, breakers))
+    return Taken(ok=has_room == 1, now=now, until=until, next_at=next_at, full=full.decode(), breakers=changed)

@@ -15,6 +15,7 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    BreakerRow,
     Bucket,
     BucketRow,
     Disabled,
@@ -259,6 +260,18 @@ class RedisStore:
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         return bool(await self._connection.run("give", guest, rooms.packed_costs(spent), slow))
+
+    # ---- breakers -----------------------------------------------------------------------------
+
+    async def trip(self, breaker: str, span: int | None) -> bool:
+        return bool(await self._connection.run("trip", breaker, "" if span is None else span))
+
+    async def reset(self, breaker: str) -> bool:
+        return await self.trip(breaker, 0)
+
+    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+        said = await self._connection.run("tell", breaker, started, good, fault)
+        return rooms.breaker_row(said[-1]) if said else None
 
     # ---- small documents ----------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from mainspring.stores.base import Turn
 
 from .enqueue import EXACT
 from .heads import CODES, moment
+from .rooms import breaker_row
 from .rows import claim
 
 Leases = tuple[tuple[bytes, int], ...]
@@ -46,13 +47,13 @@ def _legal(action: Action, to: State) -> bool:
 def turn_arguments(turn: Turn, acks: Sequence[Ack]) -> list[bytes | str]:
     plain, words = _said(acks)
     wants = [(want.lanes, want.n, want.oldest, _or_false(want.limited)) for want in turn.wants]
-    packed = _pack((turn.number, turn.seen, turn.suspects, wants, plain, turn.holds is not None))
+    packed = _pack((turn.number, turn.seen, turn.suspects, wants, plain, turn.holds is not None, turn.good))
     holds = b"".join(job + moment(token) for job, token in turn.holds or ())
     return [turn.worker, packed, holds, *words]
 
 
 def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
-    now, lost, claims, already, stale, orders, gone, more, full, next_at, held = reply
+    now, lost, claims, already, stale, orders, gone, more, full, next_at, held, breakers = reply
     if lost:
         return Turned(now=now, lost=True)
     return Turned(
@@ -67,6 +68,7 @@ def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
         full=full == 1,
         next_at=next_at,
         held=tuple(sorted(queue.decode() for queue in held)),
+        breakers=tuple(map(breaker_row, breakers)),
     )
 
 
@@ -87,8 +89,9 @@ def rescue_arguments(worker: str, number: int, cause: Outcome, delays: Sequence[
 
 
 def rescued(reply: list[Any]) -> Rescued:
-    taken, ready, retrying, dead, cancelled = reply
-    return Rescued(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled))
+    taken, ready, retrying, dead, cancelled, breakers = reply
+    changed = tuple(map(breaker_row, breakers))
+    return Rescued(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled), changed)
 
 
 def _said(acks: Sequence[Ack]) -> tuple[int, list[bytes]]:
@@ -115,7 +118,7 @@ def _other(ack: Ack) -> tuple[bytes, bytes]:
     said = ack.outcome, CODES[ack.to], ack.reason or False, ack.delay, due, ack.refund, ack.park, ack.label or False
     result, error = ack.result or b"", ack.error or b""
     return (
-        _pack((*said, *has, ack.slow, ack.spent)),
+        _pack((*said, *has, ack.slow, ack.spent, ack.fault or False)),
         b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
     )
 

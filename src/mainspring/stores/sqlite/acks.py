@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mainspring.outcomes import Ack
 from mainspring.states import Reason, State, allows
 
+from .breakers import ended
 from .errors import is_unstorable
 from .finish import End, finish
 from .leaving import correct, free
@@ -74,10 +75,12 @@ def _move_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> int:
 def _leave_limits(tx: Tx, acks: Sequence[Ack]) -> None:
     """Of these that have just succeeded, those that hold places go too."""
     ids = [ack.id for ack in acks]
-    limited = dict(tx.sized("limited", len(ids), ids).fetchall())
+    limited = {id: (buckets, started) for id, buckets, started in tx.sized("limited", len(ids), ids).fetchall()}
     for ack in acks:
         if ack.id in limited and (ack.spent or ack.slow):
-            correct(tx, limited[ack.id], ack.spent, ack.slow)
+            correct(tx, limited[ack.id][0], ack.spent, ack.slow)
+        if ack.id in limited:
+            ended(tx, limited[ack.id][0], ack, limited[ack.id][1])
     free(tx, ids)
     tx.sized("delete_jobs", len(ids), ids)
 
@@ -93,6 +96,8 @@ def _take(tx: Tx, worker: str, ack: Ack, verdicts: Verdicts) -> None:
         else:
             with tx.savepoint("ack"):
                 _apply(tx, worker, ack, row)
+            if row[13] & LIMITED:
+                ended(tx, row[14], ack, row[12])
     except Exception as error:
         if not is_unstorable(error):
             raise

@@ -13,6 +13,7 @@ from mainspring.records import Beat, Beaten, Rescued, WorkerRow
 from mainspring.states import Reason, State
 
 from .acks import take_acks
+from .breakers import lost
 from .finish import End, finish
 from .leaving import free
 from .parking import settle
@@ -77,6 +78,8 @@ def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Seq
 
 def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Rescued:
     held = [Held(*row) for row in tx.all("held", (worker,))]
+    if cause is not Outcome.INTERRUPTED:
+        lost(tx, [(each.buckets, each.started) for each in held], cause)
     blamed = min((each.guilt for each in held if each.guilt), default=0)
     moved: dict[State, list[bytes]] = {state: [] for state in _AFTER}
     for each in held:
@@ -86,7 +89,7 @@ def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Re
     if tx.freed:
         settle(tx, Rooms(tx))
     ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
-    return Rescued(True, ready, retrying, dead, cancelled)
+    return Rescued(True, ready, retrying, dead, cancelled, tuple(tx.news))
 
 
 class Held(NamedTuple):

@@ -33,7 +33,7 @@ def take(tx: Tx, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequ
     rooms.take(costs, costs)
     rooms.write()
     tx.cursor.executemany(tx.sql["add_guest"], [(name, guest, until, cost) for name, cost in costs.items()])
-    return Taken(ok=True, now=tx.now, until=until)
+    return Taken(ok=True, now=tx.now, until=until, breakers=tuple(tx.news))
 
 
 def give(tx: Tx, guest: bytes, spent: Sequence[tuple[str, int]], slow: int) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.records import Bucket, BucketRow, Limit, LimitRow
+from mainspring.records import Bucket, BucketRow, Limit, LimitRow, is_breaker
 
 from .parking import stir
 from .rooms import Rooms
+from .switches import Guard
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -19,8 +20,8 @@ def add_limits(tx: Tx, limits: Sequence[Limit]) -> None:
     tx.cursor.executemany(tx.sql["add_limit"], [_values(limit) for limit in limits])
 
 
-def _values(limit: Limit) -> tuple[str, str, int, int, int]:
-    return limit.name, limit.kind, limit.size, limit.per, limit.burst
+def _values(limit: Limit) -> tuple[str, str, int, int, int, int, int]:
+    return limit.name, limit.kind, limit.size, limit.per, limit.burst, limit.share, limit.span
 
 
 def declare(tx: Tx, limits: Sequence[Limit]) -> None:
@@ -39,6 +40,8 @@ def set_size(tx: Tx, limit: str, size: int | None) -> bool:
 def forget_limit(tx: Tx, limit: str) -> bool:
     if not tx.run("forget_limit", (limit,)):
         return False
+    if is_breaker(limit):
+        tx.run("drop_breaker", (limit,))
     stir(tx, limit)
     return True
 
@@ -50,8 +53,10 @@ def stir_on(tx: Tx) -> bool:
 
 def limits(tx: Tx) -> list[LimitRow]:
     return [
-        LimitRow(limit=Limit(name=name, kind=kind, size=size, per=per, burst=burst), size=override)
-        for name, kind, size, per, burst, override in tx.all("limits")
+        LimitRow(
+            limit=Limit(name=name, kind=kind, size=size, per=per, burst=burst, share=share, span=span), size=override
+        )
+        for name, kind, size, per, burst, share, span, override in tx.all("limits")
     ]
 
 
@@ -70,4 +75,5 @@ def _row(tx: Tx, rooms: Rooms, bucket: Bucket) -> BucketRow:
         used=room.used,
         next_at=None if room.fits(bucket.cost) else room.when(bucket.cost),
         holders=tuple(job for (job,) in tx.all("holders", (bucket.name,))),
+        breaker=room.switch if isinstance(room, Guard) else None,
     )

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from mainspring.records import is_breaker
+
+from .breakers import hear_all
 from .places import queue_of
 from .rooms import Rooms
 
@@ -37,7 +40,10 @@ class Parked(NamedTuple):
 
 def settle(tx: Tx, rooms: Rooms) -> None:
     """Jobs and guests have left buckets: who waited for their places is woken, or stands in line again."""
+    hear_all(tx, rooms)
     for name in sorted(tx.freed):
+        if is_breaker(name):
+            continue
         size = rooms.size_of(name)
         if size is None or size.kind == "concurrency":  # no end gives a start back
             let_in(tx, rooms, name)

@@ -18,6 +18,8 @@ class Size(NamedTuple):
     size: int
     per: int
     burst: int
+    share: int = 0
+    span: int = 0
 
 
 class Room:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .rates import Pace, Window
 from .room import ANY, Places, Room, Size
+from .switches import Guard
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -21,7 +22,7 @@ def limit_of(bucket: str) -> str:
     return bucket.partition("=")[0]
 
 
-_KINDS: Mapping[str, type[Room]] = {each.kind: each for each in (Places, Window, Pace)}
+_KINDS: Mapping[str, type[Room]] = {each.kind: each for each in (Places, Window, Pace, Guard)}
 _UNKNOWN = Size("", ANY, 0, 0)
 
 

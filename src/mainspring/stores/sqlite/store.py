@@ -22,6 +22,7 @@ from mainspring.records import (
     AttemptRow,
     Beat,
     Beaten,
+    BreakerRow,
     Bucket,
     BucketRow,
     Disabled,
@@ -47,7 +48,7 @@ from mainspring.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import act, files, find, fleet, fork, guests, limits, modes, prune, reports, settings
+from . import act, breakers, files, find, fleet, fork, guests, limits, modes, prune, reports, settings
 from .callers import check_schema, enqueue_in_callers, explain_busy
 from .connections import MEMORY, open_reader, open_writer
 from .enqueue import enqueue
@@ -347,6 +348,19 @@ class SqliteStore:
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         return await self._write(lambda tx: guests.give(tx, guest, spent, slow))
+
+    # ---- breakers -----------------------------------------------------------------------------
+
+    async def trip(self, breaker: str, span: int | None) -> bool:
+        return await self._write(lambda tx: breakers.set_until(tx, breaker, span))
+
+    async def reset(self, breaker: str) -> bool:
+        return await self._write(lambda tx: breakers.set_until(tx, breaker, 0))
+
+    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+        if not await self._read(lambda tx: breakers.is_news(tx, breaker, good, fault)):
+            return None
+        return await self._write(lambda tx: breakers.tell(tx, breaker, started, good, fault))
 
     # ---- small documents ----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from mainspring.errors import StoreConflict
 from mainspring.records import Claim, Order, Turned
 
 from .acks import take_acks
+from .breakers import told_of
 from .claims import claim_of, hand_out
 from .parking import settle
 from .rooms import Rooms
@@ -30,7 +31,10 @@ def turn(tx: Tx, turn: Turn) -> Turned:
         )
     verdicts = take_acks(tx, turn.worker, turn.acks)
     rooms = Rooms(tx)
-    if tx.freed:
+    if turn.good and turn.number > last:
+        for name, n in turn.good:
+            told_of(tx, name).good += n
+    if tx.freed or tx.told:
         settle(tx, rooms)
     gone = _gone(tx, turn) if turn.holds else ()
     claims: list[Claim] = []
@@ -55,6 +59,7 @@ def turn(tx: Tx, turn: Turn) -> Turned:
         more,
         next_at=next_at,
         held=tuple(sorted(rooms.held)),
+        breakers=tuple(tx.news),
     )
 
 

@@ -12,8 +12,11 @@ from .seqs import Seqs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from mainspring.records import BreakerRow
+
     from .settings import Kept
     from .statements import Statements
+    from .switches import Told
 
 Row = tuple[Any, ...]
 
@@ -29,7 +32,7 @@ FOLLOWED_END = 16
 class Tx:
     """A cursor inside an open transaction, the store's time in it, and whom to wake after the commit."""
 
-    __slots__ = ("cursor", "freed", "now", "queues", "seqs", "sql", "woken")
+    __slots__ = ("cursor", "freed", "news", "now", "queues", "seqs", "sql", "told", "woken")
 
     def __init__(self, cursor: sqlite3.Cursor, sql: Statements, now: int, seqs: Seqs | None = None) -> None:
         self.cursor = cursor
@@ -41,6 +44,10 @@ class Tx:
         """Buckets that somebody has left."""
         self.queues: dict[str, Kept] | None = None
         """What is stored of queues, once somebody has asked."""
+        self.told: dict[str, Told] = {}
+        """What breakers are to hear."""
+        self.news: list[BreakerRow] = []
+        """Breakers that have opened, closed, or are probed from now on."""
 
     def run(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         """Run a statement that returns nothing; how many rows it changed."""

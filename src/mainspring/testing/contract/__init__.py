@@ -37,6 +37,7 @@ from __future__ import annotations
 MODULES = (
     "acks",
     "acting",
+    "breakers",
     "buckets",
     "documents",
     "doors",
@@ -58,6 +59,7 @@ MODULES = (
     "order",
     "orders",
     "pairs",
+    "probes",
     "promote",
     "pruning",
     "races",
@@ -68,6 +70,7 @@ MODULES = (
     "tallying",
     "terms",
     "times",
+    "tripping",
     "turns",
     "waking",
 )

@@ -3,6 +3,7 @@
 # ruff: noqa: F403  # this module is nothing but the sum of the others
 from .acks import *
 from .acting import *
+from .breakers import *
 from .buckets import *
 from .depth import *
 from .documents import *
@@ -26,6 +27,7 @@ from .modes import *
 from .order import *
 from .orders import *
 from .pairs import *
+from .probes import *
 from .promote import *
 from .pruning import *
 from .races import *
@@ -37,5 +39,6 @@ from .switches import *
 from .tallying import *
 from .terms import *
 from .times import *
+from .tripping import *
 from .turns import *
 from .waking import *

@@ -200,6 +200,7 @@ class Hand:
         suspects: int = 1,
         holds: Sequence[Claim] | None = None,
         via: Store | None = None,
+        good: Sequence[tuple[str, int]] = (),
     ) -> Turned:
         """The next turn, its reply read."""
         leases = None if holds is None else tuple((held.id, held.token) for held in holds)
@@ -212,6 +213,7 @@ class Hand:
             wants=tuple(wants),
             suspects=suspects,
             holds=leases,
+            good=tuple(good),
         )
         said = await (via or self.store).turn(self.last)
         self.seen = self.number

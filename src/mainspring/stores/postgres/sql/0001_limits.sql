@@ -2,10 +2,12 @@
 -- what the buckets of a name let through; set_size is what somebody set in place of the declared size
 create table {schema}.limits (
     name text collate "C" primary key,
-    kind text not null check (kind in ('concurrency', 'rate', 'smooth')),
+    kind text not null check (kind in ('concurrency', 'rate', 'smooth', 'breaker')),
     size bigint not null,
     per bigint not null,
     burst bigint not null,
+    share bigint not null default 0,
+    span bigint not null default 0,
     set_size bigint
 );
 

@@ -2,12 +2,13 @@
 -- returns whether it has them, until when; else the place of the first bucket without room, and when to ask again
 create function {schema}.admit_v1(
     p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint
-) returns table (ok boolean, now bigint, until bigint, next_at bigint, full_at integer) language plpgsql as $$
+) returns table (ok boolean, now bigint, until bigint, next_at bigint, full_at integer, news text[]) language plpgsql as $$
 #variable_conflict use_column
 declare
     v_now bigint;
     v_full integer;
     v_next bigint;
+    v_news text[] := '{}';
 begin
     perform {schema}.guard_v1();
     if p_limits is not null then
@@ -25,7 +26,7 @@ begin
         cross join lateral (select {schema}.next_at_v1(u.name, u.cost, v_now) as at) m
         where r.room < greatest(1, least(u.cost, r.cap));
         if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full;
+            return query select false, v_now, 0::bigint, v_next, v_full, '{}'::text[];
             return;
         end if;
         insert into {schema}.guests (guest, bucket, cost, until)
@@ -37,8 +38,12 @@ begin
                 join unnest({schema}.rooms_v1(p_names, v_now)) r on r.name = u.name order by u.n
             ), v_now
         );
+        if {schema}.guarded_v1(p_names) then
+            perform {schema}.probe_v1(p_names, v_now);
+            v_news := array(select n from {schema}.news_v1(p_names, v_now) n);
+        end if;
     end if;
-    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer;
+    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer, v_news;
 end
 $$;
 
@@ -71,7 +76,7 @@ $$;
 
 -- look_at: how these buckets stand, by the rules of a claim, and who is in them; those whose limit nobody knows are left out
 create function {schema}.look_at_v1(p_names text[], p_costs bigint[], p_now bigint)
-returns table (at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[]) language plpgsql as $$
+returns table (at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text) language plpgsql as $$
 #variable_conflict use_column
 declare
     v_now bigint := {schema}.now_v1(p_now);
@@ -83,7 +88,7 @@ begin
             where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
         ) j
         where x.bucket = u.name order by j.started, j.id limit 10
-    )
+    ), case when r.kind = 'breaker' then {schema}.breaker_v1(u.name, v_now) end
     from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
     cross join lateral (select (({schema}.rooms_v1(array[u.name], v_now))[1]).*) r
     where r.kind is not null order by u.n;

@@ -117,7 +117,7 @@ begin
             delete from {schema}.waits w
             where w.bucket = any(array(
                 select r.name from unnest({schema}.rooms_v1(p_names, p_now)) r
-                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
+                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') in ('concurrency', 'breaker'))
             ))
             returning w.queue
         )

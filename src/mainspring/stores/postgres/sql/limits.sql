@@ -1,9 +1,10 @@
 -- make_limits: store those of these limits that nobody knows; the others stand as they are, and are not locked
 create function {schema}.make_limits_v1(p_limits jsonb) returns void language plpgsql as $$
 begin
-    insert into {schema}.limits (name, kind, size, per, burst)
-    select u.name, u.kind, u.size, u.per, u.burst
-    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    insert into {schema}.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
     where not exists (select 1 from {schema}.limits l where l.name = any(array[u.name]))
     order by u.name collate "C"
     on conflict (name) do nothing;
@@ -14,10 +15,12 @@ $$;
 create function {schema}.declare_v1(p_limits jsonb) returns text[] language plpgsql as $$
 declare
     v_changed text[] := array(
-        select u.name from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+        select u.name from jsonb_to_recordset(p_limits)
+            as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
         where not exists (
             select 1 from {schema}.limits l
-            where l.name = any(array[u.name]) and (l.kind, l.size, l.per, l.burst) = (u.kind, u.size, u.per, u.burst)
+            where l.name = any(array[u.name])
+                and (l.kind, l.size, l.per, l.burst, l.share, l.span) = (u.kind, u.size, u.per, u.burst, u.share, u.span)
         )
     );
 begin
@@ -25,13 +28,15 @@ begin
     if cardinality(v_changed) = 0 then
         return '{}';
     end if;
-    insert into {schema}.limits (name, kind, size, per, burst)
-    select u.name, u.kind, u.size, u.per, u.burst
-    from jsonb_to_recordset(p_limits) as u(name text, kind text, size bigint, per bigint, burst bigint)
+    insert into {schema}.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
     where u.name = any(v_changed)
     order by u.name collate "C"
     on conflict (name) do update
-    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst;
+    set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst, share = excluded.share,
+        span = excluded.span;
     return {schema}.changed_v1(v_changed);
 end
 $$;
@@ -49,6 +54,7 @@ $$;
 create function {schema}.forget_limit_v1(p_limit text) returns text[] language plpgsql as $$
 begin
     perform {schema}.guard_v1();
+    delete from {schema}.breakers b where b.name = p_limit;
     delete from {schema}.limits l where l.name = p_limit;
     return case when found then {schema}.changed_v1(array[p_limit]) end;
 end

@@ -19,6 +19,10 @@ begin
     update {schema}.workers w set lost = true where w.id = p_worker;
     v_buckets := {schema}.lock_held_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
+    if {schema}.guarded_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest({schema}.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+        return query select null::bytea, 'breaker', n.breaker from {schema}.news_v1(v_buckets, v_now) as n(breaker);
+    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest({schema}.freed_v1(v_buckets, false, v_now)) as w(queue);
@@ -45,7 +49,18 @@ begin
     end if;
     v_buckets := {schema}.lock_held_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
+    if {schema}.guarded_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest(
+            {schema}.hear_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
+        ) as w(queue);
+    end if;
     return query select null::bytea, null, a.queue from {schema}.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
+    if {schema}.guarded_v1(v_buckets) then
+        if p_cause <> 'interrupted' then
+            return query select null::bytea, null, w.queue from unnest({schema}.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+        end if;
+        return query select null::bytea, 'breaker', n.breaker from {schema}.news_v1(v_buckets, v_now) as n(breaker);
+    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest({schema}.freed_v1(v_buckets, true, v_now)) as w(queue);

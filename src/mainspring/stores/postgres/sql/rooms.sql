@@ -58,6 +58,7 @@ begin
     return array(
         select case
             when l.kind is null then row(a.name, null, null, 0, 4611686018427387904, 1, 0)::{schema}.room_v1
+            when l.kind = 'breaker' then {schema}.breaker_room_v1(a.name, s.size, p_now)
             when l.kind = 'concurrency' then row(a.name, l.kind, s.size, u.used, s.size - u.used, 1, 0)::{schema}.room_v1
             when s.size <= 0 or b.blocked > p_now
                 then row(a.name, l.kind, s.size, u.used, 0, greatest(s.size, 1), greatest(s.size, 0))::{schema}.room_v1
@@ -98,7 +99,9 @@ declare
 begin
     select * into v_limit from {schema}.limits l where l.name = split_part(p_name, '=', 1);
     v_size := coalesce(v_limit.set_size, v_limit.size);
-    if v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
+    if v_limit.kind = 'breaker' then
+        return (select b.until from {schema}.breakers b where b.name = p_name and b.until > p_now and b.until < 4503599627370496);
+    elsif v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
         return null;
     end if;
     select * into v_bucket from {schema}.buckets b where b.name = p_name;
@@ -126,9 +129,12 @@ $$;
 -- moment: when to look again at a bucket that has no room: as above, or when the place of the first guest ends
 create function {schema}.moment_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) returns bigint language plpgsql as $$
 begin
-    if p_kind = 'concurrency' then
-        return (select min(g.until) from {schema}.guests g where g.bucket = p_name and g.until > p_now);
+    if p_kind <> 'concurrency' then
+        p_cost := {schema}.next_at_v1(p_name, p_cost, p_now);
+        if p_kind <> 'breaker' or p_cost is not null then
+            return p_cost;
+        end if;
     end if;
-    return {schema}.next_at_v1(p_name, p_cost, p_now);
+    return (select min(g.until) from {schema}.guests g where g.bucket = p_name and g.until > p_now);
 end
 $$;

@@ -21,11 +21,14 @@ begin
     select array_agg(s.name), array_agg(s.amount) into v_names, v_amounts from (
         select u.name, sum(least(coalesce(u.cost, 1), coalesce(l.set_size, l.size)) * u.n) as amount
         from unnest(p_names, p_costs, p_numbers) as u(name, cost, n)
-        join {schema}.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        join {schema}.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
         group by u.name
     ) s;
     if v_names is not null then
         perform {schema}.use_up_v1(v_names, v_amounts, p_now);
+    end if;
+    if {schema}.guarded_v1(p_names) then
+        perform {schema}.probe_v1(p_names, p_now);
     end if;
 end
 $$;
@@ -84,7 +87,7 @@ begin
                 then greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) end as more,
             l.per, greatest(s.size, 1) as size
         from unnest(p_names, p_costs) as u(name, cost)
-        join {schema}.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind <> 'concurrency'
+        join {schema}.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
         cross join lateral (select coalesce(l.set_size, l.size) as size) s
     loop
         if p_slow > 0 then

@@ -6,16 +6,18 @@
 -- The reply is sent before the commit, with all locks held, and to a client that does not read it is sent for ever: so it
 -- is small. Records above p_inline bytes stay behind (null), to be read afterwards; and claims end where their records
 -- together pass p_room bytes, so that a slow wire can carry them in the time of a call.
+-- p_good are successes of which breakers hear in numbers.
 -- p_low_ are marks below which a base lane and priority has no jobs (see strays), empty in ordinary times.
 -- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more,
--- next (token = when), order, low
+-- next (token = when), order, low, breaker (note = json)
 create function {schema}.turn_v1(
     p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer,
     p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks {schema}.ack_v1[],
     p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[],
     p_held bytea[], p_held_token bigint[],
     p_inline integer, p_room bigint,
-    p_low_lane text[] default '{}', p_low_priority integer[] default '{}', p_low_seq bigint[] default '{}'
+    p_low_lane text[] default '{}', p_low_priority integer[] default '{}', p_low_seq bigint[] default '{}',
+    p_good jsonb default null
 ) returns table (
     kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
     crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
@@ -43,6 +45,7 @@ declare
     v_held text[] := '{}';
     v_moved {schema}.moved_v1;
     v_woken text[] := '{}';
+    v_heard text[] := '{}';
     v_acks {schema}.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes {schema}.lane_v1[] := '{}';
@@ -88,6 +91,9 @@ begin
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := {schema}.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
     end if;
+    if p_good is not null and not v_repeat then
+        v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
+    end if;
     if v_limited or cardinality(v_freed) > 0 then
         v_locked := {schema}.gates_v1(v_lanes, v_freed, v_now);
         perform {schema}.lock_buckets_v1(v_locked);
@@ -97,6 +103,11 @@ begin
         v_now := {schema}.now_v1(p_now);
     end if;
     v_walked := {schema}.walked_v1() - v_walked;
+    if cardinality(v_freed) > 0 and {schema}.guarded_v1(v_freed) then
+        v_heard := {schema}.hear_v1(
+            p_worker, p_done, p_token, p_acks, v_freed, case when not v_repeat then p_good end, v_now
+        );
+    end if;
     if cardinality(p_done) > 0 then
         v_moved := {schema}.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
@@ -104,7 +115,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null
+                    0, null, null
                 )::{schema}.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -247,7 +258,7 @@ begin
         end if;
     end if;
     if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || {schema}.wake_v1(v_freed, v_opened, v_spent, v_now);
+        v_woken := v_woken || v_heard || {schema}.wake_v1(v_freed, v_opened, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
         return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
@@ -262,6 +273,11 @@ begin
         return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
             null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
         from unnest(v_held) as h(queue);
+    end if;
+    if cardinality(v_locked) > 0 and {schema}.guarded_v1(v_locked) then
+        return query select 'breaker', null::bytea, null::bigint, null, null, null, null::integer, null::integer, null::integer,
+            null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, n.breaker
+        from {schema}.news_v1(v_locked, v_now) as n(breaker);
     end if;
     if v_next is not null then
         kind := 'next';

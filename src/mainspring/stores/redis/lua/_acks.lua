@@ -1,6 +1,6 @@
 -- acks: what a worker says of its attempts. Needs common, heads, wake, rooms, lines, parking, moves, spending.
 -- A plain success is one argument: id, token, and the result after a `+` if there is one. Any other ack is two: a
--- packed [outcome, to, reason, delay, due, refund, park, label, with result, with error, slow, spent [limit, cost]],
+-- packed [outcome, to, reason, delay, due, refund, park, label, with result, with error, slow, spent [limit, cost], fault],
 -- and id, token, result, error, each of the last two with its length in front; false stands for nothing.
 -- gives: settle_all
 
@@ -20,8 +20,13 @@ local function settle(id, head, ack, result, error)
   local order, buckets = head[MORE].o, head[MORE].b
   if buckets and ack[11] then
     with_rooms()
-    with_spending()
+    with_breakers()
     correct(buckets, ack[12], ack[11])
+  end
+  if buckets and (ack[13] or to == SUCCEEDED) then
+    with_rooms()
+    with_breakers()
+    end_of(buckets, head[STARTED], ack[13])
   end
   local ends = order or to > RUNNING
   if order or to ~= SUCCEEDED then keep_attempt(id, head, outcome, true, error) end
@@ -113,5 +118,6 @@ local function settle_all(worker, plain, first)
     local id, token, result, error = struct.unpack('>c16dI4c0I4c0', ARGV[n + 1])
     settle_one(id, token, worker, ack, ack[9] and result, ack[10] and error, already, stale)
   end
+  if hear_all then hear_all() end
   return already, stale
 end

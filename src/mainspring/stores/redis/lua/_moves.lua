@@ -57,7 +57,7 @@ local function leave(id, head)
     for _, bucket in ipairs(head[MORE].b or {}) do
       local name = name_of(bucket)
       call('ZREM', named('bucket', name), id)
-      free(name)
+      if not is_guard(name) or switch_of(name) then free(name) end -- else nobody waits for it
     end
     if head[MORE].o then call('HDEL', named('orders', head[WORKER]), id) end
   elseif state == BLOCKED then

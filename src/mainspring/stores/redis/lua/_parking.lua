@@ -4,6 +4,7 @@
 -- that is known. Whoever frees room opens the first ones of each group. An open lane that goes, to wait for another
 -- bucket or because it is empty, has the next ones opened: room must not lie idle.
 -- gives: opened, wakes, PARKED_UNTIL, is_gate, note, park, open_due, settle_lanes, settle_groups, tell_waiting, reopen
+-- gives: wake_waiting
 local PARKED_ON, REOPEN = TAG .. 'parked', TAG .. 'reopen'
 local PARKED_UNTIL = TAG .. 'parked_until'
 local OPENED = 100 -- lanes of one group that are opened at once
@@ -138,6 +139,13 @@ local function settle_groups()
       call('ZREM', named('heads', root), '#' .. group)
     end
   end
+end
+
+-- All who wait for a gate look again: it has changed.
+local function wake_waiting(name)
+  for _, group in ipairs(call('SMEMBERS', named('waits', name))) do wakes[queue_in(group)] = true end
+  call('DEL', named('waits', name))
+  call('SREM', named('crowded', limit_in(name)), name)
 end
 
 -- Wakes those who listen where something may start now that waited for room.

@@ -3,22 +3,29 @@
 -- A limit is stored as [kind, size, per, burst, what somebody set in place of its size or false]. Of a rate are kept the
 -- starts, oldest first (the first and the last moment that an entry stands for, and how much), their sum, and the
 -- moment before which nothing starts; of a smooth one instead of starts the moment at which all of it is back.
+-- Of a breaker is kept how it stands, if it is not simply closed: [failures, calls, until when it is open or 0, since when,
+-- whether somebody has begun to probe it, whether it was opened by hand, what failed last, and by parts of its window the
+-- beginning, successes and failures].
 -- gives: room_of, LIMITS, RATES, RESTS, freed, name_of, limit_in, declare_missing, free, running_in, load_rate, fits
 -- gives: room_in, use_up, occupy, write_rooms, lacking, worth
+-- gives: news, is_guard, switch_of, close_switch, put_switch, narrow, describe, tell_news
 local LIMITS = TAG .. 'limits'
 local RATES = TAG .. 'rates'
 local RESTS = TAG .. 'rests'
 local PIECES = 1000 -- of a window: starts that are no further apart are one entry
 local CHUNK = 50
-local limits, rooms = {}, {}
+local BREAKERS = TAG .. 'breakers'
+local FOREVER = 4503599627370496
+local limits, rooms, switches = {}, {}, {}
 local freed = {}
+local news = {}
 
 local function name_of(bucket) return bucket[2] == '' and bucket[1] or bucket[1] .. '=' .. bucket[2] end
 local function limit_in(name) return (string.match(name, '^[^=]*')) end
 
 local function read_limit(raw)
-  local kind, size, per, burst, set = unpack(cmsgpack.unpack(raw), 1, 5)
-  return {kind = kind, size = set or size, per = per, burst = burst}
+  local kind, size, per, burst, set, share, span = unpack(cmsgpack.unpack(raw), 1, 7)
+  return {kind = kind, size = set or size, per = per, burst = burst, share = share, span = span}
 end
 
 -- False for one that nobody has declared: it lets everything through.
@@ -34,7 +41,7 @@ end
 
 local function declare_missing(packed)
   for _, limit in ipairs(cmsgpack.unpack(packed)) do
-    call('HSETNX', LIMITS, limit[1], cmsgpack.pack({limit[2], limit[3], limit[4], limit[5], false}))
+    call('HSETNX', LIMITS, limit[1], cmsgpack.pack({limit[2], limit[3], limit[4], limit[5], false, limit[6], limit[7]}))
     limits[limit[1]] = nil
   end
 end
@@ -46,6 +53,96 @@ local function room_of(name)
     rooms[name] = room
   end
   return room
+end
+
+local function is_guard(name) return sub(name, -8) == ':breaker' and not string.find(name, '=', 1, true) end
+
+local function close_switch(switch)
+  switch.failures, switch.calls, switch.till, switch.opened = 0, 0, 0, 0
+  switch.half, switch.tripped, switch.error, switch.counts = false, false, '', {}
+  return switch
+end
+
+-- How a breaker stands; false for one that is closed and has nothing to forget.
+local function switch_of(name)
+  if switches[name] == nil then
+    local raw, switch = call('HGET', BREAKERS, name), false
+    if raw then
+      switch = {}
+      switch.failures, switch.calls, switch.till, switch.opened, switch.half, switch.tripped, switch.error, switch.counts =
+        unpack(cmsgpack.unpack(raw), 1, 8)
+    end
+    switches[name] = switch
+  end
+  return switches[name]
+end
+
+local function put_switch(name, switch)
+  if switch.till == 0 and switch.failures == 0 and #switch.counts == 0 then
+    switches[name] = false
+    call('HDEL', BREAKERS, name)
+    return
+  end
+  switches[name] = switch
+  call('HSET', BREAKERS, name, cmsgpack.pack({
+    switch.failures, switch.calls, switch.till, switch.opened, switch.half, switch.tripped, switch.error, switch.counts,
+  }))
+end
+
+-- What lies before the window goes, what is of one part of it is one.
+local function narrow(switch, limit)
+  local parts, order = {}, {}
+  for _, part in ipairs(switch.counts) do
+    if part[1] > NOW - limit.span then
+      if not parts[part[1]] then
+        parts[part[1]] = {part[1], 0, 0}
+        order[#order + 1] = parts[part[1]]
+      end
+      local sum = parts[part[1]]
+      sum[2], sum[3] = sum[2] + part[2], sum[3] + part[3]
+    end
+  end
+  switch.counts, switch.failures, switch.calls = order, 0, 0
+  for _, part in ipairs(order) do
+    switch.failures, switch.calls = switch.failures + part[3], switch.calls + part[2] + part[3]
+  end
+end
+
+-- A breaker as the reply tells of it: name, state, failures, calls, since when, until when, error, opened by hand.
+local function describe(room)
+  local switch = switch_of(room.name) or close_switch({})
+  if switch.till == 0 then
+    if room.limit.share > 0 then narrow(switch, room.limit) end
+    local error = switch.failures > 0 and switch.error or ''
+    return {room.name, 'closed', switch.failures, switch.calls, false, false, error, 0}
+  end
+  return {
+    room.name, switch.till > NOW and 'open' or 'half_open', switch.failures, switch.calls, switch.opened,
+    switch.till < FOREVER and switch.till, switch.error, switch.tripped and 1 or 0,
+  }
+end
+
+local function tell_news(name) news[#news + 1] = describe(room_of(name)) end
+
+-- How many a breaker lets through; of one that is half open who was let in since counts.
+local function guard_room(room)
+  local switch = switch_of(room.name)
+  if not switch or switch.till == 0 then return math.huge end
+  if switch.till > NOW then return 0 end
+  if not room.running then
+    room.running = call('ZCOUNT', named('bucket', room.name), whole(switch.till), '+inf')
+      + call('ZCOUNT', named('visitors', room.name), '(' .. whole(NOW), '+inf')
+  end
+  return room.limit.size - room.running
+end
+
+-- The first that is let in to a half open breaker is told of.
+local function begin_probe(room)
+  local switch = switch_of(room.name)
+  if not switch or switch.half or switch.till == 0 or switch.till > NOW then return end
+  switch.half = true
+  put_switch(room.name, switch)
+  tell_news(room.name)
 end
 
 -- Somebody left the bucket: who waits for it is looked for by settle_lanes().
@@ -112,6 +209,11 @@ local function fits(name, cost)
   if not limit then return true end
   if limit.size <= 0 then return false end
   if limit.kind == 'concurrency' then return running_in(room) < limit.size end
+  if limit.kind == 'breaker' then
+    if guard_room(room) > 0 then return true end
+    local till = switch_of(name).till
+    return false, till > NOW and till < FOREVER and till or nil
+  end
   load_rate(room)
   cost = math.min(cost, limit.size)
   local at = math.max(room.pause, limit.kind == 'rate' and rate_moment(room, cost) or smooth_moment(room, cost))
@@ -126,6 +228,7 @@ local function room_in(name)
   if not limit then return math.huge end
   if limit.size <= 0 then return 0 end
   if limit.kind == 'concurrency' then return limit.size - running_in(room) end
+  if limit.kind == 'breaker' then return guard_room(room) end
   load_rate(room)
   if room.pause > NOW then return 0 end
   if limit.kind == 'rate' then return limit.size - room.used end
@@ -163,7 +266,9 @@ local function occupy(bucket, id)
   if id then room.ids[#room.ids + 1] = id end
   if room.running then room.running = room.running + 1 end
   local limit = room.limit
-  if limit and limit.kind ~= 'concurrency' then use_up(room, math.min(bucket[3], limit.size)) end
+  if not limit or limit.kind == 'concurrency' then return end
+  if limit.kind == 'breaker' then return begin_probe(room) end
+  use_up(room, math.min(bucket[3], limit.size))
 end
 
 local function write_rate(room)

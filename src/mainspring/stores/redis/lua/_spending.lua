@@ -34,7 +34,7 @@ local function correct(buckets, spent, slow)
   for _, pair in ipairs(spent) do real[pair[1]] = pair[2] end
   for _, bucket in ipairs(buckets) do
     local room = room_of(name_of(bucket))
-    local limit = room.limit
+    local limit = room.limit and room.limit.kind ~= 'breaker' and room.limit
     if limit and limit.kind ~= 'concurrency' and limit.size > 0 then
       local more = real[bucket[1]] and math.max(real[bucket[1]], 0) - math.min(bucket[3], limit.size) or 0
       if more > 0 then use_up(room, more) elseif more < 0 then give_back(room, -more) end

@@ -1,5 +1,11 @@
--- takeback: the running jobs of a worker that is over. Needs common, heads, moves.
+-- takeback: the running jobs of a worker that is over. Needs common, heads, moves, breakers.
 local function by_seq(a, b) return a[2][SEQ] < b[2][SEQ] end
+
+local function has_buckets(held)
+  for _, pair in ipairs(held) do
+    if pair[2][MORE].b then return true end
+  end
+end
 
 -- Moves all jobs of `worker` out of running, by cause (lost, crashed, interrupted).
 -- Returns the ids that are now ready, retrying, dead, cancelled.
@@ -13,6 +19,12 @@ local function take_back(worker, cause, delays)
     if guilt > 0 and (blamed == 0 or guilt < blamed) then blamed = guilt end
   end
   table.sort(held, by_seq)
+  if cause ~= 'interrupted' and has_buckets(held) then
+    with_rooms()
+    with_breakers()
+    hear_loss(held, cause)
+    hear_all()
+  end
   local moved = {[READY] = {}, [RETRYING] = {}, [DEAD] = {}, [CANCELLED] = {}}
   for _, pair in ipairs(held) do
     local id, head = pair[1], pair[2]

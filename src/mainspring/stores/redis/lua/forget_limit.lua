@@ -4,6 +4,7 @@
 -- returns whether there was one, and how many buckets are still to be looked at for those who wait
 with_rooms()
 if call('HDEL', LIMITS, ARGV[2]) == 0 then return {0, 0} end
+call('HDEL', TAG .. 'breakers', ARGV[2])
 local left = reopen(ARGV[2])
 flush()
 return {1, left}

@@ -1,12 +1,13 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, takeback
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, breakers*, takeback
 -- rescue: running -> ready | retrying | dead | cancelled, for all jobs of a worker whose beat number still stands
 -- args: now, worker, number, cause, delays
--- returns taken, ready, retrying, dead, cancelled
+-- returns taken, ready, retrying, dead, cancelled, breakers that have changed
 local worker, number, cause, delays = ARGV[2], ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5])
 local row = call('HMGET', named('worker', worker), 'number', 'lost')
-if row[1] ~= number or row[2] == '1' then return {0, {}, {}, {}, {}} end
+if row[1] ~= number or row[2] == '1' then return {0, {}, {}, {}, {}, {}} end
 pass_when_full()
 call('HSET', named('worker', worker), 'lost', 1)
 local moved = take_back(worker, cause, delays)
 flush()
+moved[6] = news or {}
 return moved

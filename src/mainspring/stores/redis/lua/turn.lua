@@ -1,17 +1,17 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, spending*, acks, places, claims, limited*, fronts
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, breakers*, spending*, acks, places, claims, limited*, fronts
 -- turn: running -> by its acks; ready -> running for its wants
 -- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], plain successes, with
---       holds], holds (id and token, 24 bytes each), then the acks (see _acks.lua)
+--       holds, successes in numbers [breaker, how many]], holds (id and token, 24 bytes each), then the acks (see _acks.lua)
 -- returns now, lost, claims (id, job, id, job, ...), already, stale, orders [id, token, reason], gone (as they came),
 --       whether there may be more, whether there is no room, when a rate lets something through or false, queues in
---       which a gate had no room
+--       which a gate had no room, breakers that have changed
 local worker, holds = ARGV[2], ARGV[4]
-local number, seen, suspects, wants, plain, with_holds = unpack(cmsgpack.unpack(ARGV[3]), 1, 6)
+local number, seen, suspects, wants, plain, with_holds, good = unpack(cmsgpack.unpack(ARGV[3]), 1, 7)
 local row = call('HMGET', named('worker', worker), 'turn', 'lost')
 local last = tonumber(row[1])
 
 -- checks
-if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false, {}} end
+if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false, {}, {}} end
 if number < last then
   return redis.error_reply('CONFLICT turn ' .. whole(number) .. ' after ' .. whole(last))
 end
@@ -24,6 +24,11 @@ if type(noted) == 'table' and noted.err then
   if not full then return noted end
   pass_when_full()
   call('HSET', named('worker', worker), 'turn', whole(number))
+end
+if #good > 0 and number > last then
+  with_rooms()
+  with_breakers()
+  hear_numbers(good)
 end
 local already, stale = settle_all(worker, plain, 5)
 flush(true)
@@ -48,4 +53,5 @@ if with_holds then
     if not good and not acked[lease] then gone[#gone + 1] = lease end
   end
 end
-return {NOW, 0, claimed, already, stale, orders, gone, is_enough() and 1 or 0, full and #wants > 0 and 1 or 0, soonest, crowded}
+local more, no_room = is_enough() and 1 or 0, full and #wants > 0 and 1 or 0
+return {NOW, 0, claimed, already, stale, orders, gone, more, no_room, soonest, crowded, news or {}}

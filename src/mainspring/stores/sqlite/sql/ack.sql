@@ -23,7 +23,7 @@ where j.id = a.column1
 delete from {t}jobs where id in ({marks}) and flags & 4 = 0
 
 -- name: limited
-select id, buckets from {t}jobs where id in ({marks})
+select id, buckets, started from {t}jobs where id in ({marks})
 
 -- name: delete_jobs
 delete from {t}jobs where id in ({marks})

@@ -1,18 +1,21 @@
 -- limits, buckets and guests: see rooms.py, limits.py, guests.py
 
 -- name: limit
-select kind, coalesce(override, size), per, burst from {t}limits where name = ?
+select kind, coalesce(override, size), per, burst, share, span from {t}limits where name = ?
 
 -- name: limits
-select name, kind, size, per, burst, override from {t}limits order by name
+select name, kind, size, per, burst, share, span, override from {t}limits order by name
 
 -- name: add_limit
-insert or ignore into {t}limits (name, kind, size, per, burst) values (?, ?, ?, ?, ?)
+insert or ignore into {t}limits (name, kind, size, per, burst, share, span) values (?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_limit
-insert into {t}limits (name, kind, size, per, burst) values (?, ?, ?, ?, ?)
-on conflict (name) do update set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst
+insert into {t}limits (name, kind, size, per, burst, share, span) values (?, ?, ?, ?, ?, ?, ?)
+on conflict (name) do update set
+    kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst, share = excluded.share,
+    span = excluded.span
 where kind <> excluded.kind or size <> excluded.size or per <> excluded.per or burst <> excluded.burst
+    or share <> excluded.share or span <> excluded.span
 
 -- name: override
 update {t}limits set override = ? where name = ?

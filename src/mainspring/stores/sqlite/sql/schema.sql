@@ -264,6 +264,8 @@ create table {t}limits (
     size integer not null,
     per integer not null,
     burst integer not null,
+    share integer not null default 0,
+    span integer not null default 0,
     override integer
 ) without rowid;
 
@@ -363,4 +365,17 @@ alter table {t}queues add column given text;
 
 -- bound: the job counts for the depth of its queue
 alter table {t}jobs add column bound integer not null default 0;
-create index {t}jobs_bound on {t}jobs (queue, enqueued, id, bound, state) where bound = 1 and state <> 'running'
+create index {t}jobs_bound on {t}jobs (queue, enqueued, id, bound, state) where bound = 1 and state <> 'running';
+
+-- breakers that are open or have failures to remember. until: 0 while it is closed
+create table {t}breakers (
+    name text not null primary key,
+    failures integer not null,
+    calls integer not null,
+    until integer not null,
+    opened integer not null,
+    half integer not null,
+    tripped integer not null,
+    error text not null,
+    counts text not null
+) without rowid

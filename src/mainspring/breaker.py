@@ -1,0 +1,238 @@
+"""Breaker: guards tasks, and any code, against what fails again and again, for the whole fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+
+from mainspring import sync
+from mainspring.breaker_news import announce
+from mainspring.breaking import Guarded, function, is_failure
+from mainspring.codec.failures import words_of
+from mainspring.colours import is_async, yields
+from mainspring.errors import BreakerOpen, InvalidOption, StoreError
+from mainspring.ids import new_id
+from mainspring.records import Bucket
+from mainspring.reserved import Handle
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TTL = 30_000_000
+"""Microseconds for which a probe keeps its place without a word; renewed each third of it."""
+TELL = 1.0
+"""Seconds between two words about successes of which only the number matters."""
+
+log = logging.getLogger("mainspring.breakers")
+
+
+class Entry(NamedTuple):
+    """One passage through a breaker."""
+
+    name: str
+    started: int = 0
+    """By the store's clock, if it is a probe; else it is none, whenever the breaker opens."""
+    guest: bytes = b""
+    """The place of a probe."""
+    renewing: Future[None] | None = None
+    counts: bool = True
+    """False inside of another passage through the same breaker."""
+
+
+_entries: contextvars.ContextVar[tuple[Entry, ...]] = contextvars.ContextVar("mainspring_breakers", default=())
+
+
+class Breaker(Handle, Guarded):
+    """``breaker=`` guards tasks: their jobs wait while it is open. ``with``, ``async with`` and the decorator guard any
+    code: ``BreakerOpen`` is raised instead of running it, or ``fallback`` is called in its place."""
+
+    INSTEAD = "Make it again: app.breaker(name, ...)."
+
+    def __init__(self, app: Mainspring, guard: Guarded) -> None:
+        super().__init__(guard.name, guard.options)
+        self._app = app
+        self._limit = self.limit()
+        self._known = False
+        self._lock = threading.Lock()
+        self._good = 0
+        self._told = time.monotonic()
+
+    def at(self, *, fallback: Callable[..., Any]) -> Breaker:
+        """The same breaker with a fallback: what a function that it decorates returns while it is open."""
+        return Breaker(self._app, Guarded(self.name, {**self.options, "fallback": function(fallback, "fallback")}))
+
+    def __call__(self, fn: F) -> F:
+        """Guard a function."""
+        self._check(fn)
+        return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
+
+    def __enter__(self) -> Self:
+        _push(sync.run(f"with {self!r}", self._enter(self._is_inside())))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        sync.run(f"with {self!r}", self._exit(_popped(self.name), error))
+
+    async def __aenter__(self) -> Self:
+        _push(await self._enter(self._is_inside()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._exit(_popped(self.name), error)
+
+    def __repr__(self) -> str:
+        return f"<Breaker {self.name}>"
+
+    # ---- private ------------------------------------------------------------------------------
+
+    def _check(self, fn: Any) -> None:
+        subject = f"breaker {self.name!r}"
+        if not callable(fn) or isinstance(fn, type) or hasattr(fn, "declared") or yields(fn):
+            hint = "Decorate a def or an async def; of a task say breaker= instead."
+            raise InvalidOption("breaker", fn, "cannot guard that", subject=subject, hint=hint)
+        if self.fallback is not None and is_async(self.fallback) and not is_async(fn):
+            hint = "A def needs a def as its fallback."
+            raise InvalidOption(
+                "fallback", self.fallback, "is async and the function is not", subject=subject, hint=hint
+            )
+
+    def _guard(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            try:
+                self.__enter__()
+            except BreakerOpen:
+                if self.fallback is None:
+                    raise
+                return self.fallback(*args, **kwargs)
+            error: BaseException | None = None
+            try:
+                return fn(*args, **kwargs)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                self.__exit__(None, error, None)
+
+        return guarded
+
+    def _guard_async(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        async def guarded(*args: Any, **kwargs: Any) -> Any:
+            try:
+                await self.__aenter__()
+            except BreakerOpen:
+                if self.fallback is None:
+                    raise
+                value = self.fallback(*args, **kwargs)
+                return await value if is_async(self.fallback) else value
+            error: BaseException | None = None
+            try:
+                return await fn(*args, **kwargs)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                await self.__aexit__(None, error, None)
+
+        return guarded
+
+    def _is_inside(self) -> bool:
+        """Whether the caller has passed it already, or runs in a job that has: that one tells how it ended."""
+        from mainspring.worker.context import current
+
+        attempt = current.get(None)
+        own = attempt is not None and any(limit.name == self._limit.name for limit in attempt.spec.limits)
+        return own or any(entry.name == self.name for entry in _entries.get())
+
+    async def _enter(self, inside: bool) -> Entry:
+        if inside:
+            return Entry(self.name, counts=False)
+        try:
+            return await self._admitted()
+        except StoreError as error:
+            log.warning("%r lets everything through: the store cannot be asked: %s", self, error)
+            return Entry(self.name)
+
+    async def _admitted(self) -> Entry:
+        store, bucket = await self._app.client.store(), Bucket(self._limit.name)
+        if not self._known:
+            await store.declare([self._limit])
+            self._known = True
+        found = await store.buckets([bucket])
+        if not found or found[0].breaker is None or found[0].breaker.state == "closed":
+            return Entry(self.name)
+        guest = new_id().bytes
+        said = await store.take(guest, [bucket], TTL, [self._limit])
+        for row in said.breakers:
+            announce(self._app.hooks, row, said.now)
+        if said.ok:
+            return Entry(self.name, said.now, guest, sync.spawn(self._renew(guest, bucket)))
+        wait = self.options["open_for"] if said.next_at is None else max(said.next_at - said.now, 0)
+        raise BreakerOpen(self.name, timedelta(microseconds=wait), found[0].breaker.error)
+
+    async def _exit(self, entry: Entry, error: BaseException | None) -> None:
+        if not entry.counts:
+            return
+        fault = words_of(error) if error is not None and is_failure(self, error) else ""
+        if entry.renewing is not None:
+            entry.renewing.cancel()
+        try:
+            await self._tell(entry, error is None, fault)
+            if entry.guest:
+                await (await self._app.client.store()).give(entry.guest)
+        except StoreError as trouble:
+            log.warning("%r was not told how a call ended: %s", self, trouble)
+
+    async def _tell(self, entry: Entry, succeeded: bool, fault: str) -> None:
+        good = int(succeeded)
+        if self.weighs and not entry.guest:
+            good = self._due(good, fault)
+        if not good and not fault:
+            return
+        store = await self._app.client.store()
+        changed = await store.tell(self._limit.name, entry.started, good, fault)
+        if changed is not None:
+            announce(self._app.hooks, changed)
+
+    def _due(self, good: int, fault: str) -> int:
+        """How many successes are to be told now: all there are, with a failure or after a second."""
+        with self._lock:
+            self._good += good
+            now = time.monotonic()
+            if not fault and now - self._told < TELL:
+                return 0
+            self._told, good, self._good = now, self._good, 0
+        return good
+
+    async def _renew(self, guest: bytes, bucket: Bucket) -> None:
+        """Keep the place of a probe, from the background loop: whoever holds it may block its own."""
+        while True:
+            await asyncio.sleep(TTL / 3e6)
+            with suppress(StoreError):
+                await (await self._app.client.store()).take(guest, [bucket], TTL)
+
+
+def _push(entry: Entry) -> None:
+    _entries.set((*_entries.get(), entry))
+
+
+def _popped(name: str) -> Entry:
+    entries = _entries.get()
+    at = max(n for n, entry in enumerate(entries) if entry.name == name)
+    _entries.set((*entries[:at], *entries[at + 1 :]))
+    return entries[at]

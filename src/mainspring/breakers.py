@@ -1,0 +1,133 @@
+"""app.breakers: which breakers there are and how they stand; opened and closed by hand. Every verb has its a-twin."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from mainspring import checks, sync
+from mainspring.breaker_news import announce
+from mainspring.clock import SystemClock, to_datetime
+from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.records import BREAKER, BreakerRow, Bucket, BucketRow, Limit
+from mainspring.reserved import Reserved
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.duration import Duration
+    from mainspring.stores.base import Store
+
+
+class BreakerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A breaker when the store was asked."""
+
+    name: str
+    state: Literal["closed", "open", "half_open"]
+    failures: int
+    """In a row, or within the window; of one that is not closed, those that opened it."""
+    calls: int
+    """Calls within the window, of one that goes by a rate."""
+    opened: datetime | None
+    until: datetime | None
+    """When it is tried again; None of one that is closed, or open until it is reset."""
+    error: str
+    """What failed last."""
+    tripped: bool
+    """Somebody opened it by hand."""
+    probing: int
+    """Probes that run now."""
+    probes: int
+    open_for: timedelta
+    threshold: int
+    """Failures in a row that open it; of one that goes by a rate, the least number of calls."""
+    rate: float | None
+    over: timedelta | None
+
+
+BreakerInfos = list[BreakerInfo]
+
+
+class Breakers(Reserved):
+    """A breaker is there once a job named it or code entered it. What is done by hand holds for the whole fleet."""
+
+    def __init__(self, app: Mainspring) -> None:
+        self._app = app
+
+    def list(self) -> BreakerInfos:
+        """Every breaker that the store knows, by name."""
+        return sync.run("app.breakers.list", self.alist())
+
+    async def alist(self) -> BreakerInfos:
+        return await _infos(await self._app.client.store())
+
+    def get(self, name: str) -> BreakerInfo:
+        """One breaker by its name."""
+        return sync.run("app.breakers.get", self.aget(name))
+
+    async def aget(self, name: str) -> BreakerInfo:
+        infos = await self.alist()
+        for info in infos:
+            if info.name == name:
+                return info
+        raise _unknown(name, [info.name for info in infos])
+
+    def trip(self, name: str, for_: Duration | None = None) -> None:
+        """Open it now, for a time or until it is reset. Jobs that run go on; nothing else that it guards starts."""
+        return sync.run("app.breakers.trip", self.atrip(name, for_))
+
+    async def atrip(self, name: str, for_: Duration | None = None) -> None:
+        span = checks.span_or_none(for_, "for_")
+        store = await self._app.client.store()
+        if not await store.trip(name + BREAKER, span):
+            raise _unknown(name, [info.name for info in await _infos(store)])
+        until = None if span is None else SystemClock().now_us() + span
+        announce(self._app.hooks, BreakerRow(name=name + BREAKER, state="open", until=until, tripped=True))
+
+    def reset(self, name: str) -> None:
+        """Close it now and forget its failures."""
+        return sync.run("app.breakers.reset", self.areset(name))
+
+    async def areset(self, name: str) -> None:
+        store = await self._app.client.store()
+        before = await store.buckets([Bucket(name + BREAKER)])
+        if not await store.reset(name + BREAKER):
+            raise _unknown(name, [info.name for info in await _infos(store)])
+        if any(row.breaker is not None and row.breaker.state != "closed" for row in before):
+            announce(self._app.hooks, BreakerRow(name=name + BREAKER))
+
+
+async def _infos(store: Store) -> BreakerInfos:
+    limits = [row.limit for row in await store.limits() if row.limit.kind == "breaker"]
+    rows = {row.name: row for row in await store.buckets([Bucket(limit.name) for limit in limits])}
+    return [_info(limit, rows[limit.name]) for limit in limits if limit.name in rows]
+
+
+def _info(limit: Limit, row: BucketRow) -> BreakerInfo:
+    found = row.breaker
+    assert found is not None
+    return BreakerInfo(
+        name=limit.name.removesuffix(BREAKER),
+        state=found.state,
+        failures=found.failures,
+        calls=found.calls,
+        opened=None if found.opened is None else to_datetime(found.opened),
+        until=None if found.until is None else to_datetime(found.until),
+        error=found.error,
+        tripped=found.tripped,
+        probing=row.used,
+        probes=row.size,
+        open_for=timedelta(microseconds=limit.per),
+        threshold=limit.burst,
+        rate=limit.share / 1_000_000 if limit.share else None,
+        over=timedelta(microseconds=limit.span) if limit.share else None,
+    )
+
+
+def _unknown(name: str, known: BreakerNames) -> InvalidOption:
+    hint = "A breaker is there once a job named it or code entered it; app.breakers.list() shows them all."
+    return InvalidOption("breaker", name, f"is not known to the store{did_you_mean(name, known)}", hint=hint)
+
+
+BreakerNames = list[str]
