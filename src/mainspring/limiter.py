@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import random
 import time
@@ -35,12 +34,8 @@ log = logging.getLogger("mainspring.limits")
 class Place(NamedTuple):
     """What was taken, and what keeps it."""
 
-    owner: int
     guest: bytes
     renewing: Future[None] | None
-
-
-_places: contextvars.ContextVar[tuple[Place, ...]] = contextvars.ContextVar("mainspring_places", default=())
 
 
 class Limiter(Handle, Named):
@@ -65,6 +60,7 @@ class Limiter(Handle, Named):
         super().__init__(name, limits)
         self._app = app
         self._key, self._cost, self._wait = key, cost, wait
+        self._places: list[Place] = []
         self._limits = tuple(bound.limit for bound in bind(name, self.limits, f"limiter {name!r}"))
 
     def at(self, *, key: str | None = None, cost: int | None = None, wait: Duration | None = None) -> Limiter:
@@ -102,13 +98,20 @@ class Limiter(Handle, Named):
         began = time.monotonic()
         patience = None if self._wait is None else to_us(self._wait, what="wait") / 1e6
         while True:
-            said = await store.take(guest, buckets, TTL, self._limits)
+            try:
+                said = await store.take(guest, buckets, TTL, self._limits)
+            except BaseException:  # it may have arrived
+                sync.spawn(self._give_up(guest))
+                raise
             if said.ok:
                 return guest
             pause = LOOK if said.next_at is None else max(0.0, (said.next_at - said.now) / 1e6)
             pause = min(pause, LOOK) * random.uniform(0.7, 1.0) if said.next_at is None else pause
-            if patience is not None and time.monotonic() - began + pause > patience:
-                raise LimitTimeout(said.full, time.monotonic() - began)
+            if patience is not None:
+                left = began + patience - time.monotonic()
+                if left <= 0 or (said.next_at is not None and pause > left):
+                    raise LimitTimeout(said.full, time.monotonic() - began)
+                pause = min(pause, left)
             await asyncio.sleep(pause)
 
     async def _give(self, place: Place) -> None:
@@ -119,13 +122,13 @@ class Limiter(Handle, Named):
     def _push(self, guest: bytes) -> None:
         held = any(limit.kind == "concurrency" for limit in self._limits)
         renewing = sync.spawn(self._renew(guest)) if held else None
-        _places.set((*_places.get(), Place(id(self), guest, renewing)))
+        self._places.append(Place(guest, renewing))
 
     def _pop(self) -> Place:
-        places = _places.get()
-        place = next(each for each in reversed(places) if each.owner == id(self))
-        _places.set(tuple(each for each in places if each is not place))
-        return place
+        return self._places.pop()  # those of one limiter are alike: whoever leaves gives the last one back
+
+    async def _give_up(self, guest: bytes) -> None:
+        await (await self._app.client.store()).give(guest)
 
     async def _renew(self, guest: bytes) -> None:
         """Keep the place, from the background loop: whoever holds it may block its own."""

@@ -101,6 +101,9 @@ def _full(found: BucketRow) -> list[Hindrance]:
     """By the numbers that the claim goes by."""
     if found.breaker is not None:
         return _broken(found, found.breaker)
+    if found.kind != "concurrency" and found.size <= 0:
+        said = f"rate {found.name!r} is set to {found.size}: nothing starts until that is changed"
+        return [Hindrance(kind="rate", text=said, name=found.name)]
     if found.next_at is not None:
         until = to_datetime(found.next_at)
         said = f"rate {found.name!r} is used up ({found.used}/{found.size}), the next starts at {until:%H:%M:%S.%f}"

@@ -89,6 +89,11 @@ CREATE TYPE mainspring_stored.moved_v1 AS (
 	woken text[]
 );
 
+CREATE TYPE mainspring_stored.noted_v1 AS (
+	held text[],
+	next_at bigint
+);
+
 CREATE TYPE mainspring_stored.picked_v1 AS (
 	ids bytea[],
 	limited integer,
@@ -317,7 +322,8 @@ declare
     v_start record;
 begin
     for v_use in
-        select u.name, l.kind, greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) as more,
+        select u.name, l.kind, case when (p_spent ->> l.name) is not null
+                then greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) end as more,
             l.per, greatest(s.size, 1) as size
         from unnest(p_names, p_costs) as u(name, cost)
         join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
@@ -442,6 +448,30 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.bind_v1(p_queue text, p_after bytea, p_limit integer) RETURNS bytea
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+declare
+    v_ids bytea[];
+begin
+    if not exists (select 1 from mainspring_stored.queues q where q.name = p_queue and q.bounded) then
+        return null;
+    end if;
+    v_ids := array(
+        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.bound order by j.id limit p_limit
+    );
+    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
+    update mainspring_stored.jobs j set bound = true where j.id = any(v_ids);
+    return case when cardinality(v_ids) = p_limit then v_ids[p_limit] end;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.breaker_room_v1(p_name text, p_probes bigint, p_now bigint) RETURNS mainspring_stored.room_v1
     LANGUAGE plpgsql
     AS $$
@@ -493,6 +523,19 @@ CREATE FUNCTION mainspring_stored.buckets_of_v1(p_ids bytea[]) RETURNS text[]
 begin
     return array(
         select b.name from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name) where j.id = any(p_ids) and j.buckets is not null
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.cancel_new_v1(p_ids bytea[], p_reason text, p_note text, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return mainspring_stored.finish_v1(
+        array(
+            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0)::mainspring_stored.ending_v1
+            from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
+        ), p_now
     );
 end
 $$;
@@ -628,6 +671,19 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.configure_v1(p_queue text, p_settings jsonb, p_declared boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.queues (name, mode, since) values (p_queue, 'open', 0) on conflict (name) do nothing;
+    update mainspring_stored.queues q
+    set declared = case when p_declared then p_settings else q.declared end,
+        given = case when p_declared then q.given else p_settings end
+    where q.name = p_queue;
+    perform mainspring_stored.forget_queues_v1(array[p_queue]);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.declare_v1(p_limits jsonb) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -664,16 +720,39 @@ CREATE FUNCTION mainspring_stored.delete_v1(p_ids bytea[], p_now bigint) RETURNS
     AS $$
 declare
     v_live bytea[];
+    v_left text[];
 begin
     with gone as (
-        delete from mainspring_stored.jobs j where j.id = any(p_ids) returning j.id
+        delete from mainspring_stored.jobs j where j.id = any(p_ids) returning j.id, j.lane, j.state, j.buckets
     )
-    select coalesce(array_agg(g.id), '{}') into v_live from gone g;
+    select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.lane) filter (where g.state = 'ready' and g.buckets is not null)
+    into v_live, v_left from gone g;
+    if v_left is not null then
+        perform mainspring_stored.open_left_v1(v_left);
+    end if;
     delete from mainspring_stored.finished f where f.id = any(p_ids);
     delete from mainspring_stored.dead d where d.id = any(p_ids);
     delete from mainspring_stored.edges where child = any(v_live);
     perform mainspring_stored.forget_v1(p_ids);
     return mainspring_stored.resolve_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.disable_v1(p_queues text[], p_how text, p_by text, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
+    if p_how is null then
+        update mainspring_stored.queues q set disabled = null, disabled_at = 0, disabled_by = '' where q.name = any(p_queues);
+        perform mainspring_stored.forget_queues_v1(p_queues);
+        return;
+    end if;
+    insert into mainspring_stored.queues (name, mode, since, disabled, disabled_at, disabled_by)
+    select distinct u.name collate "C", 'open', 0, p_how, mainspring_stored.now_v1(p_now), p_by from unnest(p_queues) as u(name) order by 1
+    on conflict (name) do update
+    set disabled = excluded.disabled, disabled_at = excluded.disabled_at, disabled_by = excluded.disabled_by
+    where queues.disabled is distinct from excluded.disabled;
 end
 $$;
 
@@ -742,14 +821,13 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
-    if cardinality(p_queue) = 1 then
-        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
+    if mainspring_stored.take_in_v1(v_made) then
+        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, false, v_now)) as w(queue);
     end if;
-    perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -769,6 +847,7 @@ declare
     v_losers bytea[] := '{}';
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
+    v_special boolean;
     v_row record;
 begin
     v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
@@ -798,6 +877,9 @@ begin
     end if;
     if p_limits is not null then
         perform mainspring_stored.make_limits_v1(p_limits);
+    end if;
+    if p_queues is not null then
+        perform mainspring_stored.make_queues_v1(p_queues);
     end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
@@ -844,7 +926,7 @@ begin
         return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
         where not u.made and not u.answered;
     end if;
-    perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
+    v_special := mainspring_stored.take_in_v1(v_made);
     if cardinality(p_names) > 0 then
         perform mainspring_stored.line_up_v1(v_made, p_open);
     end if;
@@ -885,6 +967,10 @@ begin
             ), v_now
         )
     ) as w(queue);
+    if v_special then
+        return query select null::bytea, null::bytea, w.queue
+        from unnest(mainspring_stored.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
+    end if;
 end
 $$;
 
@@ -921,6 +1007,7 @@ CREATE FUNCTION mainspring_stored.follow_v1(p_ended mainspring_stored.ended_v1[]
 declare
     v_made bytea[];
     v_ready text[];
+    v_special boolean;
 begin
     with made as (
         insert into mainspring_stored.jobs (
@@ -940,7 +1027,12 @@ begin
         on conflict (id) do nothing
         returning id, queue, state
     )
-    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready') into v_made, v_ready from made m;
+    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready'),
+        exists (select 1 from mainspring_stored.queues q where q.settings is not null)
+    into v_made, v_ready, v_special from made m;
+    if v_special then
+        perform mainspring_stored.place_new_v1(v_made);
+    end if;
     insert into mainspring_stored.marks (mark, job)
     select unnest(f.marks), substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2)
     from unnest(p_ended) x join mainspring_stored.follows f on f.job = any(array[x.id]) and f.state = x.state
@@ -959,6 +1051,15 @@ begin
     delete from mainspring_stored.breakers b where b.name = p_limit;
     delete from mainspring_stored.limits l where l.name = p_limit;
     return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.forget_queues_v1(p_queues text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.queues q
+    where q.name = any(p_queues) and q.mode = 'open' and q.disabled is null and q.declared is null and q.given is null;
 end
 $$;
 
@@ -998,6 +1099,27 @@ begin
         return '{}';
     end if;
     return mainspring_stored.wake_v1(p_names, mainspring_stored.open_v1(p_names, p_rates, p_now), p_rates, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.gated_v1(p_home text, p_queue text, p_labels jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare
+    v_rest text := substr(p_home, length(p_queue) + 1);
+    v_at integer := strpos(v_rest, '#');
+    v_base text := p_queue || case when v_at = 0 then v_rest else left(v_rest, v_at - 1) end;
+    v_gates text := case when v_at = 0 then '' else substr(v_rest, v_at + 1) end;
+    v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
+begin
+    v_gates := left(v_gates, length(v_gates) - length(v_keys));
+    return v_base || '#' || (
+        select string_agg(g.label, ',' order by g.label collate "C") from (
+            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+            union
+            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+        ) g
+    ) || v_keys;
 end
 $$;
 
@@ -1141,7 +1263,7 @@ begin
             parked = j.parked or a.park,
             lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
             due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
-            seq = coalesce(a.seq, j.seq),
+            seq = coalesce(case when j.seq < 0 then -a.seq else a.seq end, j.seq),
             turn = null
         from placed a
         where j.id = any(array[a.id])
@@ -1360,6 +1482,37 @@ begin
         insert into mainspring_stored.retried (batch, at) values (p_batch, mainspring_stored.now_v1(p_now)) on conflict do nothing;
     end if;
     return p_retry or exists (select 1 from mainspring_stored.retried r where r.batch = p_batch);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_queue record;
+    v_woken text[] := '{}';
+begin
+    for v_queue in
+        select q.*, n.ids from mainspring_stored.queues q
+        join (
+            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j where j.id = any(p_ids) group by j.queue
+        ) n on n.queue = q.name
+        where q.special order by q.name
+    loop
+        if v_queue.disabled = 'skip' then
+            v_woken := v_woken || mainspring_stored.cancel_new_v1(
+                v_queue.ids, 'skipped', 'queue ''' || v_queue.name || ''' is disabled'
+                    || case when v_queue.disabled_by = '' then '' else ' by ' || v_queue.disabled_by end, p_now
+            );
+        elsif v_queue.bounded and not p_accepted then
+            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
+            v_woken := v_woken || mainspring_stored.make_room_v1(
+                v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
+                v_queue.ids, p_now
+            );
+        end if;
+    end loop;
+    return v_woken;
 end
 $$;
 
@@ -1676,7 +1829,11 @@ begin
         select min(j.seq) as seq from mainspring_stored.jobs j
         where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
     ) c on true
-    where c.seq is not null or v_got < p_n;
+    where (c.seq is not null or v_got < p_n)
+        -- Of a stack the newest lie below every mark.
+        and coalesce(c.seq, 0) >= 0 and not exists (
+            select 1 from mainspring_stored.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
+        );
 end
 $$;
 
@@ -1754,6 +1911,54 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.make_queues_v1(p_queues jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.queues (name, mode, since, declared)
+    select n.pair ->> 0, 'open', 0, n.pair -> 1 from jsonb_array_elements(p_queues) as n(pair)
+    where not exists (select 1 from mainspring_stored.queues q where q.name = any(array[n.pair ->> 0]) and q.declared is not null)
+    order by 1
+    on conflict (name) do update set declared = excluded.declared where queues.declared is null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_depth bigint;
+    v_first bigint;
+    v_old bytea[];
+    v_woken text[] := '{}';
+begin
+    loop
+        select count(*), min(j.enqueued) into v_depth, v_first from mainspring_stored.jobs j
+        where j.bound and j.state <> 'running' and j.queue = p_queue;
+        exit when v_depth <= p_most;
+        if p_on_full = 'drop_oldest' then
+            v_old := array(
+                select j.id from mainspring_stored.jobs j
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                order by j.enqueued, j.id limit v_depth - p_most
+            );
+        end if;
+        if coalesce(cardinality(v_old), 0) < v_depth - p_most then
+            raise exception '%', p_queue using errcode = 'MS005', detail = jsonb_build_object(
+                'max_depth', p_most, 'on_full', p_on_full, 'depth', v_depth - cardinality(p_ids),
+                'excess', v_depth - p_most, 'age', p_now - v_first
+            )::text;
+        end if;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes.
+        perform 1 from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update;
+        v_woken := v_woken || mainspring_stored.cancel_new_v1(
+            v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
+        );
+    end loop;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.modes_lock_v1() RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -1782,6 +1987,7 @@ declare
     v_followed mainspring_stored.ended_v1[];
     v_worker text;
     v_freed text[];
+    v_left text[];
 begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
@@ -1807,10 +2013,14 @@ begin
     )
     select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where follows > 0),
         max(worker) filter (where state = 'running' and buckets is not null),
-        (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running')
-    into v_followed, v_worker, v_freed from gone;
+        (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running'),
+        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null)
+    into v_followed, v_worker, v_freed, v_left from gone;
     if v_freed is not null then
         perform mainspring_stored.free_v1(v_worker, v_freed);
+    end if;
+    if v_left is not null then
+        perform mainspring_stored.open_left_v1(v_left);
     end if;
     delete from mainspring_stored.edges where child = any(v_ids);
     return case when v_followed is null then '{}' else mainspring_stored.follow_v1(v_followed, p_now) end;
@@ -1865,7 +2075,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS bigint
+CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS mainspring_stored.noted_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1877,6 +2087,7 @@ declare
     v_head record;
     v_full text[];
     v_at bigint[];
+    v_held text[] := '{}';
     v_first bigint;
 begin
     foreach v_lane in array p_lanes loop
@@ -1893,6 +2104,7 @@ begin
         from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_rooms) r on r.name = g.name
         where r.room < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
         continue when v_full is null;
+        v_held := v_held || split_part(v_lane.lane, '/', 1);
         insert into mainspring_stored.waits (bucket, queue)
         select g.name, split_part(v_lane.lane, '/', 1) from unnest(v_full) as g(name) where g.name = any(p_locked)
         on conflict do nothing;
@@ -1900,7 +2112,7 @@ begin
             v_first := least(v_first, (select max(m.at) from unnest(v_at) as m(at)));
         end if;
     end loop;
-    return v_first;
+    return row(v_held, v_first);
 end
 $$;
 
@@ -1958,6 +2170,18 @@ begin
     )
     select array(select distinct o.queue from opened o) into v_woken;
     return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.open_left_v1(p_lanes text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.lanes l set parked_on = null, parked_until = null
+    where l.id = any(array(
+        select x.id from mainspring_stored.lanes x where x.lane = any(p_lanes) and x.parked_until is not null
+        for no key update skip locked
+    ));
 end
 $$;
 
@@ -2183,6 +2407,35 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.place_new_v1(p_ids bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.jobs j
+    set seq = n.seq, bound = n.bound, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
+    from (
+        select o.id, q.bounded as bound,
+            case when q.settings ->> 'order' = 'lifo' then -greatest(o.seq, 1) else o.seq end as seq,
+            case when m.names is null then o.home else mainspring_stored.gated_v1(o.home, o.queue, q.settings -> 'labels') end as home,
+            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.dear then m.costs end as costs
+        from mainspring_stored.jobs o join mainspring_stored.queues q on q.name = any(array[o.queue]) and q.settings is not null
+        cross join lateral (
+            select array_agg(x.name order by x.name collate "C") as names, bool_or(x.cost <> 1) as dear,
+                array_agg(x.cost order by x.name collate "C") as costs
+            from (
+                select b.name, coalesce(b.cost, 1) as cost from unnest(o.buckets, o.costs) as b(name, cost)
+                union all
+                select l.pair ->> 0, (l.pair ->> 1)::bigint from jsonb_array_elements(q.settings -> 'limits') as l(pair)
+                where o.buckets is null or l.pair ->> 0 <> all(o.buckets)
+            ) x
+            where jsonb_array_length(q.settings -> 'limits') > 0
+        ) m
+        where o.id = any(p_ids)
+    ) n
+    where j.id = any(array[n.id]);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.probe_v1(p_names text[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2240,7 +2493,7 @@ begin
         select d.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
     ), ready as (
-        update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
+        update mainspring_stored.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -2367,25 +2620,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.refuse_draining_v1(p_queue text[], p_take boolean[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_queue text;
-begin
-    if not exists (select 1 from mainspring_stored.queues q where q.mode = 'draining') then
-        return;
-    end if;
-    select u.queue into v_queue from unnest(p_queue) with ordinality as u(queue, n)
-    where (p_take is null or p_take[u.n])
-        and exists (select 1 from mainspring_stored.queues q where q.name = any(array[u.queue]) and q.mode = 'draining')
-    limit 1;
-    if v_queue is not null then
-        raise exception '%', v_queue using errcode = 'MS003';
-    end if;
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.release_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
     AS $$
@@ -2428,7 +2662,7 @@ begin
         update mainspring_stored.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(f.seq, j.seq)
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state
@@ -2504,6 +2738,9 @@ CREATE FUNCTION mainspring_stored.reprioritise_v1(p_ids bytea[], p_priority inte
 begin
     update mainspring_stored.jobs j set priority = p_priority where j.id = any(p_ids);
     perform mainspring_stored.line_up_v1(p_ids, false);
+    perform mainspring_stored.open_left_v1(array(
+        select j.lane from mainspring_stored.jobs j where j.id = any(p_ids) and j.buckets is not null and j.state || '' = 'ready'
+    ));
     return '{}';
 end
 $$;
@@ -2571,7 +2808,7 @@ begin
             set deps = j.deps - t.n,
                 state = case when j.deps > t.n then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
                 due = case when j.deps > t.n or j.due > p_now then j.due end,
-                seq = case when j.deps > t.n or j.due > p_now then j.seq else t.seq end
+                seq = case when j.deps > t.n or j.due > p_now then j.seq when j.seq < 0 then -t.seq else t.seq end
             from placed t
             where j.id = any(array[t.child])
             returning j.id, j.queue, j.state, j.buckets
@@ -2671,11 +2908,13 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record
+            expires, started, keep, key, buckets, costs, record, bound
         )
-        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('mainspring_stored.seq'), a.token, a.worker, a.epoch + 1,
+        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
+            case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
-            a.key, a.buckets, a.costs, a.record
+            a.key, a.buckets, a.costs, a.record,
+            exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
         ) a
@@ -2736,7 +2975,7 @@ begin
         select o.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(p_ids) with ordinality as x(id, n) order by x.n) o
     ), moved as (
-        update mainspring_stored.jobs j set state = 'ready', due = null, seq = u.seq
+        update mainspring_stored.jobs j set state = 'ready', due = null, seq = case when j.seq < 0 then -u.seq else u.seq end
         from placed u
         where j.id = any(array[u.id])
         returning j.id, j.queue, j.buckets
@@ -2766,7 +3005,8 @@ CREATE FUNCTION mainspring_stored.set_mode_v1(p_queues text[], p_mode text, p_no
 begin
     perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
     if p_mode = 'open' then
-        delete from mainspring_stored.queues q where q.name = any(p_queues);
+        update mainspring_stored.queues q set mode = 'open', since = 0 where q.name = any(p_queues);
+        perform mainspring_stored.forget_queues_v1(p_queues);
         return;
     end if;
     insert into mainspring_stored.queues (name, mode, since)
@@ -2972,6 +3212,29 @@ begin
 end
 $_$;
 
+CREATE FUNCTION mainspring_stored.take_in_v1(p_ids bytea[]) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_queue mainspring_stored.queues;
+begin
+    if not exists (select 1 from mainspring_stored.queues q where q.special) then
+        return false;
+    end if;
+    select q.* into v_queue from mainspring_stored.queues q
+    where (q.mode = 'draining' or q.disabled = 'reject')
+        and exists (select 1 from mainspring_stored.jobs j where j.id = any(p_ids) and j.queue = q.name)
+    order by q.name limit 1;
+    if v_queue.mode = 'draining' then
+        raise exception '%', v_queue.name using errcode = 'MS003';
+    elsif v_queue.name is not null then
+        raise exception '%', v_queue.name using errcode = 'MS004', detail = v_queue.disabled_by;
+    end if;
+    perform mainspring_stored.place_new_v1(p_ids);
+    return true;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
     LANGUAGE plpgsql
     AS $$
@@ -3130,7 +3393,12 @@ declare
             where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from mainspring_stored.lanes x)
             order by o.id limit c_most
         ) l
-        where not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+        -- Not "not exists": with stale statistics that reads all ready jobs, for each lane again.
+        left join lateral (
+            select true as there from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority limit 1
+        ) h on true
+        where h.there is null
     );
 begin
     if cardinality(v_empty) > 0 then
@@ -3221,6 +3489,8 @@ declare
     v_settled mainspring_stored.settled_v1;
     v_more boolean := false;
     v_next bigint;
+    v_noted mainspring_stored.noted_v1;
+    v_held text[] := '{}';
     v_moved mainspring_stored.moved_v1;
     v_woken text[] := '{}';
     v_heard text[] := '{}';
@@ -3257,7 +3527,7 @@ begin
         -- Whoever pauses a queue waits for the turns that have looked already: none claims after that was confirmed.
         perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
         v_open := array(
-            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.mode = 'paused')
+            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.held)
             from unnest(p_lane) with ordinality as u(lane, n) order by u.n
         );
         v_lanes := mainspring_stored.lanes_v1(
@@ -3406,7 +3676,9 @@ begin
                 end if;
                 if v_taken < v_most and v_limited then
                     v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
-                    v_next := least(v_next, mainspring_stored.note_v1(v_part, v_locked, v_now));
+                    v_noted := mainspring_stored.note_v1(v_part, v_locked, v_now);
+                    v_held := v_held || v_noted.held;
+                    v_next := least(v_next, v_noted.next_at);
                 end if;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
@@ -3444,6 +3716,11 @@ begin
     if v_room <= 0 or v_more then
         kind := 'more';
         return next;
+    end if;
+    if cardinality(v_held) > 0 then
+        return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
+            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
+        from unnest(v_held) as h(queue);
     end if;
     if cardinality(v_locked) > 0 and mainspring_stored.guarded_v1(v_locked) then
         return query select 'breaker', null::bytea, null::bigint, null, null, null, null::integer, null::integer, null::integer,
@@ -4082,6 +4359,7 @@ CREATE TABLE mainspring_stored.jobs (
     follows smallint DEFAULT 0 NOT NULL,
     early boolean NOT NULL,
     parked boolean DEFAULT false NOT NULL,
+    bound boolean DEFAULT false NOT NULL,
     id bytea NOT NULL,
     state text NOT NULL,
     task text NOT NULL,
@@ -4161,7 +4439,21 @@ CREATE TABLE mainspring_stored.queues (
     name text NOT NULL COLLATE pg_catalog."C",
     mode text NOT NULL,
     since bigint NOT NULL,
-    CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['paused'::text, 'draining'::text])))
+    disabled text,
+    disabled_at bigint DEFAULT 0 NOT NULL,
+    disabled_by text DEFAULT ''::text NOT NULL,
+    declared jsonb,
+    given jsonb,
+    settings jsonb GENERATED ALWAYS AS (
+CASE
+    WHEN ((declared IS NOT NULL) OR (given IS NOT NULL)) THEN (COALESCE(declared, '{}'::jsonb) || COALESCE(given, '{}'::jsonb))
+    ELSE NULL::jsonb
+END) STORED,
+    held boolean GENERATED ALWAYS AS (((mode = 'paused'::text) OR (disabled IS NOT NULL))) STORED,
+    special boolean GENERATED ALWAYS AS (((mode = 'draining'::text) OR (COALESCE(disabled, 'hold'::text) <> 'hold'::text) OR (declared IS NOT NULL) OR (given IS NOT NULL))) STORED,
+    bounded boolean GENERATED ALWAYS AS ((COALESCE(((given ->> 'max_depth'::text))::bigint, ((declared ->> 'max_depth'::text))::bigint, (0)::bigint) > 0)) STORED,
+    CONSTRAINT queues_disabled_check CHECK ((disabled = ANY (ARRAY['hold'::text, 'skip'::text, 'reject'::text]))),
+    CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['open'::text, 'paused'::text, 'draining'::text])))
 );
 
 CREATE TABLE mainspring_stored.retried (
@@ -4219,40 +4511,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794828089497030, 1, 1, 'hand-1-3c0eb3', 1794828089498435, 1794828089516546, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794828089497030, 1, 1, 'hand-1-3c0eb3', 1794828089498435, 1794828089516546, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794831125475122, 1, 1, 'hand-1-236f5f', 1794831125479051, 1794831125513969, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794831125475122, 1, 1, 'hand-1-236f5f', 1794831125479051, 1794831125513969, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794828089497030, 1794828089458949, 1794828089516546, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794828089498435, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794831125475122, 1794831125403709, 1794831125513969, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-236f5f', 1794831125479051, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794828089497030, 1794828089458949, 1794828089516546, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794828089498435, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794828089583939, 1794828089601864, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794831125475122, 1794831125403709, 1794831125513969, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-236f5f', 1794831125479051, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794831125614390, 1794831125685049, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794828089497030, 1794828089458949, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', NULL, NULL, 1794828089498435, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794828089497030, 1794828089458949, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3c0eb3', 1794831689516546, NULL, 1794828089498435, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828089583939, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794828089583939, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794828089583939, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794831125475122, 1794831125403709, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-236f5f', NULL, NULL, 1794831125479051, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794831125475122, 1794831125403709, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-236f5f', 1794834725513969, NULL, 1794831125479051, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794831125614390, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794831125614390, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794831125614390, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794831125614390, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794831125614390, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('f34dc64c-fcfd-4165-82cb-405b0856fc80');
+INSERT INTO mainspring_stored.meta VALUES ('6e2ee3e8-4613-4cda-9a20-1b4278aa902b');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794828089619335);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794831125719668, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794828089543727);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794831125568739);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-3c0eb3', 1, 2, false, false, 1794828089446256, 1794828089516546, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-236f5f', 1, 2, false, false, 1794831125375119, 1794831125513969, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -4389,6 +4681,8 @@ CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finis
 CREATE INDEX finished_rest_id_idx ON mainspring_stored.finished_rest USING btree (id);
 
 CREATE INDEX guests_bucket ON mainspring_stored.guests USING btree (bucket, until);
+
+CREATE INDEX jobs_bound ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (bound AND (state <> 'running'::text));
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
 

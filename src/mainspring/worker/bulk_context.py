@@ -12,7 +12,21 @@ from mainspring.worker.bulk_attempt import BulkAttempt
 from mainspring.worker.context import AsyncContext, Context, context_of
 
 _OF_A_JOB = frozenset(
-    {"job_id", "attempt", "token", "queue", "tags", "meta", "trace_id", "progress", "track", "log", "send", "spawn"}
+    {
+        "job_id",
+        "attempt",
+        "token",
+        "queue",
+        "tags",
+        "meta",
+        "trace_id",
+        "progress",
+        "track",
+        "log",
+        "send",
+        "spawn",
+        "cost",
+    }
 )
 
 

@@ -172,7 +172,10 @@ class Demand:
                 got[of_line(line, claim.queue if claim.queue in self._caps else ""), ALONE] += 1
                 continue
             group = claim.queue if claim.queue in self._groups else _OPEN
-            got[group, kind_of(claim)] += 1
+            kind = kind_of(claim)
+            if kind == "any":  # asked for with the one kind that has slots, see _lanes
+                kind = "async" if not self._thread.slots else "thread" if not self._aio.slots else kind
+            got[group, kind] += 1
             got[group, "both"] += 1
         return got
 
@@ -232,7 +235,7 @@ class Demand:
             if (group, "both") in self._dry:
                 return []
         elif self._takes_any:
-            rooms.append(("any", min(1, cap, aio + thread)))
+            rooms.append(("any", min(1, cap - sum(n for _, n in rooms if n > 0), aio + thread)))
         return [(kind, n) for kind, n in rooms if n > 0 and (group, kind) not in self._dry]
 
     def _ask_by_weight(self, plan: Plan, room: Room) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import psycopg
@@ -15,7 +16,7 @@ from mainspring.records import Bucket, Limit, Turned, Want
 from mainspring.states import Action
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore
-from mainspring.testing.contract.hands import HOUR, LANE, Hand, bucket, ids, job, lease, one, put_in, running
+from mainspring.testing.contract.hands import HOUR, LANE, Hand, bucket, ids, job, lease, limits_of, one, put_in, running
 from tests.stores.postgres.sides import Sides
 
 GATE = bucket("gate", 1)
@@ -403,3 +404,17 @@ async def test_odd_and_long_keys_have_buckets_too(store: PostgresStore) -> None:
         assert (found.name, found.used, len(found.holders)) == (each.name, 1, 1)
         said = await store.take(b"guest", [each], HOUR)
         assert (said.ok, said.full) == (False, each.name)
+
+
+async def test_an_open_transaction_that_names_a_limit_first_keeps_nobody_waiting(
+    store: PostgresStore, postgres_owner_url: str
+) -> None:
+    """Neither a worker that declares it nor another producer; and it is there for both."""
+    gate = bucket("new", 1)
+    waiting = job(buckets=[gate])
+    with psycopg.connect(postgres_owner_url) as late:
+        store.enqueue_now(Batch(id=os.urandom(16), jobs=(waiting,), limits=limits_of([waiting])), late)
+        await store.declare([Limit(name="new", kind="concurrency", size=2)])
+        await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
+    hand = await Hand(store).join()
+    assert len(await hand.take(9)) == 2

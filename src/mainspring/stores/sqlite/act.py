@@ -163,6 +163,7 @@ def _run_now(tx: Tx, target: Target) -> None:
 def _reprioritise(tx: Tx, target: Target) -> None:
     ready, seq, *standing = tx.all("reprioritise", (target.priority, target.job))[0]
     if ready:
+        tx.run("open_waiting", (target.job,))
         line_up(tx, Standing(*standing), seq)
 
 
@@ -206,6 +207,7 @@ _ACTIONS: dict[Action, Callable[[Tx, Target], bytes | None]] = {
 def _delete_waiting(tx: Tx, job: bytes) -> None:
     """Dependents are not forgotten: to them it is a parent that did not succeed."""
     flags = tx.all("waiting_row", (job,))[0][3]
+    tx.run("open_waiting", (job,))
     tx.run("delete_job", (job,))
     tx.run("forget_child", (job,))
     if flags & HAS_CHILDREN:

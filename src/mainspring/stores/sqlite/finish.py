@@ -44,6 +44,8 @@ def finish_waiting(tx: Tx, job: bytes, reason: Reason, note: str | None = None) 
     if found is None:
         return False
     worker, attempt, crashes, flags = found
+    if flags & LIMITED:
+        tx.run("open_waiting", (job,))
     finish(tx, job, flags, End(State.CANCELLED, reason, worker, attempt, crashes, note=note))
     tx.run("forget_child", (job,))
     return True

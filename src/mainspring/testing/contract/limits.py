@@ -14,7 +14,7 @@ from mainspring.records import Bucket, Claim, Limit, LimitRow, NewJob, Want
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
-from .hands import LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row
+from .hands import HOUR, LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row
 
 __all__ = ["TestDeclaring", "TestGuests", "TestKeyedLanes", "TestLooking"]
 
@@ -32,6 +32,18 @@ async def everything(hand: Hand, n: int, *lanes: str) -> list[Claim]:
         found += said.claims
         more = said.more
     return found
+
+
+DOORS = ["cancel", "delete", "reprioritise", "expire"]
+"""By which a job that waits leaves its place, other than a claim."""
+
+
+async def leave(store: Store, made: NewJob, door: str, clock: MovableClock) -> None:
+    if door == "expire":
+        clock.advance("2s")
+        await store.promote()
+    else:
+        await store.act(Action(door), Query(ids=(made.id,)), priority=-5)
 
 
 @pytest.mark.asyncio
@@ -256,6 +268,38 @@ class TestKeyedLanes:
         await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs[:8]))))
         hand = await Hand(store).join()
         assert ids(await everything(hand, 9)) == [jobs[8].id]
+
+    @pytest.mark.parametrize("door", DOORS)
+    async def test_a_freed_place_wakes_who_stands_behind_a_head_that_is_gone(
+        self, store: Store, clock: MovableClock, door: str
+    ) -> None:
+        await put_in(store, job(queue="a", buckets=[tenant(1)]))
+        hand, other = await Hand(store).join(), await Hand(store).join()
+        holding = await hand.take_one("a/any")
+        head, behind = job(buckets=[tenant(1)], expires_in=SECOND), job(buckets=[tenant(1)])
+        await put_in(store, head, behind)
+        assert await other.take(9) == ()
+        listener = await store.listen(other.name, ["q"])
+        while await listener.wait(0.1):
+            pass
+        await leave(store, head, door, clock)
+        await hand.succeed(holding)
+        assert await listener.wait(10)
+        assert ids(await everything(other, 1)) == [behind.id]
+        listener.close()
+
+    @pytest.mark.parametrize("door", DOORS)
+    async def test_nobody_waits_for_the_moment_of_a_head_that_is_gone(
+        self, store: Store, clock: MovableClock, door: str
+    ) -> None:
+        """It cost more than there is room for; those behind it do not."""
+        dear, cheap = (bucket("calls", 100, key="7", cost=cost, per=HOUR) for cost in (60, 1))
+        first, head, behind = job(buckets=[dear]), job(buckets=[dear], expires_in=SECOND), job(buckets=[cheap])
+        await put_in(store, first, head, behind)
+        hand = await Hand(store).join()
+        assert ids(await hand.take(9)) == [first.id]
+        await leave(store, head, door, clock)
+        assert ids(await everything(hand, 9)) == [behind.id]
 
     async def test_jobs_that_change_their_priority_are_found(self, store: Store) -> None:
         jobs = [job(buckets=[tenant(n, 9)]) for n in (1, 1, 2)]

@@ -139,6 +139,9 @@ create function {schema}.reprioritise_v1(p_ids bytea[], p_priority integer) retu
 begin
     update {schema}.jobs j set priority = p_priority where j.id = any(p_ids);
     perform {schema}.line_up_v1(p_ids, false);
+    perform {schema}.open_left_v1(array(
+        select j.lane from {schema}.jobs j where j.id = any(p_ids) and j.buckets is not null and j.state || '' = 'ready'
+    ));
     return '{}';
 end
 $$;
@@ -202,11 +205,16 @@ $$;
 create function {schema}.delete_v1(p_ids bytea[], p_now bigint) returns text[] language plpgsql as $$
 declare
     v_live bytea[];
+    v_left text[];
 begin
     with gone as (
-        delete from {schema}.jobs j where j.id = any(p_ids) returning j.id
+        delete from {schema}.jobs j where j.id = any(p_ids) returning j.id, j.lane, j.state, j.buckets
     )
-    select coalesce(array_agg(g.id), '{}') into v_live from gone g;
+    select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.lane) filter (where g.state = 'ready' and g.buckets is not null)
+    into v_live, v_left from gone g;
+    if v_left is not null then
+        perform {schema}.open_left_v1(v_left);
+    end if;
     delete from {schema}.finished f where f.id = any(p_ids);
     delete from {schema}.dead d where d.id = any(p_ids);
     delete from {schema}.edges where child = any(v_live);

@@ -21,6 +21,7 @@ declare
     v_followed {schema}.ended_v1[];
     v_worker text;
     v_freed text[];
+    v_left text[];
 begin
     with gone as (
         delete from {schema}.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
@@ -46,10 +47,14 @@ begin
     )
     select array_agg(row(id, epoch, final)::{schema}.ended_v1) filter (where follows > 0),
         max(worker) filter (where state = 'running' and buckets is not null),
-        (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running')
-    into v_followed, v_worker, v_freed from gone;
+        (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running'),
+        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null)
+    into v_followed, v_worker, v_freed, v_left from gone;
     if v_freed is not null then
         perform {schema}.free_v1(v_worker, v_freed);
+    end if;
+    if v_left is not null then
+        perform {schema}.open_left_v1(v_left);
     end if;
     delete from {schema}.edges where child = any(v_ids);
     return case when v_followed is null then '{}' else {schema}.follow_v1(v_followed, p_now) end;

@@ -101,6 +101,18 @@ begin
 end
 $$;
 
+-- open_left: a job left these lanes by another door than a claim: what stands behind it may not have to wait for its moment.
+-- A row that a claim has in hand is brought up to date by it
+create function {schema}.open_left_v1(p_lanes text[]) returns void language plpgsql as $$
+begin
+    update {schema}.lanes l set parked_on = null, parked_until = null
+    where l.id = any(array(
+        select x.id from {schema}.lanes x where x.lane = any(p_lanes) and x.parked_until is not null
+        for no key update skip locked
+    ));
+end
+$$;
+
 -- wake: whom to tell of the room that is left in these buckets, which the caller has locked: the queues of lanes that were
 -- opened and still stand open, and those that were noted to wait for a gate
 create function {schema}.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) returns text[]

@@ -138,7 +138,12 @@ declare
             where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from {schema}.lanes x)
             order by o.id limit c_most
         ) l
-        where not exists (select 1 from {schema}.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+        -- Not "not exists": with stale statistics that reads all ready jobs, for each lane again.
+        left join lateral (
+            select true as there from {schema}.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority limit 1
+        ) h on true
+        where h.there is null
     );
 begin
     if cardinality(v_empty) > 0 then

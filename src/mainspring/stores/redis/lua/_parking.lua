@@ -75,6 +75,7 @@ local function is_kept(lane, group, lines)
   if not name then return false end
   if lines[2] == call('ZSCORE', waiting_key(group, name), lane) then return true end
   unpark(lane, group, name)
+  if lines[1] then wakes[queue_in(lane)] = true end -- who turns parks it again, or starts it
   return not lines[1]
 end
 

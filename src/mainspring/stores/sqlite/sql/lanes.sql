@@ -47,6 +47,11 @@ where lane = ?1
     and rank = ?2
     and not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = ?1 and {t}jobs.priority = -?2)
 
+-- name: open_waiting
+-- a job leaves its lane by another door than a claim: what waits behind it may not have to wait for its moment
+update {t}lanes set parked_on = '', until = null
+where until is not null and lane = (select lane from {t}jobs where id = ? and state = 'ready')
+
 -- name: open_lane
 update {t}lanes set parked_on = '', until = null where lane = ? and rank = ?
 
