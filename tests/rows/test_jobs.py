@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from mainspring import Context, JobInfo, Mainspring
-from mainspring.errors import InvalidOption, JobNotFound, NotBuilt, ResultTimeout, WouldBlockLoop
+from mainspring.errors import InvalidOption, JobNotFound, ResultTimeout, WouldBlockLoop
 from mainspring.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.rows.crew import LIMIT
@@ -222,11 +222,3 @@ def test_the_words_of_whoever_cancelled_it_are_kept(app: Mainspring) -> None:
     job.cancel("customer left")
     info = job.info()
     assert (info.reason, info.note) == (Reason.BY_USER, "customer left")
-
-
-def test_what_is_not_built_is_refused(app: Mainspring) -> None:
-    job = app.call("work").enqueue()
-    for owner in (job, app.jobs):
-        for name in ("why", "awhy"):
-            with pytest.raises(NotBuilt, match="why"):
-                getattr(owner, name)
