@@ -56,6 +56,7 @@ def test_unknown_ones_and_bad_times_are_refused(shop: Shop) -> None:
 @pytest.mark.option("cli.breakers.trip.url", "cli.breakers.trip.namespace", "cli.breakers.trip.as_json")
 @pytest.mark.option("cli.breakers.reset.url", "cli.breakers.reset.namespace", "cli.breakers.reset.as_json")
 @pytest.mark.option("cli.breakers.ls.app", "cli.breakers.trip.app", "cli.breakers.reset.app")
+@pytest.mark.stores("sqlite")
 @pytest.mark.parametrize("command", ["ls", "trip other", "reset other"])
 def test_the_store_is_named_by_flags(shop: Shop, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """Without them the app that is found cannot be imported."""

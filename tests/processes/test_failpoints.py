@@ -26,7 +26,8 @@ from tests.processes.playground import JOURNAL
 TARGET = "tests.processes.failing:app"
 POINTS = {
     # passed by a worker: how often in one life is killed at
-    "open": 1, "declare": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 1, "promote": 1, "turn": 3,
+    "open": 1, "declare": 1, "modes": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 1,
+    "promote": 1, "turn": 3,
 }  # fmt: skip
 LATER = {"open": 3, "report": 2, "beat": 3, "promote": 4, "turn": 12}
 """Later ones of the same calls: what they find differs by the worker, not by the store."""

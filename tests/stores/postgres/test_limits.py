@@ -12,7 +12,7 @@ import pytest
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack
 from mainspring.query import Query
-from mainspring.records import Bucket, Limit, Turned, Want
+from mainspring.records import Bucket, Limit, QueueSettings, Turned, Want
 from mainspring.states import Action
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore
@@ -406,15 +406,17 @@ async def test_odd_and_long_keys_have_buckets_too(store: PostgresStore) -> None:
         assert (said.ok, said.full) == (False, each.name)
 
 
-async def test_an_open_transaction_that_names_a_limit_first_keeps_nobody_waiting(
+async def test_an_open_transaction_that_names_a_limit_or_queue_first_keeps_nobody_waiting(
     store: PostgresStore, postgres_owner_url: str
 ) -> None:
     """Neither a worker that declares it nor another producer; and it is there for both."""
+    deep = (("q", QueueSettings(order="lifo")),)
     gate = bucket("new", 1)
     waiting = job(buckets=[gate])
     with psycopg.connect(postgres_owner_url) as late:
-        store.enqueue_now(Batch(id=os.urandom(16), jobs=(waiting,), limits=limits_of([waiting])), late)
+        store.enqueue_now(Batch(id=os.urandom(16), jobs=(waiting,), limits=limits_of([waiting]), queues=deep), late)
         await store.declare([Limit(name="new", kind="concurrency", size=2)])
+        await store.configure("q", QueueSettings(order="fifo"), declared=True)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
     hand = await Hand(store).join()
     assert len(await hand.take(9)) == 2

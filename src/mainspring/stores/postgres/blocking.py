@@ -14,11 +14,12 @@ from mainspring.stores.postgres import enqueue, migrate
 from mainspring.stores.postgres.callers import IDENTITY, Callers
 from mainspring.stores.postgres.limits import limits_json
 from mainspring.stores.postgres.listen import RING, RING_INSIDE, Bell, ready_queues
+from mainspring.stores.postgres.queues import queues_json
 from mainspring.stores.postgres.ringing import SETTLE, Ringing
 from mainspring.stores.postgres.session import Rows, Sessions, Step, run
 from mainspring.stores.postgres.statements import fill
 
-_MAKE_LIMITS = "select {schema}.make_limits_v1(%(limits)s::jsonb)"
+_MAKE = "select {schema}.make_limits_v1(%(limits)s::jsonb), {schema}.make_queues_v1(%(queues)s::jsonb)"
 
 
 class Blocking:
@@ -38,10 +39,11 @@ class Blocking:
         if not self.looked:
             migrate.check_now(self._sessions.rows_now, self._schema, self._url)
             self.looked = True
-        if connection is not None and batch.limits:
+        if connection is not None and (batch.limits or batch.queues):
             # Made in a transaction of our own: whoever names one that an open transaction has made waits for its end.
-            self._sessions.rows_now(fill(_MAKE_LIMITS, self._schema), {"limits": limits_json(batch.limits)})
-            batch = replace(batch, limits=())
+            made = {"limits": limits_json(batch.limits), "queues": queues_json(batch.queues)}
+            self._sessions.rows_now(fill(_MAKE, self._schema), made)
+            batch = replace(batch, limits=(), queues=())
         call = enqueue.call(batch, self._schema, now, open_=connection is not None)
         if connection is None:
             return enqueue.reply(batch, self._insert(batch, call))
