@@ -1070,7 +1070,7 @@ CREATE FUNCTION mainspring_stored.oldest_snapshot_v1() RETURNS TABLE(pid integer
     LANGUAGE sql STABLE
     AS $$
     select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::double precision from pg_stat_activity a
-    where a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
+    where a.datname = current_database() and a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
     order by age(a.backend_xmin) desc limit 1
 $$;
 
@@ -2695,40 +2695,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794823913345641, 1, 1, 'hand-1-405263', 1794823913347107, 1794823913351901, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794823913345641, 1, 1, 'hand-1-405263', 1794823913347107, 1794823913351901, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794833099385601, 1, 1, 'hand-1-2a4b04', 1794833099387592, 1794833099391779, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794833099385601, 1, 1, 'hand-1-2a4b04', 1794833099387592, 1794833099391779, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794823913345641, 1794823913335516, 1794823913351901, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794823913347107, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794833099385601, 1794833099376545, 1794833099391779, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2a4b04', 1794833099387592, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794823913345641, 1794823913335516, 1794823913351901, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794823913347107, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794823913378969, 1794823913386824, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794833099385601, 1794833099376545, 1794833099391779, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2a4b04', 1794833099387592, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794833099415655, 1794833099421668, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794823913345641, 1794823913335516, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', NULL, NULL, 1794823913347107, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794823913345641, 1794823913335516, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-405263', 1794827513351901, NULL, 1794823913347107, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794823913378969, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794823913378969, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794823913378969, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794833099385601, 1794833099376545, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2a4b04', NULL, NULL, 1794833099387592, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794833099385601, 1794833099376545, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2a4b04', 1794836699391779, NULL, 1794833099387592, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794833099415655, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794833099415655, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794833099415655, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794833099415655, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794833099415655, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('2f5a020b-434f-4973-bc25-7c739f46aea4');
+INSERT INTO mainspring_stored.meta VALUES ('2ee3b759-3353-40e7-a333-f6f6f89950ae');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794823913392337);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794833099426970);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794823913366313);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794833099404161);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-405263', 1, 2, false, 1794823913330677, 1794823913351901, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-2a4b04', 1, 2, false, 1794833099371907, 1794833099391779, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 
