@@ -69,6 +69,10 @@ def await_none(url: str, application: str) -> bool:
     return True
 
 
+_STUCK = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+"""Somebody of this database waits for a lock; other tests share the server."""
+
+
 class TestStart:
     async def test_the_databases_own_isolation_level_does_not_matter(
         self, store: PostgresStore, postgres_url: str, namespace: str
@@ -455,7 +459,7 @@ class TestJoined:
             first = [asyncio.create_task(store.enqueue(call)) for call in calls]
             await first[0]
             for _ in range(3000):
-                if await store._sessions.rows("select 1 from pg_locks where not granted", {}):
+                if await store._sessions.rows(_STUCK, {}):
                     break
                 await asyncio.sleep(0.01)
             again = asyncio.create_task(store.enqueue(Batch(id=calls[2].id, jobs=calls[2].jobs, retry=True)))

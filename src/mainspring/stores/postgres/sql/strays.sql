@@ -128,6 +128,6 @@ $$;
 create function {schema}.oldest_snapshot_v1() returns table (pid integer, seconds double precision)
 language sql stable as $$
     select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::double precision from pg_stat_activity a
-    where a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
+    where a.datname = current_database() and a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
     order by age(a.backend_xmin) desc limit 1
 $$;
