@@ -20,6 +20,7 @@ from mainspring import checks
 from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
 from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
+from mainspring.fairness import FairBy, FairWeights, to_fair_by, to_fair_weights
 from mainspring.keys import Key, to_key
 from mainspring.limits import AnyLimit, to_limits
 from mainspring.queue import Queue
@@ -157,11 +158,16 @@ OPTIONS: tuple[Option, ...] = (
            _WORKER, checks.labels, "none"),
     Option("weight", "float", 1, "Its share of the claims of a worker that serves several queues, all with work.",
            _QUEUE, checks.weight),
+    Option("fair_by", "FairBy | None", None,
+           "Whose a job is: claims are shared between the values of this argument, path or function of the arguments.",
+           _QUEUE, to_fair_by),
+    Option("fair_weights", "FairWeights | None", None, "The weights of these values: by value, or a function of it.",
+           _QUEUE, to_fair_weights),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("pool", "breaker", "memory_limit", "cpu_limit"), _TASK),
-    **dict.fromkeys(("max_depth", "on_full", "order", "fair_by", "limit"), _QUEUE),
+    **dict.fromkeys(("max_depth", "on_full", "order", "limit"), _QUEUE),
 }
 # fmt: on
 
@@ -237,6 +243,8 @@ class QueueOptions(TypedDict, total=False):
     """Options of a queue: ``app.queue(...)``."""
 
     weight: float
+    fair_by: FairBy | None
+    fair_weights: FairWeights | None
 
 
 _ADDING = frozenset({"tags", "meta"})

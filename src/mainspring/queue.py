@@ -22,7 +22,7 @@ class Queue(msgspec.Struct, frozen=True):
     """In normal form."""
 
     def __repr__(self) -> str:
-        told = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        told = "".join(f", {name}={value!r}" for name, value in self.options.items() if value is not None)
         return f"Queue({self.name!r}{told})"
 
     def __hash__(self) -> int:

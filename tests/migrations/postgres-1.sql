@@ -156,12 +156,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.act_v1(p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint, p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[], p_since bigint, p_until bigint, p_ended_before bigint) RETURNS TABLE(kind text, id bytea, note text, holder bytea)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -386,12 +386,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.beat_v1(p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint) RETURNS TABLE(id text, number bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -475,6 +475,33 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.charge_v1(p_ids bytea[], p_age boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    with took as (
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, mainspring_stored.step_v1(j.lane, j.queue) as step
+        from mainspring_stored.jobs j where j.id = any(p_ids) and mainspring_stored.is_fair_v1(j.lane, j.queue)
+        group by j.lane, j.priority, j.queue
+    ), behind as (
+        select l.id, t.*, m.seq as more,
+            case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
+        from took t
+        join mainspring_stored.lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        left join mainspring_stored.clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
+        left join lateral (
+            select j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = t.lane and j.priority = t.priority and j.seq > t.last order by j.seq limit 1
+        ) m on true
+    ), put_back as (
+        update mainspring_stored.lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
+    )
+    insert into mainspring_stored.clocks (queue, priority, vtime)
+    select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
+    on conflict (queue, priority) do update set vtime = greatest(clocks.vtime, excluded.vtime);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.chunks_v1() RETURNS TABLE(name text, until bigint)
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -491,10 +518,9 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
 #variable_conflict use_column
 declare
     v_part record;
-    v_got bytea[];
+    v_got integer;
     v_left integer := p_n;
     v_room bigint;
-    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -514,24 +540,47 @@ begin
         exit when v_left <= 0;
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        if v_part.seq is null then
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > v_now)
-                order by j.priority desc, j.seq limit v_left for update skip locked
-            );
-        else
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > v_now)
-                order by j.seq limit v_left for update skip locked
-            );
-        end if;
-        v_left := v_left - cardinality(v_got);
-        return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
+        return query select t.* from mainspring_stored.claim_line_v1(
+            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        ) t;
+        get diagnostics v_got = row_count;
+        v_left := v_left - v_got;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    with one as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+            and (j.expires is null or j.expires > v_now)
+        order by j.seq limit p_n for update skip locked
+    ), several as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
+            and (j.expires is null or j.expires > v_now)
+        order by j.priority desc, j.seq limit p_n for update skip locked
+    ), locked as (
+        select * from one union all select * from several
+    ), picked as (
+        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+    ), taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+        from picked p where j.ctid = p.at and p.before < p_room
+        returning j.*
+    )
+    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+    from taken t order by t.priority desc, t.seq;
 end
 $$;
 
@@ -599,12 +648,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_plain_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -614,22 +663,26 @@ declare
     v_take boolean[];
 begin
     if mainspring_stored.is_late_v1(p_batch, false, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+        v_made := array(select j.id from mainspring_stored.jobs j where j.id = any(p_id));
+        v_over := mainspring_stored.among_v1(p_id, v_made || mainspring_stored.over_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
         )
-        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.later then 0 else nextval('mainspring_stored.seq') end, case when n.later then n.due end,
-            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
+        select n.id, case when n.later then 'scheduled' else 'ready' end, coalesce(n.task, p_task[1]),
+            coalesce(n.queue, p_queue[1]), coalesce(n.home, p_home[1]), coalesce(n.home, p_home[1]),
+            coalesce(n.priority, p_priority[1]), case when n.later then 0 else nextval('mainspring_stored.seq') end,
+            case when n.later then n.due end, v_now + n.expires_in, coalesce(n.crash_limit, p_crash_limit[1]),
+            coalesce(n.early, p_early[1]), v_now, n.record
         from (
             select u.*, d.due, d.due > v_now as later
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
             ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.run_at, v_now + coalesce(u.delay, p_delay[1])) as due) d
             where v_over is null or not v_over[u.n]
             order by u.n
         ) n
@@ -641,22 +694,26 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
+    if cardinality(p_queue) = 1 then
+        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
+    end if;
     perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint;
+    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -666,13 +723,18 @@ declare
     v_made bytea[];
     v_row record;
 begin
-    if mainspring_stored.is_late_v1(p_batch, p_retry, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
-    end if;
+    v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
+    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
     v_take := array(
-        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
+    if v_late then
+        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        v_take := array(
+            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
+        );
+    end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
             if v_row.holder is not null then
@@ -789,6 +851,57 @@ begin
     if exists (select 1 from mainspring_stored.retried r where r.batch = any(p_batch)) then
         raise exception 'a batch of these was sent again before' using errcode = 'MS001';
     end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.fair_heads_v1(p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_room bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_rows) = 0 then
+        return;
+    end if;
+    return query
+    with rows as (
+        select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
+            select greatest(coalesce(min(p_room[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
+        )) as most
+        from mainspring_stored.lane_rows_v1(p_rows) l
+        cross join lateral (select mainspring_stored.step_v1(l.lane, l.queue) as step) s
+        left join mainspring_stored.clocks c on c.queue = l.queue and c.priority = l.priority
+    ), cuts as (
+        select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
+        from rows r group by r.queue, r.priority
+    ), heads as (
+        select x.*, r.queue, case when x.n = 1 then r.vtime else r.behind + (x.n - 1) * r.step end as vtime
+        from rows r join cuts c on c.queue = r.queue and c.priority = r.priority
+        cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq, row_number() over (order by j.seq) as n
+            from (
+                select * from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority and (j.expires is null or j.expires > p_now)
+                order by j.seq
+                limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
+            ) j
+        ) x
+    )
+    select h.id, h.lane, h.buckets, h.costs, h.priority,
+        case when p_age then h.seq else max(h.seq) over w end, true, row_number() over w
+    from heads h window w as (partition by h.queue, h.priority order by h.vtime, h.seq);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.fair_window_v1(p_groups text[], p_size integer, p_looked bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select x.id from unnest(p_groups) as g(grp) cross join lateral (
+            select l.id, l.priority, l.vtime, l.seq from mainspring_stored.lanes l
+            where l.parked_on is null and l.vtime is not null and l.grp = g.grp and l.id <> all(p_looked)
+            order by l.priority desc, l.vtime, l.seq limit p_size
+        ) x order by x.priority desc, x.vtime, x.seq limit p_size
+    );
 end
 $$;
 
@@ -965,7 +1078,11 @@ begin
             ) n
         )
         select row(
-            h.grp, starts_with(m.marks, '!'), array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0),
+            h.grp, starts_with(m.marks, '!'),
+            -- Who claims from lanes of fair keys holds the lock of their queue.
+            array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0) || case
+                when mainspring_stored.is_fair_v1(h.start, split_part(h.start, '/', 1)) then array['*' || split_part(h.start, '/', 1)]
+            end,
             null, null, null, true
         )::mainspring_stored.lane_v1
         from hops h cross join lateral (select substr(h.grp, length(h.start) + 2) as marks) m
@@ -1067,12 +1184,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -1127,6 +1244,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.is_fair_v1(p_lane text, p_queue text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+$$;
+
+CREATE FUNCTION mainspring_stored.is_free_v1(p_group text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(p_group, '#*=') > 0
+$$;
+
 CREATE FUNCTION mainspring_stored.is_late_v1(p_batch bytea, p_retry boolean, p_now bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -1162,7 +1291,8 @@ CREATE TABLE mainspring_stored.lanes (
     queue text NOT NULL,
     buckets text[] NOT NULL,
     parked_on text COLLATE pg_catalog."C",
-    parked_until bigint
+    parked_until bigint,
+    vtime double precision
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -1251,8 +1381,9 @@ begin
         );
     end if;
     -- Grouped: a list that is looked through for each lane of a large batch takes longer than a call may.
-    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets)
-    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets) from (
+    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets, vtime)
+    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets), mainspring_stored.vtime_v1(s.lane, max(s.queue), s.priority)
+    from (
         select n.*, false as there from unnest(v_lines) n union all select t.*, true from unnest(v_there) t
     ) s
     group by s.lane, s.priority having not bool_or(s.there);
@@ -1372,7 +1503,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint) RETURNS mainspring_stored.looked_v1
+CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.looked_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1389,7 +1520,8 @@ declare
 begin
     loop
         v_size := least(v_size, c_most + cardinality(p_looked) - cardinality(v_said.looked) - v_again);
-        v_rows := mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked);
+        v_rows := case when p_fair and not p_age then mainspring_stored.fair_window_v1(p_groups, v_size, v_said.looked)
+            else mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked) end;
         exit when cardinality(v_rows) = 0;
         v_said.looked := v_said.looked || v_rows;
         v_new := mainspring_stored.try_buckets_v1(
@@ -1779,7 +1911,11 @@ declare
     v_new mainspring_stored.room_v1;
     v_lanes mainspring_stored.lane_v1[];
     v_groups text[];
+    v_fair text[];
     v_rows bigint[] := '{}';
+    v_fair_rows bigint[] := '{}';
+    v_all boolean;
+    v_queue text;
     v_look mainspring_stored.looked_v1;
     v_age boolean;
     v_most integer;
@@ -1804,9 +1940,12 @@ begin
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
         )
     );
-    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed);
+    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed and mainspring_stored.is_fair_v1(l.lane, split_part(l.lane, '/', 1)));
+    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
     v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
-    if cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
+    if cardinality(v_fair) > 0 then
+        null;
+    elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
         v_said.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
         return v_said;
     elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
@@ -1841,31 +1980,62 @@ begin
             v_said.locked := v_look.locked;
             v_said.more := v_said.more or v_look.more;
         end if;
+        for v_queue in select distinct split_part(g.grp, '/', 1) from unnest(v_fair) as g(grp) loop
+            v_look := mainspring_stored.look_v1(
+                array(
+                    select g.grp from unnest(v_fair) as g(grp)
+                    where split_part(g.grp, '/', 1) = v_queue and (mainspring_stored.is_free_v1(g.grp) or v_said.limited < p_few)
+                ), v_most, v_age, v_said.looked, v_said.locked, array(
+                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                ), p_now, true
+            );
+            foreach v_new in array v_look.rooms loop
+                v_names := v_names || v_new.name;
+                v_room := v_room || v_new.room;
+                v_cap := v_cap || v_new.cap;
+                v_unit := v_unit || v_new.unit;
+            end loop;
+            v_fair_rows := v_fair_rows || v_look.good;
+            v_said.looked := v_look.looked;
+            v_said.locked := v_look.locked;
+            v_said.more := v_said.more or v_look.more;
+        end loop;
         v_chosen := '{}';
         v_stuck := '{}';
-        for v_head in select * from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now) loop
-            exit when cardinality(v_chosen) >= v_most;
-            continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
-            continue when v_head.buckets is not null and v_said.limited >= p_few;
-            v_fits := true;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
-                exit when not v_fits;
+        v_all := false;
+        <<again>>
+        loop
+            for v_head in select * from (
+                select *, 0::bigint as nth from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now)
+                union all
+                select * from mainspring_stored.fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_room, p_now)
+            ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
+                exit again when cardinality(v_chosen) >= v_most;
+                continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
+                continue when cardinality(v_head.buckets) > 0 and v_said.limited >= p_few;
+                v_fits := true;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                    exit when not v_fits;
+                end loop;
+                if not v_fits then
+                    v_stuck := v_stuck || v_head.lane;
+                    -- Its lane will be parked: there may be others behind those that were looked at.
+                    v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                    continue;
+                end if;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
+                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                end loop;
+                v_chosen := v_chosen || v_head.id;
+                v_said.limited := v_said.limited + coalesce(cardinality(v_head.buckets) > 0, false)::integer;
             end loop;
-            if not v_fits then
-                v_stuck := v_stuck || v_head.lane;
-                -- Its lane will be parked: there may be others behind those that were looked at.
-                v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
-                continue;
-            end if;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
-                    else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-            end loop;
-            v_chosen := v_chosen || v_head.id;
-            v_said.limited := v_said.limited + (v_head.buckets is not null)::integer;
+            -- The part of a key that has fewer jobs, or no room for them, is for the others.
+            exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
+            v_all := true;
         end loop;
         v_got := array(
             select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
@@ -1882,8 +2052,13 @@ begin
                 );
             end loop;
         end if;
+        if cardinality(v_fair_rows) > 0 then
+            perform mainspring_stored.charge_v1(v_got, v_age);
+        end if;
         v_said.ids := v_said.ids || array(
-            select j.id from mainspring_stored.jobs j where j.id = any(v_got) order by case when v_age then 0 else -j.priority end, j.seq
+            select j.id from mainspring_stored.jobs j where j.id = any(v_got)
+            order by case when v_age then 0 else -j.priority end,
+                case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end, j.seq
         );
     end loop;
     return v_said;
@@ -1946,12 +2121,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.promote_v1(p_limit integer, p_now bigint) RETURNS TABLE(now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_now bigint := mainspring_stored.now_v1(p_now);
@@ -2002,12 +2177,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint) RETURNS integer
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     c_rounds constant integer := 10;
@@ -2162,12 +2337,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.report_v1(p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[], p_line_at integer[], p_when bigint[], p_level text[], p_text bytea[], p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer) RETURNS SETOF boolean
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_last bigint;
@@ -2223,12 +2398,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2306,12 +2481,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.retire_v1(p_worker text, p_cause text, p_acks mainspring_stored.ack_v1[], p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2580,18 +2755,24 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.step_v1(p_lane text, p_queue text) RETURNS double precision
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select 1 / split_part(substr(p_lane, mainspring_stored.keyed_at_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+$$;
+
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -2601,7 +2782,7 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read;
+    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
 end
 $$;
 
@@ -2618,7 +2799,7 @@ begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
             j.costs, a.result, a.error
@@ -2788,6 +2969,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.tidy_clocks_v1() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.clocks c where not exists (
+        select 1 from mainspring_stored.lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.tidy_lanes_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2824,6 +3015,7 @@ begin
     delete from mainspring_stored.guests g where g.until <= p_now;
     perform mainspring_stored.tidy_buckets_v1(p_now);
     perform mainspring_stored.tidy_lanes_v1(p_now);
+    perform mainspring_stored.tidy_clocks_v1();
 end
 $$;
 
@@ -2841,12 +3033,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2878,7 +3070,7 @@ declare
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -2905,8 +3097,10 @@ begin
         v_lanes := mainspring_stored.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
-            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
+            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
+            or exists (select 1 from unnest(v_lanes) l where mainspring_stored.is_free_v1(l.lane))
+        );
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
@@ -2919,6 +3113,7 @@ begin
         );
         v_now := mainspring_stored.now_v1(p_now);
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked;
     if cardinality(p_done) > 0 then
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
@@ -2955,6 +3150,7 @@ begin
     if v_repeat or p_seen < v_worker.turn then
         return query select t.* from mainspring_stored.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
     else
@@ -2976,7 +3172,7 @@ begin
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or mainspring_stored.is_free_v1(l.lane));
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -2994,49 +3190,18 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
-                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
-                    order by j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
+                    p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
-                        and (j.expires is null or j.expires > v_now)
-                    order by j.priority desc, j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.priority desc, t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -3087,9 +3252,7 @@ begin
         set turn = p_number, seen = v_now,
             limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
         where w.id = p_worker;
-        if cardinality(p_low_lane) > 0
-            or not v_limited and pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
-        then
+        if cardinality(p_low_lane) > 0 or not v_limited and mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from mainspring_stored.lows_v1(
@@ -3149,6 +3312,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.vtime_v1(p_lane text, p_queue text, p_priority integer) RETURNS double precision
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if not mainspring_stored.is_fair_v1(p_lane, p_queue) then
+        return null;
+    end if;
+    return coalesce((select c.vtime from mainspring_stored.clocks c where c.queue = p_queue and c.priority = p_priority), 0)
+        + mainspring_stored.step_v1(p_lane, p_queue);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -3172,6 +3347,13 @@ begin
     end if;
     return v_woken;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
 $$;
 
 CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
@@ -3261,6 +3443,13 @@ CREATE TABLE mainspring_stored.buckets (
     name text NOT NULL COLLATE pg_catalog."C",
     tat bigint DEFAULT 0 NOT NULL,
     blocked bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.clocks (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority integer NOT NULL,
+    vtime double precision NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -3856,40 +4045,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794829177018086, 1, 1, 'hand-1-d3a1c6', 1794829177021514, 1794829177039366, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794829177018086, 1, 1, 'hand-1-d3a1c6', 1794829177021514, 1794829177039366, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794829177018086, 1794829176993664, 1794829177039366, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d3a1c6', 1794829177021514, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794819331961489, 1794819331970533, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794829177018086, 1794829176993664, 1794829177039366, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d3a1c6', 1794829177021514, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794829177091348, 1794829177112441, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', NULL, NULL, 1794819331909434, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794822931929030, NULL, 1794819331909434, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794819331961489, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794829177018086, 1794829176993664, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d3a1c6', NULL, NULL, 1794829177021514, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794829177018086, 1794829176993664, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d3a1c6', 1794832777039366, NULL, 1794829177021514, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794829177091348, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794829177091348, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794829177091348, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794829177091348, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794829177091348, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('c6db4a30-bcd7-4d0b-8f32-cff322bec682');
+INSERT INTO mainspring_stored.meta VALUES ('af02635b-82a0-4d42-9b18-f54560f182a6');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794819331979459);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794829177121549);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794819331945795);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794829177059276);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-4c6efd', 1, 2, false, false, 1794819331842154, 1794819331929030, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-d3a1c6', 1, 2, false, false, 1794829176986261, 1794829177039366, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -3900,6 +4089,9 @@ ALTER TABLE ONLY mainspring_stored.attempts
 
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring_stored.clocks
+    ADD CONSTRAINT clocks_pkey PRIMARY KEY (queue, priority);
 
 ALTER TABLE ONLY mainspring_stored.docs
     ADD CONSTRAINT docs_pkey PRIMARY KEY (kind, name);
@@ -4035,6 +4227,8 @@ CREATE INDEX jobs_ready ON mainspring_stored.jobs USING btree (lane, priority DE
 CREATE INDEX jobs_running ON mainspring_stored.jobs USING btree (worker, turn) WHERE (state = 'running'::text);
 
 CREATE INDEX keys_job ON mainspring_stored.keys USING btree (job);
+
+CREATE INDEX lanes_fair ON mainspring_stored.lanes USING btree (grp, priority DESC, vtime, seq) WHERE ((parked_on IS NULL) AND (vtime IS NOT NULL));
 
 CREATE INDEX lanes_lane ON mainspring_stored.lanes USING btree (lane, priority);
 

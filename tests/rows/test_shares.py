@@ -190,6 +190,6 @@ class TestDeclaring:
             app.queue("premium", wieght=5)  # type: ignore[call-arg]
         with pytest.raises(UnknownOption, match=r"'retries' is an option of task\.options"):
             app.queue("premium", retries=5)  # type: ignore[call-arg]
-        for name in ("max_depth", "on_full", "order", "fair_by", "limit"):
+        for name in ("max_depth", "on_full", "order", "limit"):
             with pytest.raises(NotBuilt, match=name):
                 app.queue("premium", **{name: 5})

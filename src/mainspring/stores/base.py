@@ -23,6 +23,13 @@ their window is over. A start that costs more than the size counts as the whole 
 store does not know lets everything through. Jobs that wait for room are not touched: no attempt, no token, no write.
 Whoever frees room in a bucket that held something back wakes the listeners of the queues concerned.
 
+Fair keys. Jobs with a fair key stand in a lane for each key, and inside a queue and a priority those lanes are served
+by virtual time: a claim puts its lane back by one over its weight, and a lane that appears begins one such step behind
+the claim before it. So keys with a backlog get claims by their weights, whatever the order of arrival; one that had
+nothing to do, or waited for room, has no credit for it, or that of one job. A key whose jobs are of several kinds (base
+lanes, limits, weights) has a lane for each. Among others, jobs with a fair key stand at the place of the one whose turn
+it is. By age they are like all jobs. A fair key is no limit: nobody waits for it while there is work for a free slot.
+
 Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
 final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
 ``finish``: the row moves to history with its last token and owner, its edges are resolved by
@@ -36,7 +43,7 @@ from being pruned.
 
 Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
 id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
-A follow-up has no unique key, no parents and no limits.
+A follow-up has no unique key, no parents, no limits and no fair key.
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
@@ -213,8 +220,9 @@ class Store(Protocol):
            there any more (acks of the same turn excepted).
         4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then
            the base lanes and the lanes beside them, merged by (priority descending, seq), the first
-           ``oldest`` by seq alone. A job is passed over, and those of its lane behind it, while a bucket
-           that it names has no room for it. Expired jobs are never handed out, nor jobs of a paused queue.
+           ``oldest`` by seq alone, and those with fair keys as said above. A job is passed over, and those of its
+           lane behind it, while a bucket that it names has no room for it. Expired jobs are never handed out, nor
+           jobs of a paused queue.
            However many lanes have no room, those that have are found: in this turn, or in the next ones
            while the reply says ``more``.
            Each claimed job gets token = max(last token + 1, now in microseconds), this worker,

@@ -33,6 +33,7 @@ class Parked(NamedTuple):
     seq: int
     lane: str
     buckets: str
+    vtime: float | None
 
 
 def settle(tx: Tx, rooms: Rooms) -> None:

@@ -43,6 +43,8 @@ MODULES = (
     "edges",
     "enqueue",
     "facts",
+    "fair",
+    "fair_lanes",
     "filters",
     "finding",
     "follows",

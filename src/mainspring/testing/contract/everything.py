@@ -9,6 +9,8 @@ from .doors import *
 from .edges import *
 from .enqueue import *
 from .facts import *
+from .fair import *
+from .fair_lanes import *
 from .filters import *
 from .finding import *
 from .follows import *

@@ -16,7 +16,11 @@ local arrivals, arriving, gaps = {}, {}, {}
 local pending = {} -- lanes with limits whose index has changed, with the buckets that their jobs name
 
 local function touch(head)
-  if head[MORE].b then pending[head[LANE]] = head[MORE].b end
+  if head[MORE].b then
+    pending[head[LANE]] = head[MORE].b
+  elseif string.find(head[LANE], '#*=', 1, true) then
+    pending[head[LANE]] = {}
+  end
 end
 
 -- The index has the place of the first entry of a list, and behind `~` of the set beside it.
