@@ -110,7 +110,7 @@ class Mainspring(Declaring):
         sets others over them.
         """
         resolved = options.resolve("queue", o, subject=f"queue {name!r}")
-        return self.tasks.declared_queues.add(Queue(checks.queue_name(name, "queue"), resolved))
+        return self.tasks.add_queue(Queue(checks.queue_name(name, "queue"), resolved))
 
     def limiter(self, name: str, *limits: Rate | Concurrency) -> Limiter:
         """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""

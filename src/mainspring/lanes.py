@@ -12,6 +12,8 @@ kind beside it:
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
     email/async#api              limited: needs room in the gate "api"
     email/async#api=tenant=7     limited: and in the part of the limit "tenant" that belongs to key 7
+    email/async#*=5*acme         fair: of the key "acme", which has a weight of 5
+    email/async#**,api=5*acme    both
 
 Lanes with the same base, gates and marks are a *group*: what stands before the first ``=``, and any mark behind it.
 
@@ -29,7 +31,7 @@ from collections.abc import Iterable
 from typing import Literal
 from urllib.parse import quote
 
-from mainspring.records import Bucket
+from mainspring.records import Bucket, Fair
 
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
@@ -115,6 +117,44 @@ def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
 def gate_label(limit: str) -> str:
     """What lanes call a limit without a key."""
     return _label(limit)
+
+
+def fair_lane(base: str, buckets: Iterable[Bucket], fair: Fair) -> str:
+    """The lane of the jobs of a fair key, which may need room in these buckets.
+
+    >>> fair_lane("email/async", [], Fair("acme", 0.5))
+    'email/async#*=0.5*acme'
+    >>> fair_lane("email/async", [Bucket("tenant", "7"), Bucket("api")], Fair("acme"))
+    'email/async#**,api=1*acme,tenant=7'
+    """
+    own = f"{fair.weight:g}*{_label(fair.key) if fair.key else ''}"
+    gates, _, keyed = limited_lane("", buckets)[1:].partition("=")
+    names = ["**" if gates or keyed else "*", *([gates] if gates else [])]
+    return f"{base}#{','.join(names)}={','.join([own, *([keyed] if keyed else [])])}"
+
+
+def home_lane(queue: str, kind: str, buckets: Iterable[Bucket], fair: Fair | None) -> str:
+    """Where a new job stands."""
+    base = base_lane(queue, kind)
+    if fair is not None:
+        return fair_lane(base, buckets, fair)
+    return limited_lane(base, buckets) if buckets else base
+
+
+def is_fair(lane: str) -> bool:
+    """Whether a lane, or a group of lanes, is one of fair keys."""
+    return lane.startswith("#*", len(base_of(lane)))
+
+
+def is_limited(lane: str) -> bool:
+    """Whether the jobs of a lane, or of a group of lanes, need room somewhere."""
+    start = len(base_of(lane))
+    return lane.startswith("#", start) and not lane.startswith("#*=", start)
+
+
+def weight_of(lane: str) -> float:
+    """The weight of the fair key that a lane belongs to."""
+    return float(lane[len(base_of(lane)) :].partition("=")[2].partition("*")[0])
 
 
 def _label(name: str) -> str:

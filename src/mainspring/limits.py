@@ -174,8 +174,8 @@ def buckets_of(bounds: Iterable[Bound], arguments: Callable[[], Mapping[str, Any
         if by is not None or not isinstance(cost, int):
             found = arguments() if found is None else found
         if by is not None:
-            key = _key(_value(by, found or {}, "by", subject))
-        units = cost if isinstance(cost, int) else _units(_value(cost, found or {}, "cost", subject), cost, subject)
+            key = key_text(value_at(by, found or {}, "by", subject))
+        units = cost if isinstance(cost, int) else _units(value_at(cost, found or {}, "cost", subject), cost, subject)
         if limit.kind != "concurrency" and units > limit.size:
             why = f"is {units}, and no more than {limit.size} may start in a window"
             raise InvalidOption("cost", cost, why, subject=subject, hint=f"Of limit {limit.name!r}.")
@@ -183,7 +183,8 @@ def buckets_of(bounds: Iterable[Bound], arguments: Callable[[], Mapping[str, Any
     return tuple(sorted(buckets, key=lambda bucket: bucket.name))
 
 
-def _value(path: By | Cost, arguments: Mapping[str, Any], option: str, subject: str) -> Any:
+def value_at(path: By | Cost, arguments: Mapping[str, Any], option: str, subject: str) -> Any:
+    """What a path leads to in the arguments of a call, or what a function makes of them."""
     if callable(path):
         try:
             return path(**arguments)
@@ -200,7 +201,7 @@ def _value(path: By | Cost, arguments: Mapping[str, Any], option: str, subject: 
     return value
 
 
-def _key(value: Any) -> str:
+def key_text(value: Any) -> str:
     """Text is its own key, other values are written as JSON: the number 7 and the text "7" are one."""
     return value if isinstance(value, str) and value else canonical(value).decode()
 

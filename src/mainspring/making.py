@@ -10,11 +10,12 @@ import msgspec
 
 from mainspring.codec import loads
 from mainspring.errors import ArgumentError, InvalidOption
+from mainspring.fairness import FairKeys
 from mainspring.ids import derived_id
 from mainspring.keys import Key, claim_of
 from mainspring.limits import Bound, bind, buckets_of
 from mainspring.query import parent_mark
-from mainspring.records import Body, Bucket, Follow, NewJob, Unique
+from mainspring.records import Body, Bucket, Fair, Follow, NewJob, Unique
 from mainspring.states import State
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class Making(NamedTuple):
         """The record to insert, with its follow-ups."""
         trace = id.hex if origin is None else origin.trace
         new = self._record(id.bytes, origin, key_of(self.given, self.target.options))
+        keys = self.app.tasks.fair.get(new.queue)
+        if keys is not None:
+            new = msgspec.structs.replace(new, fair=self._fair(keys))
         follows = tuple(self._follow_ups(id, trace))
         return msgspec.structs.replace(new, follows=follows) if follows else new
 
@@ -132,6 +136,11 @@ class Making(NamedTuple):
     def _buckets(self) -> tuple[Bucket, ...]:
         bounds = self.target.bounds
         return buckets_of(bounds, self._named_arguments, f"task {self.target.name!r}") if bounds else ()
+
+    def _fair(self, keys: FairKeys) -> Fair:
+        declared = self.target.arguments is not None
+        arguments = self._named_arguments() if declared else loads(self.arguments)
+        return keys.of(arguments, self.target.name, declared=declared)
 
     def _named_arguments(self) -> Mapping[str, Any]:
         assert self.target.arguments is not None, "a task that is not known here has no limits"

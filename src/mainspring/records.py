@@ -102,6 +102,14 @@ class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody opened it by hand."""
 
 
+class Fair(msgspec.Struct, frozen=True):
+    """Whose job it is, where the claims of a queue are shared between keys."""
+
+    key: str
+    weight: float = 1
+    """Its part, beside those of the other keys."""
+
+
 class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
     """A bucket as a claim would find it now."""
 
@@ -186,6 +194,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     record: bytes = b"{}"
     after: tuple[Edge, ...] = ()
     buckets: tuple[Bucket, ...] = ()
+    fair: Fair | None = None
     unique: Unique | None = None
     marks: tuple[str, ...] = ()
     """What the job can be found by: its tags, and ``^`` with the hex id of its parent."""

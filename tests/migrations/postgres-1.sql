@@ -589,6 +589,33 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.charge_v1(p_ids bytea[], p_age boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    with took as (
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, mainspring_stored.step_v1(j.lane, j.queue) as step
+        from mainspring_stored.jobs j where j.id = any(p_ids) and mainspring_stored.is_fair_v1(j.lane, j.queue)
+        group by j.lane, j.priority, j.queue
+    ), behind as (
+        select l.id, t.*, m.seq as more,
+            case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
+        from took t
+        join mainspring_stored.lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        left join mainspring_stored.clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
+        left join lateral (
+            select j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = t.lane and j.priority = t.priority and j.seq > t.last order by j.seq limit 1
+        ) m on true
+    ), put_back as (
+        update mainspring_stored.lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
+    )
+    insert into mainspring_stored.clocks (queue, priority, vtime)
+    select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
+    on conflict (queue, priority) do update set vtime = greatest(clocks.vtime, excluded.vtime);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.chunks_v1() RETURNS TABLE(name text, until bigint)
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -988,6 +1015,57 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.fair_heads_v1(p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_room bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_rows) = 0 then
+        return;
+    end if;
+    return query
+    with rows as (
+        select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
+            select greatest(coalesce(min(p_room[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
+        )) as most
+        from mainspring_stored.lane_rows_v1(p_rows) l
+        cross join lateral (select mainspring_stored.step_v1(l.lane, l.queue) as step) s
+        left join mainspring_stored.clocks c on c.queue = l.queue and c.priority = l.priority
+    ), cuts as (
+        select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
+        from rows r group by r.queue, r.priority
+    ), heads as (
+        select x.*, r.queue, case when x.n = 1 then r.vtime else r.behind + (x.n - 1) * r.step end as vtime
+        from rows r join cuts c on c.queue = r.queue and c.priority = r.priority
+        cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq, row_number() over (order by j.seq) as n
+            from (
+                select * from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority and (j.expires is null or j.expires > p_now)
+                order by j.seq
+                limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
+            ) j
+        ) x
+    )
+    select h.id, h.lane, h.buckets, h.costs, h.priority,
+        case when p_age then h.seq else max(h.seq) over w end, true, row_number() over w
+    from heads h window w as (partition by h.queue, h.priority order by h.vtime, h.seq);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.fair_window_v1(p_groups text[], p_size integer, p_looked bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select x.id from unnest(p_groups) as g(grp) cross join lateral (
+            select l.id, l.priority, l.vtime, l.seq from mainspring_stored.lanes l
+            where l.parked_on is null and l.vtime is not null and l.grp = g.grp and l.id <> all(p_looked)
+            order by l.priority desc, l.vtime, l.seq limit p_size
+        ) x order by x.priority desc, x.vtime, x.seq limit p_size
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.finish_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -1115,7 +1193,8 @@ begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
     return v_base || '#' || (
         select string_agg(g.label, ',' order by g.label collate "C") from (
-            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+            select case u.label when '*' then '**' else u.label end as label
+            from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
             union
             select l.label from jsonb_array_elements_text(p_labels) as l(label)
         ) g
@@ -1198,7 +1277,11 @@ begin
             ) n
         )
         select row(
-            h.grp, starts_with(m.marks, '!'), array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0),
+            h.grp, starts_with(m.marks, '!'),
+            -- Who claims from lanes of fair keys holds the lock of their queue.
+            array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0) || case
+                when mainspring_stored.is_fair_v1(h.start, split_part(h.start, '/', 1)) then array['*' || split_part(h.start, '/', 1)]
+            end,
             null, null, null, true
         )::mainspring_stored.lane_v1
         from hops h cross join lateral (select substr(h.grp, length(h.start) + 2) as marks) m
@@ -1473,6 +1556,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.is_fair_v1(p_lane text, p_queue text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+$$;
+
+CREATE FUNCTION mainspring_stored.is_free_v1(p_group text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(p_group, '#*=') > 0
+$$;
+
 CREATE FUNCTION mainspring_stored.is_late_v1(p_batch bytea, p_retry boolean, p_now bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -1539,7 +1634,8 @@ CREATE TABLE mainspring_stored.lanes (
     queue text NOT NULL,
     buckets text[] NOT NULL,
     parked_on text COLLATE pg_catalog."C",
-    parked_until bigint
+    parked_until bigint,
+    vtime double precision
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -1628,8 +1724,9 @@ begin
         );
     end if;
     -- Grouped: a list that is looked through for each lane of a large batch takes longer than a call may.
-    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets)
-    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets) from (
+    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets, vtime)
+    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets), mainspring_stored.vtime_v1(s.lane, max(s.queue), s.priority)
+    from (
         select n.*, false as there from unnest(v_lines) n union all select t.*, true from unnest(v_there) t
     ) s
     group by s.lane, s.priority having not bool_or(s.there);
@@ -1749,7 +1846,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint) RETURNS mainspring_stored.looked_v1
+CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.looked_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1766,7 +1863,8 @@ declare
 begin
     loop
         v_size := least(v_size, c_most + cardinality(p_looked) - cardinality(v_said.looked) - v_again);
-        v_rows := mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked);
+        v_rows := case when p_fair and not p_age then mainspring_stored.fair_window_v1(p_groups, v_size, v_said.looked)
+            else mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked) end;
         exit when cardinality(v_rows) = 0;
         v_said.looked := v_said.looked || v_rows;
         v_new := mainspring_stored.try_buckets_v1(
@@ -2242,7 +2340,11 @@ declare
     v_new mainspring_stored.room_v1;
     v_lanes mainspring_stored.lane_v1[];
     v_groups text[];
+    v_fair text[];
     v_rows bigint[] := '{}';
+    v_fair_rows bigint[] := '{}';
+    v_all boolean;
+    v_queue text;
     v_look mainspring_stored.looked_v1;
     v_age boolean;
     v_most integer;
@@ -2267,9 +2369,12 @@ begin
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
         )
     );
-    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed);
+    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed and mainspring_stored.is_fair_v1(l.lane, split_part(l.lane, '/', 1)));
+    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
     v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
-    if cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
+    if cardinality(v_fair) > 0 then
+        null;
+    elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
         v_said.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
         return v_said;
     elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
@@ -2304,31 +2409,62 @@ begin
             v_said.locked := v_look.locked;
             v_said.more := v_said.more or v_look.more;
         end if;
+        for v_queue in select distinct split_part(g.grp, '/', 1) from unnest(v_fair) as g(grp) loop
+            v_look := mainspring_stored.look_v1(
+                array(
+                    select g.grp from unnest(v_fair) as g(grp)
+                    where split_part(g.grp, '/', 1) = v_queue and (mainspring_stored.is_free_v1(g.grp) or v_said.limited < p_few)
+                ), v_most, v_age, v_said.looked, v_said.locked, array(
+                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                ), p_now, true
+            );
+            foreach v_new in array v_look.rooms loop
+                v_names := v_names || v_new.name;
+                v_room := v_room || v_new.room;
+                v_cap := v_cap || v_new.cap;
+                v_unit := v_unit || v_new.unit;
+            end loop;
+            v_fair_rows := v_fair_rows || v_look.good;
+            v_said.looked := v_look.looked;
+            v_said.locked := v_look.locked;
+            v_said.more := v_said.more or v_look.more;
+        end loop;
         v_chosen := '{}';
         v_stuck := '{}';
-        for v_head in select * from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now) loop
-            exit when cardinality(v_chosen) >= v_most;
-            continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
-            continue when v_head.buckets is not null and v_said.limited >= p_few;
-            v_fits := true;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
-                exit when not v_fits;
+        v_all := false;
+        <<again>>
+        loop
+            for v_head in select * from (
+                select *, 0::bigint as nth from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now)
+                union all
+                select * from mainspring_stored.fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_room, p_now)
+            ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
+                exit again when cardinality(v_chosen) >= v_most;
+                continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
+                continue when cardinality(v_head.buckets) > 0 and v_said.limited >= p_few;
+                v_fits := true;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                    exit when not v_fits;
+                end loop;
+                if not v_fits then
+                    v_stuck := v_stuck || v_head.lane;
+                    -- Its lane will be parked: there may be others behind those that were looked at.
+                    v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                    continue;
+                end if;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
+                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                end loop;
+                v_chosen := v_chosen || v_head.id;
+                v_said.limited := v_said.limited + coalesce(cardinality(v_head.buckets) > 0, false)::integer;
             end loop;
-            if not v_fits then
-                v_stuck := v_stuck || v_head.lane;
-                -- Its lane will be parked: there may be others behind those that were looked at.
-                v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
-                continue;
-            end if;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
-                    else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-            end loop;
-            v_chosen := v_chosen || v_head.id;
-            v_said.limited := v_said.limited + (v_head.buckets is not null)::integer;
+            -- The part of a key that has fewer jobs, or no room for them, is for the others.
+            exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
+            v_all := true;
         end loop;
         v_got := array(
             select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
@@ -2345,8 +2481,13 @@ begin
                 );
             end loop;
         end if;
+        if cardinality(v_fair_rows) > 0 then
+            perform mainspring_stored.charge_v1(v_got, v_age);
+        end if;
         v_said.ids := v_said.ids || array(
-            select j.id from mainspring_stored.jobs j where j.id = any(v_got) order by case when v_age then 0 else -j.priority end, j.seq
+            select j.id from mainspring_stored.jobs j where j.id = any(v_got)
+            order by case when v_age then 0 else -j.priority end,
+                case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end, j.seq
         );
     end loop;
     return v_said;
@@ -3126,6 +3267,12 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.step_v1(p_lane text, p_queue text) RETURNS double precision
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select 1 / split_part(substr(p_lane, mainspring_stored.keyed_at_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+$$;
+
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -3164,7 +3311,7 @@ begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
             j.costs, a.result, a.error
@@ -3382,6 +3529,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.tidy_clocks_v1() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.clocks c where not exists (
+        select 1 from mainspring_stored.lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.tidy_lanes_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3423,6 +3580,7 @@ begin
     delete from mainspring_stored.guests g where g.until <= p_now;
     perform mainspring_stored.tidy_buckets_v1(p_now);
     perform mainspring_stored.tidy_lanes_v1(p_now);
+    perform mainspring_stored.tidy_clocks_v1();
 end
 $$;
 
@@ -3533,8 +3691,10 @@ begin
         v_lanes := mainspring_stored.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
-            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
+            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
+            or exists (select 1 from unnest(v_lanes) l where mainspring_stored.is_free_v1(l.lane))
+        );
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
@@ -3614,7 +3774,7 @@ begin
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or mainspring_stored.is_free_v1(l.lane));
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -3766,6 +3926,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.vtime_v1(p_lane text, p_queue text, p_priority integer) RETURNS double precision
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if not mainspring_stored.is_fair_v1(p_lane, p_queue) then
+        return null;
+    end if;
+    return coalesce((select c.vtime from mainspring_stored.clocks c where c.queue = p_queue and c.priority = p_priority), 0)
+        + mainspring_stored.step_v1(p_lane, p_queue);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -3899,6 +4071,13 @@ CREATE TABLE mainspring_stored.buckets (
     name text NOT NULL COLLATE pg_catalog."C",
     tat bigint DEFAULT 0 NOT NULL,
     blocked bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.clocks (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority integer NOT NULL,
+    vtime double precision NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -4511,40 +4690,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794834856363921, 1, 1, 'hand-1-2da4a5', 1794834856366171, 1794834856373293, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794834856363921, 1, 1, 'hand-1-2da4a5', 1794834856366171, 1794834856373293, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794835155065863, 1, 1, 'hand-1-11cebe', 1794835155067227, 1794835155080225, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794835155065863, 1, 1, 'hand-1-11cebe', 1794835155067227, 1794835155080225, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794834856363921, 1794834856351430, 1794834856373293, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794834856366171, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794835155065863, 1794835155053197, 1794835155080225, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', 1794835155067227, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794834856363921, 1794834856351430, 1794834856373293, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794834856366171, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794834856401196, 1794834856409235, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794835155065863, 1794835155053197, 1794835155080225, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', 1794835155067227, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794835155114314, 1794835155123149, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794834856363921, 1794834856351430, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', NULL, NULL, 1794834856366171, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794834856363921, 1794834856351430, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794838456373293, NULL, 1794834856366171, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794834856401196, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794834856401196, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794835155065863, 1794835155053197, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', NULL, NULL, 1794835155067227, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794835155065863, 1794835155053197, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', 1794838755080225, NULL, 1794835155067227, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794835155114314, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794835155114314, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794835155114314, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794835155114314, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794835155114314, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('1e3bb2f8-a6b5-4c5c-b8c1-80804adb5a1e');
+INSERT INTO mainspring_stored.meta VALUES ('30438196-e9ad-486d-9340-0516af8175a6');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794834856416249, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794835155129686, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794834856389585);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794835155098764);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-2da4a5', 1, 2, false, false, 1794834856346214, 1794834856373293, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-11cebe', 1, 2, false, false, 1794835155046162, 1794835155080225, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -4558,6 +4737,9 @@ ALTER TABLE ONLY mainspring_stored.breakers
 
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring_stored.clocks
+    ADD CONSTRAINT clocks_pkey PRIMARY KEY (queue, priority);
 
 ALTER TABLE ONLY mainspring_stored.docs
     ADD CONSTRAINT docs_pkey PRIMARY KEY (kind, name);
@@ -4695,6 +4877,8 @@ CREATE INDEX jobs_ready ON mainspring_stored.jobs USING btree (lane, priority DE
 CREATE INDEX jobs_running ON mainspring_stored.jobs USING btree (worker, turn) WHERE (state = 'running'::text);
 
 CREATE INDEX keys_job ON mainspring_stored.keys USING btree (job);
+
+CREATE INDEX lanes_fair ON mainspring_stored.lanes USING btree (grp, priority DESC, vtime, seq) WHERE ((parked_on IS NULL) AND (vtime IS NOT NULL));
 
 CREATE INDEX lanes_lane ON mainspring_stored.lanes USING btree (lane, priority);
 

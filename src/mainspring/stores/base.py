@@ -37,6 +37,13 @@ its place to another. The ends of jobs that were claimed before do not matter wh
 turn successes count before failures. A success of which a closed breaker has nothing to forget writes nothing for it.
 Whatever opens or closes a breaker wakes the listeners of the queues in which something waits for it.
 
+Fair keys. Jobs with a fair key stand in a lane for each key, and inside a queue and a priority those lanes are served
+by virtual time: a claim puts its lane back by one over its weight, and a lane that appears begins one such step behind
+the claim before it. So keys with a backlog get claims by their weights, whatever the order of arrival; one that had
+nothing to do, or waited for room, has no credit for it, or that of one job. A key whose jobs are of several kinds (base
+lanes, limits, weights) has a lane for each. Among others, jobs with a fair key stand at the place of the one whose turn
+it is. By age they are like all jobs. A fair key is no limit: nobody waits for it while there is work for a free slot.
+
 Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
 final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
 ``finish``: the row moves to history with its last token and owner, its edges are resolved by
@@ -50,7 +57,7 @@ from being pruned.
 
 Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
 id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
-A follow-up has no unique key, no parents and no limits but those of its queue.
+A follow-up has no unique key, no parents, no fair key and no limits but those of its queue.
 
 Settings of queues. They are stored, so every producer obeys them, whatever it knows of the queue. *Depth* is how
 many jobs of a queue wait: blocked, scheduled, retrying and ready ones, due and expired ones alike. After an enqueue no
@@ -253,8 +260,9 @@ class Store(Protocol):
            there any more (acks of the same turn excepted).
         4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then
            the base lanes and the lanes beside them, merged by (priority descending, seq), the first
-           ``oldest`` by seq alone. A job is passed over, and those of its lane behind it, while a bucket
-           that it names has no room for it. Expired jobs are never handed out, nor jobs of a paused queue.
+           ``oldest`` by seq alone, and those with fair keys as said above. A job is passed over, and those of its
+           lane behind it, while a bucket that it names has no room for it. Expired jobs are never handed out, nor
+           jobs of a paused queue.
            However many lanes have no room, those that have are found: in this turn, or in the next ones
            while the reply says ``more``.
            Each claimed job gets token = max(last token + 1, now in microseconds), this worker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString, TypeVar
 
-from mainspring.lanes import base_lane, limited_lane
+from mainspring.lanes import home_lane
 from mainspring.records import Enqueued, NewJob
 from mainspring.stores.base import Batch
 from mainspring.stores.postgres import follows
@@ -67,7 +67,9 @@ def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> 
 
 def may_wait(batch: Batch) -> bool:
     """Whether somebody's open transaction can hold it up: keys, limits, queues and parents are locked."""
-    return bool(batch.limits or batch.queues) or any(job.unique or job.buckets or job.after for job in batch.jobs)
+    return bool(batch.limits or batch.queues) or any(
+        job.unique or job.buckets or job.fair or job.after for job in batch.jobs
+    )
 
 
 def reply(batch: Batch, rows: Rows) -> list[Enqueued]:
@@ -99,7 +101,8 @@ def _distinct(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
 
 def _plain(jobs: Sequence[NewJob]) -> bool:
     return not any([  # noqa: C419  # a generator costs 3 x as much for one
-        job.after or job.buckets or job.unique or job.marks or job.follows or job.keep is not None for job in jobs
+        job.after or job.buckets or job.fair or job.unique or job.marks or job.follows or job.keep is not None
+        for job in jobs
     ])  # fmt: skip
 
 
@@ -108,13 +111,15 @@ def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
     places = {job.id: at for at, job in enumerate(jobs, start=1)}
     edges = [(at, edge) for at, job in enumerate(jobs, start=1) for edge in job.after]
     marks = [(at, mark) for at, job in enumerate(jobs, start=1) for mark in job.marks]
-    named = [costs_of(job.buckets) for job in jobs] if any(job.buckets for job in jobs) else []
+    named = [
+        costs_of(job.buckets) if job.buckets or job.fair else None for job in jobs
+    ] if any(job.buckets or job.fair for job in jobs) else []  # fmt: skip
     keyed = jobs if any(job.unique for job in jobs) else ()
     return {
         "keep": numbers(_unless_none([job.keep for job in jobs])),
         "on": numbers([follows.ends(job) for job in jobs] if any(job.follows for job in jobs) else []),
-        "names": [words(each) if each else None for each in named],
-        "costs": [numbers(each.values()) if set(each.values()) - {1} else None for each in named],
+        "names": [None if each is None else words(each) for each in named],
+        "costs": [numbers(each.values()) if each and set(each.values()) - {1} else None for each in named],
         "key": [job.unique.hash if job.unique else None for job in keyed],
         "window": numbers(job.unique.window if job.unique else None for job in keyed),
         "conflict": [job.unique.conflict if job.unique else None for job in keyed],
@@ -138,5 +143,4 @@ def _unless_none(values: list[int | None]) -> Iterable[int | None]:
 
 
 def _home(job: NewJob) -> str:
-    base = base_lane(job.queue, job.kind)
-    return limited_lane(base, job.buckets) if job.buckets else base
+    return home_lane(job.queue, job.kind, job.buckets, job.fair)

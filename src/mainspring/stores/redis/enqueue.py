@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.lanes import base_lane, limited_lane
+from mainspring.lanes import base_lane, home_lane
 from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob, QueueSettings
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
@@ -120,6 +120,7 @@ def _is_plain(job: NewJob) -> bool:
         or job.expires_in is not None
         or job.after
         or job.buckets
+        or job.fair
         or job.unique
         or job.marks
         or job.keep is not None
@@ -194,7 +195,7 @@ def _text(job: NewJob) -> bytes:
     group, lane = _names(job.queue, job.kind, job.task)
     return new_head(
         group=group,
-        lane=limited_lane(base_lane(job.queue, job.kind), job.buckets).encode() if job.buckets else lane,
+        lane=home_lane(job.queue, job.kind, job.buckets, job.fair).encode() if job.buckets or job.fair else lane,
         priority=job.priority,
         crash_limit=job.crashes,
         early=job.early,
@@ -252,7 +253,7 @@ def _check_follow(job: NewJob, follow: Follow) -> None:
         wrong = f"waits for {follow.on}, which is no end"
     elif made.id[14:] != b"\0\0":
         wrong = "has an id without room for an epoch"
-    elif made.unique or made.after or made.buckets or made.follows:
+    elif made.unique or made.after or made.buckets or made.fair or made.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
     if wrong:
         raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {made.task!r} {wrong}")

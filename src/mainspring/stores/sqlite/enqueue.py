@@ -64,7 +64,7 @@ def _insert_plain(tx: Tx, jobs: Sequence[NewJob], seq: int) -> bool:
     inserted = tx.sized("enqueue", 1, rows[0]).rowcount if len(rows) == 1 else _insert_rows(tx, rows)
     if inserted == len(rows):
         tx.woken.update(row[2] for row in rows if row[1] is READY)
-        more = [job for job in jobs if job.marks or job.follows or job.buckets or job.keep is not None]
+        more = [job for job in jobs if job.marks or job.follows or job.buckets or job.fair or job.keep is not None]
         if more:
             add_beside(tx, more)
             add_follows(tx, more)

@@ -11,6 +11,9 @@ from .doors import *
 from .edges import *
 from .enqueue import *
 from .facts import *
+from .fair import *
+from .fair_lanes import *
+from .fair_queues import *
 from .filters import *
 from .finding import *
 from .follows import *

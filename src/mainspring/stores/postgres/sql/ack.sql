@@ -16,7 +16,7 @@ begin
     with gone as (
         delete from {schema}.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
             j.costs, a.result, a.error

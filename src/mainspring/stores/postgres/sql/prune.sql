@@ -94,6 +94,7 @@ begin
     delete from {schema}.guests g where g.until <= p_now;
     perform {schema}.tidy_buckets_v1(p_now);
     perform {schema}.tidy_lanes_v1(p_now);
+    perform {schema}.tidy_clocks_v1();
 end
 $$;
 

@@ -132,7 +132,8 @@ begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
     return v_base || '#' || (
         select string_agg(g.label, ',' order by g.label collate "C") from (
-            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+            select case u.label when '*' then '**' else u.label end as label
+            from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
             union
             select l.label from jsonb_array_elements_text(p_labels) as l(label)
         ) g

@@ -85,8 +85,10 @@ begin
         v_lanes := {schema}.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
-            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
+            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
+            or exists (select 1 from unnest(v_lanes) l where {schema}.is_free_v1(l.lane))
+        );
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := {schema}.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
@@ -166,7 +168,7 @@ begin
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or {schema}.is_free_v1(l.lane));
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;

@@ -45,7 +45,7 @@ local function limit(head, settings)
     if not own[pair[1] .. '='] then buckets[#buckets + 1] = {pair[1], '', pair[2]} end
   end
   local base, there, keys, marks = string.match(head[LANE], '^([^/]*/[^#!?]*)#?([^=!?]*)([^!?]*)(.*)$')
-  for label in string.gmatch(there, '[^,]+') do labels[label] = true end
+  for label in string.gmatch(there, '[^,]+') do labels[label == '*' and '**' or label] = true end
   for _, label in ipairs(settings.labels) do labels[label] = true end
   for label in pairs(labels) do gates[#gates + 1] = label end
   table.sort(gates)

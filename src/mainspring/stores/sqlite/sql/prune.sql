@@ -49,6 +49,13 @@ delete from {t}groups
 where keyed = 0 and not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}groups.name)
     or keyed = 1 and not exists (select 1 from {t}lanes where team = {t}groups.name)
 
+-- name: drop_clocks
+-- of queues without lanes of fair keys: the range is that of the names that begin with the queue's
+delete from {t}clocks
+where not exists (
+    select 1 from {t}lanes where lane > {t}clocks.queue || '/' and lane < {t}clocks.queue || '0' and vtime is not null
+)
+
 -- name: empty_lanes
 select lane, rank, buckets
 from {t}lanes
