@@ -569,22 +569,15 @@ CREATE FUNCTION mainspring_stored.changed_v1(p_limits text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_lanes bigint[];
     v_woken text[];
 begin
     perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
-    v_lanes := array(
-        select l.id from unnest(p_limits) as u(name) join mainspring_stored.lanes l
-            on l.parked_on >= u.name and l.parked_on < u.name || '>' and split_part(l.parked_on, '=', 1) = u.name
-        order by l.id for no key update of l
-    );
-    with opened as (
-        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
-        where l.id = any(array[i.id]) returning l.queue
-    ), told as (
+    insert into mainspring_stored.stirs (name, bucket) select u.name, u.name from unnest(p_limits) as u(name) order by u.name collate "C"
+    on conflict (name) do update set bucket = excluded.bucket;
+    with told as (
         delete from mainspring_stored.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
     )
-    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
+    select array(select distinct t.queue from told t) into v_woken;
     return v_woken;
 end
 $$;
@@ -2616,6 +2609,8 @@ declare
     v_queues text[];
     v_woken text[];
     v_limited bytea[];
+    v_stirred text[];
+    v_more boolean := false;
 begin
     perform mainspring_stored.guard_v1();
     v_expired := array(
@@ -2646,8 +2641,13 @@ begin
         perform mainspring_stored.line_up_v1(v_limited, false);
     end if;
     v_woken := v_woken || mainspring_stored.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
+    if exists (select 1 from mainspring_stored.stirs) then
+        select s.woken, s.more into v_stirred, v_more from mainspring_stored.stir_v1(p_limit) s;
+        v_woken := v_woken || v_stirred;
+    end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
+            case when v_more then v_now end,
             (select j.due from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running'
              order by j.expires limit 1),
@@ -3271,6 +3271,39 @@ CREATE FUNCTION mainspring_stored.step_v1(p_lane text, p_queue text) RETURNS dou
     LANGUAGE sql IMMUTABLE
     AS $$
     select 1 / split_part(substr(p_lane, mainspring_stored.keyed_at_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+$$;
+
+CREATE FUNCTION mainspring_stored.stir_v1(p_limit integer, OUT woken text[], OUT more boolean) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_stir mainspring_stored.stirs;
+    v_lanes bigint[];
+    v_last text;
+begin
+    select s.* into v_stir from mainspring_stored.stirs s order by s.name limit 1 for update;
+    woken := '{}';
+    more := found;
+    if not found then
+        return;
+    end if;
+    select coalesce(array_agg(n.id), '{}'), max(n.parked_on) into v_lanes, v_last from (
+        select l.id, l.parked_on from mainspring_stored.lanes l
+        where l.parked_on >= v_stir.bucket and l.parked_on < v_stir.name || '>' and split_part(l.parked_on, '=', 1) = v_stir.name
+        order by l.parked_on limit p_limit for no key update skip locked
+    ) n;
+    if cardinality(v_lanes) < p_limit then
+        delete from mainspring_stored.stirs s where s.name = v_stir.name;
+    else
+        update mainspring_stored.stirs s set bucket = v_last where s.name = v_stir.name;
+    end if;
+    with opened as (
+        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    )
+    select array(select distinct o.queue from opened o) into woken;
+    more := exists (select 1 from mainspring_stored.stirs);
+end
 $$;
 
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
@@ -4659,6 +4692,11 @@ CREATE TABLE mainspring_stored.starts (
 )
 WITH (fillfactor='70');
 
+CREATE TABLE mainspring_stored.stirs (
+    name text NOT NULL COLLATE pg_catalog."C",
+    bucket text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE mainspring_stored.uses (
     bucket text NOT NULL COLLATE pg_catalog."C",
     worker text NOT NULL,
@@ -4690,40 +4728,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794835155065863, 1, 1, 'hand-1-11cebe', 1794835155067227, 1794835155080225, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794835155065863, 1, 1, 'hand-1-11cebe', 1794835155067227, 1794835155080225, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794836336152995, 1, 1, 'hand-1-32a286', 1794836336155062, 1794836336166059, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794836336152995, 1, 1, 'hand-1-32a286', 1794836336155062, 1794836336166059, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794835155065863, 1794835155053197, 1794835155080225, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', 1794835155067227, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794836336152995, 1794836336125793, 1794836336166059, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', 1794836336155062, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794835155065863, 1794835155053197, 1794835155080225, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', 1794835155067227, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794835155114314, 1794835155123149, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794836336152995, 1794836336125793, 1794836336166059, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', 1794836336155062, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794836336196497, 1794836336210528, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794835155065863, 1794835155053197, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', NULL, NULL, 1794835155067227, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794835155065863, 1794835155053197, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-11cebe', 1794838755080225, NULL, 1794835155067227, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794835155114314, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794835155114314, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794835155114314, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794835155114314, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794835155114314, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794836336152995, 1794836336125793, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', NULL, NULL, 1794836336155062, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794836336152995, 1794836336125793, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', 1794839936166059, NULL, 1794836336155062, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794836336196497, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794836336196497, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836336196497, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794836336196497, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836336196497, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('30438196-e9ad-486d-9340-0516af8175a6');
+INSERT INTO mainspring_stored.meta VALUES ('5c335bf5-6079-4ee6-8c92-9bce69bdc00e');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794835155129686, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794836336220544, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794835155098764);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794836336189112);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-11cebe', 1, 2, false, false, 1794835155046162, 1794835155080225, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-32a286', 1, 2, false, false, 1794836336114365, 1794836336166059, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -4782,6 +4820,9 @@ ALTER TABLE ONLY mainspring_stored.queues
 
 ALTER TABLE ONLY mainspring_stored.retried
     ADD CONSTRAINT retried_pkey PRIMARY KEY (batch);
+
+ALTER TABLE ONLY mainspring_stored.stirs
+    ADD CONSTRAINT stirs_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring_stored.uses
     ADD CONSTRAINT uses_pkey PRIMARY KEY (bucket, worker);

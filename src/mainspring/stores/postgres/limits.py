@@ -17,6 +17,7 @@ from mainspring.stores.postgres.statements import fill
 DECLARE = "select {schema}.declare_v1(%(limits)s::jsonb)"
 SET_SIZE = "select {schema}.set_size_v1(%(limit)s::text, %(size)s::bigint)"
 FORGET = "select {schema}.forget_limit_v1(%(limit)s::text)"
+STIR = "select woken, more from {schema}.stir_v1(1000)"
 LIMITS = "select name, kind, size, per, burst, share, span, set_size from {schema}.limits order by name"
 _LOOK = "select * from {schema}.look_at_v1(%(names)b::text[], %(costs)s::bigint[], %(now)s::bigint)"
 _ADMIT = """

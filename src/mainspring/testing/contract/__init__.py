@@ -71,6 +71,7 @@ MODULES = (
     "rates",
     "reports",
     "rescues",
+    "resized",
     "suspects",
     "switches",
     "tallying",

@@ -37,6 +37,7 @@ from .races import *
 from .rates import *
 from .reports import *
 from .rescues import *
+from .resized import *
 from .suspects import *
 from .switches import *
 from .tallying import *

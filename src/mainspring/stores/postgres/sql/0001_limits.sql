@@ -54,6 +54,12 @@ create table {schema}.waits (
     primary key (bucket, queue)
 );
 
+-- limits that were changed, and the bucket from which on lanes are still to be looked at again
+create table {schema}.stirs (
+    name text collate "C" primary key,
+    bucket text collate "C" not null
+);
+
 -- lanes with keys that have ready jobs of a priority, in the order of their first; a row that is parked is not in that
 -- order until somebody opens it. Two rows of one lane and priority are harmless, and so is one without jobs. Those of fair
 -- keys have a vtime, the virtual time of their next claim
