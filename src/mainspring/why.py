@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.clock import to_datetime
-from mainspring.lanes import BULK, VERSION, terms_of, version_term
+from mainspring.lanes import BULK, VERSION, base_of, terms_of, version_term
 from mainspring.records import BREAKER, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
 from mainspring.states import FINAL, State
 
@@ -148,6 +148,10 @@ def _nobody(row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:
         pinned = ", ".join(sorted(unquote(pin[1:]) for pin in pins))
         said = f"it is pinned to version {pinned}, and no live worker of queue {row.queue!r} is of that version"
         return [Hindrance(kind="version", text=said, name=pinned)]
+    kind = base_of(row.lane).removeprefix(row.queue + "/")
+    if not any(kind in (_said(each).kinds or (kind,)) for each in fit):
+        said = f"no live worker of queue {row.queue!r} takes jobs with its needs, slot and version ({kind})"
+        return [Hindrance(kind="no_worker", text=said, name=row.queue)]
     if not any(row.task in each.tasks for each in fit):
         said = f"no live worker of queue {row.queue!r} knows task {row.task!r}"
         return [Hindrance(kind="unknown_task", text=said, name=row.task)]
@@ -159,6 +163,7 @@ class _Said(msgspec.Struct):
 
     labels: tuple[str, ...] = ()
     version: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 def _said(worker: WorkerRow) -> _Said:
