@@ -38,7 +38,7 @@ class FairKeys(NamedTuple):
             value = _or_none(self.by, arguments)
         else:
             value = value_at(self.by, arguments, "fair_by", subject)
-        key = "" if value is None else key_text(value)
+        key = "" if value is None else key_text(value, self.by, "fair_by", subject)
         return Fair(key, self._weight(key))
 
     def _weight(self, key: str) -> float:

@@ -174,7 +174,7 @@ def buckets_of(bounds: Iterable[Bound], arguments: Callable[[], Mapping[str, Any
         if by is not None or not isinstance(cost, int):
             found = arguments() if found is None else found
         if by is not None:
-            key = key_text(value_at(by, found or {}, "by", subject))
+            key = key_text(value_at(by, found or {}, "by", subject), by, "by", subject)
         units = cost if isinstance(cost, int) else _units(value_at(cost, found or {}, "cost", subject), cost, subject)
         if limit.kind != "concurrency" and units > limit.size:
             why = f"is {units}, and no more than {limit.size} may start in a window"
@@ -201,9 +201,16 @@ def value_at(path: By | Cost, arguments: Mapping[str, Any], option: str, subject
     return value
 
 
-def key_text(value: Any) -> str:
+def key_text(value: Any, path: By, option: str, subject: str) -> str:
     """Text is its own key, other values are written as JSON: the number 7 and the text "7" are one."""
-    return value if isinstance(value, str) and value else canonical(value).decode()
+    if isinstance(value, str) and value:
+        return value
+    try:
+        return canonical(value).decode()
+    except (TypeError, ValueError, NotImplementedError) as error:
+        why = f"gave a {type(value).__name__}, which is no key"
+        hint = "Return text or a number, or whatever JSON can hold."
+        raise InvalidOption(option, path, why, subject=subject, hint=hint) from error
 
 
 def _units(value: Any, cost: Cost, subject: str) -> int:
