@@ -156,12 +156,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.act_v1(p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint, p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[], p_since bigint, p_until bigint, p_ended_before bigint) RETURNS TABLE(kind text, id bytea, note text, holder bytea)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -386,12 +386,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.beat_v1(p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint) RETURNS TABLE(id text, number bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -491,10 +491,9 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
 #variable_conflict use_column
 declare
     v_part record;
-    v_got bytea[];
+    v_got integer;
     v_left integer := p_n;
     v_room bigint;
-    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     for v_part in
         -- For each lane: (above the first known], then each known one, and [between it and the next).
@@ -514,24 +513,57 @@ begin
         exit when v_left <= 0;
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
         exit when v_room <= 0;
-        if v_part.seq is null then
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority <= v_part.top and j.priority >= v_part.bottom
-                    and (j.expires is null or j.expires > v_now)
-                order by j.priority desc, j.seq limit v_left for update skip locked
-            );
-        else
-            v_got := array(
-                select j.id from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = v_part.lane and j.priority = v_part.top and j.seq >= v_part.seq
-                    and (j.expires is null or j.expires > v_now)
-                order by j.seq limit v_left for update skip locked
-            );
-        end if;
-        v_left := v_left - cardinality(v_got);
-        return query select t.* from mainspring_stored.take_v1(v_got, p_worker, p_number, p_now, p_inline, v_room) t;
+        return query select t.* from mainspring_stored.claim_line_v1(
+            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        ) t;
+        get diagnostics v_got = row_count;
+        v_left := v_left - v_got;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    with one as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+            and (j.expires is null or j.expires > v_now)
+        order by j.seq limit p_n for update skip locked
+    ), several as (
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
+            and (j.expires is null or j.expires > v_now)
+        order by j.priority desc, j.seq limit p_n for update skip locked
+    ), locked as (
+        select * from one union all select * from several
+    ), picked as (
+        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+    ), taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
+        from picked p where j.ctid = p.at and p.before < p_room
+        returning j.*
+    )
+    select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+    from taken t order by t.priority desc, t.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.compare_v1(p_hash bytea, p_print text, p_task text, p_holder bytea, p_job bytea) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if (select k.print <> decode(p_print, 'hex') from mainspring_stored.keys k where k.hash = p_hash) then
+        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex') using errcode = 'MS004', detail = p_task;
+    end if;
 end
 $$;
 
@@ -599,12 +631,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.enqueue_plain_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -614,22 +646,26 @@ declare
     v_take boolean[];
 begin
     if mainspring_stored.is_late_v1(p_batch, false, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+        v_made := array(select j.id from mainspring_stored.jobs j where j.id = any(p_id));
+        v_over := mainspring_stored.among_v1(p_id, v_made || mainspring_stored.over_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
         )
-        select n.id, case when n.later then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.later then 0 else nextval('mainspring_stored.seq') end, case when n.later then n.due end,
-            v_now + n.expires_in, n.crash_limit, n.early, v_now, n.record
+        select n.id, case when n.later then 'scheduled' else 'ready' end, coalesce(n.task, p_task[1]),
+            coalesce(n.queue, p_queue[1]), coalesce(n.home, p_home[1]), coalesce(n.home, p_home[1]),
+            coalesce(n.priority, p_priority[1]), case when n.later then 0 else nextval('mainspring_stored.seq') end,
+            case when n.later then n.due end, v_now + n.expires_in, coalesce(n.crash_limit, p_crash_limit[1]),
+            coalesce(n.early, p_early[1]), v_now, n.record
         from (
             select u.*, d.due, d.due > v_now as later
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record
             ) with ordinality as u(id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, n)
-            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.run_at, v_now + coalesce(u.delay, p_delay[1])) as due) d
             where v_over is null or not v_over[u.n]
             order by u.n
         ) n
@@ -641,22 +677,26 @@ begin
         v_take := mainspring_stored.among_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
+    if cardinality(p_queue) = 1 then
+        p_queue := array_fill(p_queue[1], array[cardinality(p_id)]);
+    end if;
     perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint;
+    v_late boolean;
     v_over boolean[];
     v_take boolean[];
     v_waits integer[] := '{}';
@@ -664,17 +704,26 @@ declare
     v_losers bytea[] := '{}';
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
+    v_anew jsonb := '[]';
     v_row record;
 begin
-    if mainspring_stored.is_late_v1(p_batch, p_retry, p_now) then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
-    end if;
+    v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
+    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
     v_take := array(
-        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id])) and (v_over is null or not v_over[u.n])
+        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
+    if v_late then
+        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        v_take := array(
+            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
+        );
+    end if;
+    if p_modes is not null then
+        perform mainspring_stored.lock_latest_v1(p_key);
+    end if;
     if cardinality(p_key) > 0 then
-        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
+        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) loop
             if v_row.holder is not null then
                 v_take[v_row.at] := false;
                 v_answered[v_row.at] := true;
@@ -683,6 +732,36 @@ begin
                 v_losers := v_losers || v_row.loser;
             elsif v_row.woken is not null then
                 return query select null::bytea, null::bytea, v_row.woken;
+            end if;
+        end loop;
+    end if;
+    if p_modes is not null then
+        p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
+        for v_row in select * from mainspring_stored.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
+            if v_row.answer is not null then
+                return query select p_id[v_row.at], v_row.answer, null::text;
+            end if;
+            if v_row.answer is not null and not v_row.anew then
+                v_take[v_row.at] := false;
+                v_answered[v_row.at] := true;
+                continue;
+            end if;
+            p_now := v_row.moment;  -- it is due so long after its enqueue, not after the locks were waited for
+            p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
+            if v_row.anew then
+                p_id[v_row.at] := v_row.answer;
+                -- nobody can wait for an id that is not made; those who wait for the job find it here
+                p_parent_at := array(
+                    select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
+                    from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
+                );
+                v_anew := v_anew || to_jsonb(v_row);
+            end if;
+            if v_row.parent is not null then
+                p_child_at := p_child_at || v_row.at;
+                p_parent := p_parent || v_row.parent;
+                p_parent_at := p_parent_at || null::integer;
+                p_policy := p_policy || 'ignore'::text;
             end if;
         end loop;
     end if;
@@ -735,6 +814,12 @@ begin
         where not u.made and not u.answered;
     end if;
     perform mainspring_stored.refuse_draining_v1(p_queue, v_take);
+    if v_anew <> '[]' then
+        update mainspring_stored.jobs j
+        set enqueued = o.enqueued, epoch = o.epoch, seq = case when j.state = 'ready' then coalesce(o.seq, j.seq) else j.seq end
+        from jsonb_to_recordset(v_anew) as o(at integer, enqueued bigint, epoch integer, seq bigint)
+        where j.id = any(array[p_id[o.at]]);
+    end if;
     if cardinality(p_names) > 0 then
         perform mainspring_stored.line_up_v1(v_made, p_open);
     end if;
@@ -854,6 +939,8 @@ $$;
 CREATE FUNCTION mainspring_stored.forget_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
+declare
+    v_left mainspring_stored.keys[];
 begin
     delete from mainspring_stored.attempts where job = any(p_ids);
     delete from mainspring_stored.logs where job = any(p_ids);
@@ -861,7 +948,16 @@ begin
     delete from mainspring_stored.items where job = any(p_ids);
     delete from mainspring_stored.marks where job = any(p_ids);
     delete from mainspring_stored.follows where job = any(p_ids);
-    delete from mainspring_stored.keys where job = any(p_ids);
+    with gone as (
+        delete from mainspring_stored.keys k where k.job = any(p_ids) returning k
+    )
+    select array_agg(g.k) filter (where (g.k).before is not null) into v_left from gone g;
+    if v_left is not null then
+        insert into mainspring_stored.keys (hash, job, span, mode)
+        select l.hash, l.before, l.span, l.mode from unnest(v_left) l
+        where exists (select 1 from mainspring_stored.jobs j where j.id = any(array[l.before]))
+            or l.before = any(mainspring_stored.over_v1(array[l.before]));
+    end if;
 end
 $$;
 
@@ -1067,12 +1163,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -1114,15 +1210,61 @@ begin
 end
 $$;
 
+CREATE TABLE mainspring_stored.keys (
+    hash bytea NOT NULL,
+    job bytea,
+    until bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
+    mode text DEFAULT ''::text NOT NULL,
+    print bytea,
+    before bytea,
+    said bytea,
+    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION mainspring_stored.held_after_v1(p_key mainspring_stored.keys, p_now bigint) RETURNS bytea
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_key.mode = 'keep_last' then
+        return (select j.id from mainspring_stored.jobs j where j.id = p_key.before);
+    elsif p_key.mode = 'keep' then
+        return (
+            select f.id from mainspring_stored.finished f
+            where f.id = p_key.job and mainspring_stored.key_until_v1(p_key, f.state, f.started, f.finished) > p_now
+        );
+    end if;
+    return null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hold_keys_v1(p_hash bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
+    v_locked integer;
+begin
+    loop
+        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
+        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
+    end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.holder_v1(p_hash bytea, p_again boolean, p_now bigint) RETURNS bytea
     LANGUAGE plpgsql
     AS $$
 begin
     return (
-        select k.job from mainspring_stored.keys k
-        where k.hash = p_hash and (
-            p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job]))
-        )
+        select case
+            when p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job])) then k.job
+            when k.mode <> '' then mainspring_stored.held_after_v1(k, p_now)
+        end
+        from mainspring_stored.keys k where k.hash = p_hash
     );
 end
 $$;
@@ -1137,6 +1279,15 @@ begin
     end if;
     return p_retry or exists (select 1 from mainspring_stored.retried r where r.batch = p_batch);
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.key_until_v1(p_key mainspring_stored.keys, p_state text, p_started bigint, p_finished bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(p_key.until, case
+        when p_key.mode = 'keep' and p_state = 'succeeded' then p_finished + p_key.span
+        when p_key.mode = 'throttle' then p_started + p_key.span
+    end)
 $$;
 
 CREATE FUNCTION mainspring_stored.keyed_at_v1(p_home text, p_queue text) RETURNS integer
@@ -1213,6 +1364,73 @@ begin
         return coalesce(v_lanes, '{}');
     end if;
     return coalesce(v_lanes, '{}') || mainspring_stored.groups_v1(v_keyed, p_tasks);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_at integer;
+    v_asked record;
+    v_key mainspring_stored.keys;
+    v_job mainspring_stored.jobs;
+    v_before bytea;
+    v_due bigint;
+begin
+    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
+        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode in ('debounce', 'throttle', 'keep_last')
+    ) order by j.id for update;
+    v_now := mainspring_stored.now_v1(p_now);
+    for v_asked in
+        select a.key::integer as at, m.* from jsonb_each(p_modes) a
+        cross join lateral jsonb_to_record(a.value) as m(mode text, "window" bigint, max_wait bigint)
+        where m.mode <> 'keep' and p_take[a.key::integer] order by 1
+    loop
+        v_at := v_asked.at;
+        select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
+        if v_key.said = p_id[v_at] then
+            return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
+                null::bigint, v_now;
+            continue;
+        end if;
+        select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
+        if v_job.token = 0 and v_job.state <> 'running' then
+            delete from mainspring_stored.jobs j where j.id = v_job.id;
+            delete from mainspring_stored.edges e where e.child = v_job.id;
+            delete from mainspring_stored.marks m where m.job = v_job.id;
+            delete from mainspring_stored.follows f where f.job = v_job.id;
+            update mainspring_stored.keys k
+            set said = p_id[v_at], span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+            where k.hash = v_key.hash;
+            v_due := case v_asked.mode
+                when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
+                when 'throttle' then coalesce(v_job.due, v_now)
+            end;
+            return query select v_at, v_job.id, true, v_due, case when v_job.state = 'blocked' then v_key.before end,
+                v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now;
+            continue;
+        end if;
+        v_before := null;
+        v_due := null;
+        if v_asked.mode = 'debounce' then
+            v_due := v_now + v_asked."window";
+        elsif v_asked.mode = 'keep_last' then
+            v_before := (select j.id from mainspring_stored.jobs j where j.id = case when v_job.id is null then v_key.before else v_job.id end);
+        else
+            select s.id, s.started + v_asked."window" into v_before, v_due
+            from mainspring_stored.started_v1(array[v_key.job, v_key.before]) s order by s.id = v_key.job desc limit 1;
+        end if;
+        update mainspring_stored.keys k
+        set job = p_id[v_at], until = 0, mode = v_asked.mode, before = v_before, said = null, print = null,
+            span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+        where k.hash = p_key[v_at];
+        return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_before end,
+            null::bigint, null::integer, null::bigint, v_now;
+    end loop;
 end
 $$;
 
@@ -1329,25 +1547,29 @@ $$;
 CREATE FUNCTION mainspring_stored.lock_keys_v1(p_hash bytea[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
-declare
-    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
-    v_locked integer;
 begin
-    loop
-        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
-        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
-        get diagnostics v_locked = row_count;
-        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
-    end loop;
+    perform mainspring_stored.hold_keys_v1(p_hash);
     return mainspring_stored.finish_v1(
         array(
             select row(late.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1 from (
                 select j.id from mainspring_stored.keys k join mainspring_stored.jobs j on j.id = any(array[k.job])
-                where k.hash = any(v_hashes) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
+                where k.hash = any(p_hash) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
                 order by j.id for update of j
             ) late
         ), mainspring_stored.now_v1(p_now)
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_latest_v1(p_key bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform mainspring_stored.hold_keys_v1(array(select u.hash from unnest(p_key) as u(hash) where u.hash is not null));
+    perform 1 from mainspring_stored.jobs j where j.id in (
+        select k.before from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode = 'keep_last' and k.before is not null
+    ) order by j.id for key share;
 end
 $$;
 
@@ -1682,7 +1904,8 @@ begin
     for v_name in select c.name from mainspring_stored.chunks_v1() c where c.until <= p_before order by c.until loop
         execute format(
             'select exists (select 1 from mainspring_stored.%1$I where drop_at > $1) or exists ('
-            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job where k.until > $1)', v_name
+            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job '
+            'where mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
         ) into v_held using mainspring_stored.now_v1(p_now);
         if not v_held then
             return v_name;
@@ -1946,12 +2169,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.promote_v1(p_limit integer, p_now bigint) RETURNS TABLE(now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_now bigint := mainspring_stored.now_v1(p_now);
@@ -2002,12 +2225,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint) RETURNS integer
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     c_rounds constant integer := 10;
@@ -2162,12 +2385,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.report_v1(p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[], p_line_at integer[], p_when bigint[], p_level text[], p_text bytea[], p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer) RETURNS SETOF boolean
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 declare
     v_last bigint;
@@ -2223,12 +2446,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2306,12 +2529,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.retire_v1(p_worker text, p_cause text, p_acks mainspring_stored.ack_v1[], p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2356,7 +2579,10 @@ begin
                 return query select v_job, v_holder, null::text;
                 continue;
             end if;
-            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end
+            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
+                mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
+                before = case when k.job = v_job then k.before end, said = case when k.job = v_job then k.said end,
+                span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
             where k.hash = v_hash;
         end if;
         v_free := v_free || v_job;
@@ -2369,10 +2595,10 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record
+            expires, keep, key, buckets, costs, record
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority, nextval('mainspring_stored.seq'), a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
+            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
             a.key, a.buckets, a.costs, a.record
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
@@ -2450,10 +2676,12 @@ CREATE FUNCTION mainspring_stored.set_aside_v1(p_ids bytea[], p_dead bytea[], p_
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.finished f set drop_at = k.until from mainspring_stored.keys k
-    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id and k.until > p_now;
-    update mainspring_stored.dead d set drop_at = k.until from mainspring_stored.keys k
-    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id and k.until > p_now;
+    update mainspring_stored.finished f set drop_at = mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) from mainspring_stored.keys k
+    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
+        and mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > p_now;
+    update mainspring_stored.dead d set drop_at = mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) from mainspring_stored.keys k
+    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id
+        and mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) > p_now;
 end
 $$;
 
@@ -2580,18 +2808,31 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.started_v1(p_ids bytea[]) RETURNS TABLE(id bytea, started bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query
+    select j.id, j.started from mainspring_stored.jobs j where j.id = any(p_ids) and j.token > 0
+    union all
+    select f.id, f.started from mainspring_stored.finished f where f.id = any(p_ids) and f.token > 0
+    union all
+    select d.id, d.started from mainspring_stored.dead d where d.id = any(p_ids) and d.token > 0;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     return query
     select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
@@ -2601,7 +2842,7 @@ begin
         order by j.seq limit 100
     ) s
     group by l.lane, l.priority;
-    return query select null, null::integer, pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read;
+    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
 end
 $$;
 
@@ -2666,7 +2907,7 @@ begin
 end
 $_$;
 
-CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
+CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -2674,6 +2915,7 @@ declare
     v_new record;
     v_now bigint;
     v_holder bytea;
+    v_kept jsonb;
 begin
     return query select null::integer, null::bytea, null::bytea, w.queue from unnest(
         mainspring_stored.lock_keys_v1(
@@ -2694,9 +2936,13 @@ begin
     for v_new in
         select u.n::integer as at, u.*, row_number() over (partition by u.hash order by u.n) > 1 as again
         from unnest(p_key, p_window, p_conflict) with ordinality as u(hash, span, conflict, n)
-        where u.hash is not null and p_take[u.n] order by u.n
+        where u.hash is not null and u.conflict is not null and p_take[u.n] order by u.n
     loop
         v_holder := mainspring_stored.holder_v1(v_new.hash, v_new.again, v_now);
+        v_kept := p_modes -> v_new.at::text;
+        if v_holder is not null and v_kept is not null then
+            perform mainspring_stored.compare_v1(v_new.hash, v_kept ->> 'print', p_task[v_new.at], v_holder, p_id[v_new.at]);
+        end if;
         if v_holder is not null and v_new.conflict = 'error' then
             raise exception '%', encode(v_holder, 'hex') using errcode = 'MS002', detail = p_task[v_new.at];
         end if;
@@ -2711,7 +2957,9 @@ begin
             end if;
         end if;
         update mainspring_stored.keys k
-        set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end
+        set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end,
+            mode = case when v_kept is null then '' else 'keep' end, span = coalesce((v_kept ->> 'keep')::bigint, 0),
+            print = decode(v_kept ->> 'print', 'hex')
         where k.hash = v_new.hash;
     end loop;
 end
@@ -2841,12 +3089,12 @@ $$;
 
 CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
-    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -2878,7 +3126,7 @@ declare
     v_room bigint := p_room;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_read bigint := pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass);
+    v_walked bigint := mainspring_stored.walked_v1();
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -2919,6 +3167,7 @@ begin
         );
         v_now := mainspring_stored.now_v1(p_now);
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked;
     if cardinality(p_done) > 0 then
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
@@ -2955,6 +3204,7 @@ begin
     if v_repeat or p_seen < v_worker.turn then
         return query select t.* from mainspring_stored.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
     end if;
+    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
     if v_repeat then
         v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
     else
@@ -2994,49 +3244,18 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
-                        and j.seq >= v_lanes[1].seq and (j.expires is null or j.expires > v_now)
-                    order by j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
+                    p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query
-                with locked as (
-                    select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority < v_lanes[1].priority
-                        and (j.expires is null or j.expires > v_now)
-                    order by j.priority desc, j.seq limit v_left for update skip locked
-                ), picked as (
-                    select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
-                ), taken as (
-                    update mainspring_stored.jobs j
-                    set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-                        attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-                    from picked p where j.ctid = p.at and p.before < v_room
-                    returning j.*
-                )
-                select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-                    t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end,
-                    t.turn, null
-                from taken t order by t.priority desc, t.seq;
+                return query select t.* from mainspring_stored.claim_line_v1(
+                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_taken < v_left then
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
@@ -3087,9 +3306,7 @@ begin
         set turn = p_number, seen = v_now,
             limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
         where w.id = p_worker;
-        if cardinality(p_low_lane) > 0
-            or not v_limited and pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass) - v_read > 2000 + 10 * p_n[1]
-        then
+        if cardinality(p_low_lane) > 0 or not v_limited and mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
             from mainspring_stored.lows_v1(
@@ -3172,6 +3389,13 @@ begin
     end if;
     return v_woken;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
 $$;
 
 CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
@@ -3744,14 +3968,6 @@ CREATE TABLE mainspring_stored.jobs (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
-CREATE TABLE mainspring_stored.keys (
-    hash bytea NOT NULL,
-    job bytea,
-    until bigint DEFAULT 0 NOT NULL,
-    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
-)
-WITH (fillfactor='70');
-
 ALTER TABLE mainspring_stored.lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME mainspring_stored.lanes_id_seq
     START WITH 1
@@ -3856,40 +4072,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794819331886151, 1, 1, 'hand-1-4c6efd', 1794819331909434, 1794819331929030, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794830992024986, 1, 1, 'hand-1-a88d67', 1794830992026734, 1794830992031454, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794830992024986, 1, 1, 'hand-1-a88d67', 1794830992026734, 1794830992031454, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794830992024986, 1794830992013344, 1794830992031454, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a88d67', 1794830992026734, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794819331886151, 1794819331857823, 1794819331929030, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794819331909434, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794819331961489, 1794819331970533, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794830992024986, 1794830992013344, 1794830992031454, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a88d67', 1794830992026734, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794830992063335, 1794830992084919, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', NULL, NULL, 1794819331909434, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794819331886151, 1794819331857823, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4c6efd', 1794822931929030, NULL, 1794819331909434, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794819331961489, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794819331961489, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794830992024986, 1794830992013344, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a88d67', NULL, NULL, 1794830992026734, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794830992024986, 1794830992013344, 0, 1, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a88d67', 1794834592031454, NULL, 1794830992026734, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794830992063335, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794830992063335, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794830992063335, 0, 0, 1, 0, 3, 0, 0, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794830992063335, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794830992063335, 0, 0, 1, 0, 3, 1, 0, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
+INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('c6db4a30-bcd7-4d0b-8f32-cff322bec682');
+INSERT INTO mainspring_stored.meta VALUES ('662416dd-2fc8-419b-bb40-f19ce30827b3');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794819331979459);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794830992090632);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794819331945795);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794830992045733);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-4c6efd', 1, 2, false, false, 1794819331842154, 1794819331929030, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-a88d67', 1, 2, false, false, 1794830992000535, 1794830992031454, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 

@@ -47,6 +47,7 @@ SAMPLES: list[BaseException] = [
     errors.WrongConnection("a redis client cannot carry a PostgreSQL enqueue"),
     errors.InCallerTransaction("the job is not committed yet"),
     errors.KeyTaken("send", JOB),
+    errors.KeyConflict("send", JOB, uuid.UUID(int=7)),
     errors.QueueDraining("email"),
     errors.JobDead(JOB, "boom", type_name="ValueError", reason="retries_exhausted"),
     errors.JobCancelled(JOB, "by_user"),

@@ -19,8 +19,8 @@ from mainspring.stores.postgres.statements import fill, statement
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "0001", "0001_limits", "now", "limits", "rooms", "starts", "lanes", "guests", "finish", "ack", "claim", "pick",
-        "limited", "take", "turn", "keys", "enqueue", "enter", "rescue", "beat", "promote", "act", "prune", "report",
-        "modes", "docs", "chunks", "strays",
+        "limited", "take", "turn", "keys", "latest", "enqueue", "enter", "rescue", "beat", "promote", "act", "prune",
+        "report", "modes", "docs", "chunks", "strays",
     ),
 )  # fmt: skip
 """The files of each migration, the first is number 1."""

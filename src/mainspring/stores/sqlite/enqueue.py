@@ -8,10 +8,12 @@ from uuid import UUID
 from mainspring.errors import QueueDraining, StoreConflict
 from mainspring.records import Edge, Enqueued, NewJob
 from mainspring.states import Reason
+from mainspring.stores.folding import folded, unfolded
 
 from .finish import finish_waiting
 from .follows import add_follows
 from .inserts import READY, add_beside, due_of, is_there, line_up_all, row_of, standing_of
+from .latest import take_turn
 from .limits import add_limits
 from .modes import draining
 from .places import enter_ready
@@ -40,7 +42,7 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
     with tx.savepoint("batch"):
         if batch.retry:
             tx.run("remember_retry", (batch.id, tx.now))
-        return _insert_each(tx, jobs, seq, closed, repeat=repeat)
+        return unfolded(jobs, _insert_each(tx, folded(jobs), seq, closed, repeat=repeat))
 
 
 def _plain(jobs: Sequence[NewJob], closed: list[str]) -> bool:
@@ -89,7 +91,9 @@ def _insert_each(tx: Tx, jobs: Sequence[NewJob], seq: int, closed: list[str], *,
     superseded: list[bytes] = []
     for n, job in enumerate(jobs):
         answers = job.id if is_there(tx, job.id, anywhere=repeat) else None
-        if answers is None:
+        if answers is None and job.unique is not None and job.unique.mode != "once":
+            job, answers = take_turn(tx, job, job.unique, seq + n, closed)  # noqa: PLW2901 - as its key wants it
+        elif answers is None:
             answers, loser = claim_key(tx, job)
             superseded += [loser] if loser is not None else []
         if answers is None:

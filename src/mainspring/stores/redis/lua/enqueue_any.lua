@@ -1,22 +1,39 @@
--- uses: common, heads, wake, lines, rooms*, parking*, moves, uniq
+-- uses: common, heads, wake, lines, rooms*, parking*, moves, places, uniq, latest*
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all of it or nothing
 -- args: now, limits that are made if there are none [name, kind, size, per, burst] or empty, then for each job: id and
 --       job (see heads.py), and beside it, each with its length in front: times [delay, run_at, expires_in, conflict,
---       window], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record that lies apart
+--       window; of a key with a mode also its mode, max_wait or keep, print], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record that lies apart
 -- returns for each job 1: made now, 0: found, or the id of the job that holds its key. Instead, for what stands in the
--- way of the whole batch: draining and the queue; taken, the task and the holder; nobody, the child and the parent.
+-- way of the whole batch: draining and the queue; taken, the task and the holder; conflict, the task, the holder and the
+-- job; nobody, the child and the parent.
 local RETURN, FAIL = 0, 1
 local jobs = (#ARGV - 2) / 2
-local ids, said, plans, late, losers, taken, batch = {}, {}, {}, {}, {}, {}, {}
+local ids, said, plans, late, losers, taken, prints, batch = {}, {}, {}, {}, {}, {}, {}, {}
 
--- What a new job's key says: the holder that answers for it, or nil; and whether the batch is refused.
+-- Whether the job that holds a key that is kept stands for another request.
+local function is_other(key, print)
+  local _, _, more = key_entry(key)
+  local _, _, stored = more_of(more)
+  stored = prints[key] or stored
+  return print and stored and stored ~= print
+end
+
+-- What a new job's key says: the holder that answers for it, or nil; and why the batch is refused.
 local function ask_for_key(plan)
-  local key, conflict = plan.head[MORE].u, plan.times[4]
+  local key, conflict, mode, print = plan.head[MORE].u, plan.times[4], plan.times[6], plan.times[8]
   if not key then return nil end
+  if mode and mode ~= KEPT then
+    with_latest()
+    return latest_of(plan, late)
+  end
   local holder, expired = taken[key], nil
   if not holder then holder, expired = holder_of(key) end
   if expired then late[#late + 1] = expired end
-  if holder and conflict == FAIL then return holder, true end
+  if mode then
+    if holder and is_other(key, print) then return nil, {'conflict', task_of(plan.head), holder, plan.id} end
+    if not holder then prints[key] = print end
+  end
+  if holder and conflict == FAIL then return nil, {'taken', task_of(plan.head), holder} end
   if holder and conflict == RETURN then return holder end
   if holder then losers[#losers + 1] = holder end
   taken[key] = plan.id
@@ -36,13 +53,13 @@ for n, id in ipairs(ids) do
     local plan = {id = id, times = times, edges = edges, follows = follows, record = record}
     plan.head = new_head(sub(ARGV[2 * n + 1], 17), times)
     local holder, refused = ask_for_key(plan)
-    if refused then return {'taken', task_of(plan.head), holder} end
+    if refused then return refused end
     if holder then
       said[n] = holder
     else
       local queue = queue_of(plan.head)
       if draining and draining[queue] then return {'draining', queue} end
-      said[n], batch[id], plans[#plans + 1] = 1, true, plan
+      said[n], batch[id], plans[#plans + 1] = plan.old or 1, not plan.old, plan
     end
   end
 end
@@ -56,7 +73,7 @@ end
 
 -- writes; the first one needs memory, so that a full store refuses here
 local entries = {}
-for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.id end
+for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.old or plan.id end
 spread('ZADD', IDS, entries)
 if ARGV[2] ~= '' then
   with_rooms()
@@ -67,10 +84,17 @@ for _, id in ipairs(late) do
   if head and is_waiting(head) then finish(id, head, CANCELLED, 'expired') end
 end
 for _, plan in ipairs(plans) do
-  local id, head, window = plan.id, plan.head, plan.times[5]
+  if plan.old then take_out(plan) end
+  local id, head, window, mode = plan.id, plan.head, plan.times[5], plan.times[6]
   put_beside(id, head, plan.record)
   if plan.follows ~= '' then call('HSET', FOLLOWS, id, plan.follows) end
-  if head[MORE].u then take_key(head[MORE].u, id, window > 0 and NOW + window or 0) end
+  if mode == KEPT then
+    take_key(head[MORE].u, id, 0, pack_more(KEPT, plan.times[7], plan.times[8]))
+  elseif mode then
+    take_latest(plan)
+  elseif head[MORE].u then
+    take_key(head[MORE].u, id, window > 0 and NOW + window or 0)
+  end
   enter(id, head, BLOCKED)
 end
 
@@ -97,7 +121,7 @@ local function settle_new(plan)
     call('HSET', PARENTS, id, table.concat(parents))
   else
     leave(id, head)
-    enter_line(id, head)
+    if plan.seq and (head[DUE] == NONE or head[DUE] <= NOW) then resume(plan) else enter_line(id, head) end
   end
 end
 
