@@ -141,9 +141,10 @@ end
 $$;
 
 -- keep_depth: new jobs end at once in a queue that skips them; in one with a max_depth no more wait than that, or all is
--- refused. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
+-- refused. p_stayed: those of them that were in their queue before, and count as they did. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
 -- returns the queues in which jobs became ready that waited for those that ended
-create function {schema}.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) returns text[] language plpgsql as $$
+create function {schema}.keep_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint)
+returns text[] language plpgsql as $$
 declare
     v_queue record;
     v_woken text[] := '{}';
@@ -151,7 +152,8 @@ begin
     for v_queue in
         select q.*, n.ids from {schema}.queues q
         join (
-            select j.queue, array_agg(j.id) as ids from {schema}.jobs j where j.id = any(p_ids) group by j.queue
+            select j.queue, array_agg(j.id) as ids from {schema}.jobs j
+            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
         ) n on n.queue = q.name
         where q.special order by q.name
     loop
@@ -164,7 +166,7 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || v_queue.name, 0));
             v_woken := v_woken || {schema}.make_room_v1(
                 v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_now
+                v_queue.ids, p_stayed, p_now
             );
         end if;
     end loop;
@@ -172,9 +174,11 @@ begin
 end
 $$;
 
--- make_room: refuse these new jobs, or end the oldest of the others, if more jobs wait in their queue than may
-create function {schema}.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint)
-returns text[] language plpgsql as $$
+-- make_room: refuse these new jobs, or end the oldest of the others (but for some that stay), if more jobs wait in their
+-- queue than may
+create function {schema}.make_room_v1(
+    p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint
+) returns text[] language plpgsql as $$
 declare
     v_depth bigint;
     v_first bigint;
@@ -188,7 +192,7 @@ begin
         if p_on_full = 'drop_oldest' then
             v_old := array(
                 select j.id from {schema}.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
                 order by j.enqueued, j.id limit v_depth - p_most
             );
         end if;
@@ -198,8 +202,8 @@ begin
                 'excess', v_depth - p_most, 'age', p_now - v_first
             )::text;
         end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes.
-        perform 1 from {schema}.jobs j where j.id = any(v_old) order by j.id for update;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes. One that was replaced is another row.
+        v_old := array(select j.id from {schema}.jobs j where j.id = any(v_old) order by j.id for update);
         v_woken := v_woken || {schema}.cancel_new_v1(
             v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
         );
