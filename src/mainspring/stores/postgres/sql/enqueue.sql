@@ -54,7 +54,7 @@ end
 $$;
 
 -- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly; all of the batch or nothing
--- Locks in this order: batch, keys, new limits, job rows, dependents. _at is the place of a job in the batch, from 1.
+-- Locks in this order: batch, depths, keys, new limits, job rows, dependents. _at is the place of a job in the batch, from 1.
 -- p_open: a caller's transaction, which may stay open for long: it holds nothing that a turn could wait for.
 -- returns the ids that were not made with the job that answers for each, and the queues of other jobs that became ready
 create function {schema}.enqueue_v1(
@@ -96,6 +96,9 @@ begin
         v_take := array(
             select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
         );
+    end if;
+    if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
+        perform {schema}.lock_depths_v1(p_queue);
     end if;
     if p_modes is not null then
         perform {schema}.lock_latest_v1(p_key);

@@ -140,6 +140,16 @@ begin
 end
 $$;
 
+-- lock_depths: hold what those of these queues are counted under that have a max_depth. Before anything that whoever makes
+-- room in one of them could wait for
+create function {schema}.lock_depths_v1(p_queue text[]) returns void language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || b.name, 0)) from (
+        select q.name from {schema}.queues q where q.bounded and q.name = any(p_queue) order by q.name
+    ) b;
+end
+$$;
+
 -- keep_depth: new jobs end at once in a queue that skips them; in one with a max_depth no more wait than that, or all is
 -- refused. p_stayed: those of them that were in their queue before, and count as they did. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
 -- returns the queues in which jobs became ready that waited for those that ended
