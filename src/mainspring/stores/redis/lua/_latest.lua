@@ -66,5 +66,9 @@ local function resume(plan)
   if head[EXPIRES] ~= NONE then call('ZADD', EXPIRING, head[EXPIRES], id) end
   if head[MORE].d then call('ZADD', named('depth', queue_of(head)), head[ENQUEUED], id) end
   put_in_place(id, head)
+  if head[MORE].b then
+    with_rooms()
+    look_again(head[LANE])
+  end
   wake_up(queue_of(head))
 end

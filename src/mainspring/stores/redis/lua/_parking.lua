@@ -4,7 +4,7 @@
 -- that is known. Whoever frees room opens the first ones of each group. An open lane that goes, to wait for another
 -- bucket or because it is empty, has the next ones opened: room must not lie idle.
 -- gives: opened, wakes, PARKED_UNTIL, is_gate, note, park, open_due, settle_lanes, settle_groups, tell_waiting, reopen
--- gives: wake_waiting
+-- gives: wake_waiting, look_again
 local PARKED_ON, REOPEN = TAG .. 'parked', TAG .. 'reopen'
 local PARKED_UNTIL = TAG .. 'parked_until'
 local OPENED = 100 -- lanes of one group that are opened at once
@@ -58,6 +58,12 @@ end
 local function open(lane, name)
   unpark(lane, (group_of(lane)), name)
   pending[lane] = pending[lane] or {}
+end
+
+-- The first job of the lane has become another, though its place is the same.
+local function look_again(lane)
+  local name = call('HGET', PARKED_ON, lane)
+  if name then open(lane, name) end
 end
 
 -- The moment has come for these lanes, and for others that wait for the same buckets.
