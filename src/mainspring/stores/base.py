@@ -230,6 +230,8 @@ class Store(Protocol):
         In the other modes a job that replaces one answers with its id and ``created=False``; so do all but the first
         of those in a batch that share a key (if one of them is a repeat, all are). A repeat of the last enqueue
         that replaced something changes nothing; one that others have come after counts as a new enqueue.
+        In its queue a job that is replaced is not new: it needs no room, is not skipped, and is not dropped for others
+        of the batch. One that goes to another queue is new there: it needs room, is skipped, has no place in the line.
         A job for a queue that is draining raises ``QueueDraining`` and nothing is inserted. So does one for a
         queue that is disabled to reject: ``QueueDisabled``. In a queue that is disabled to skip, new jobs are
         inserted and end in the same step as cancelled (skipped).

@@ -37,8 +37,10 @@ from .pruning import *
 from .races import *
 from .rates import *
 from .relays import *
+from .replacing import *
 from .reports import *
 from .rescues import *
+from .standing import *
 from .suspects import *
 from .switches import *
 from .tallying import *
