@@ -11,7 +11,7 @@ from mainspring.batches import batch_of, found, through
 from mainspring.call import Call
 from mainspring.client import Client
 from mainspring.declaring import Home
-from mainspring.errors import InvalidOption, KeyTaken, NotBuilt, did_you_mean
+from mainspring.errors import InvalidOption, KeyConflict, KeyTaken, NotBuilt, did_you_mean
 from mainspring.hooks import Hooks
 from mainspring.job import Job
 from mainspring.making import Target
@@ -178,7 +178,7 @@ class Mainspring(Declaring):
             return []
         try:
             return made.answered(self.client.enqueue_now(made.batch, made.connection))
-        except KeyTaken as error:
+        except (KeyTaken, KeyConflict) as error:
             raise made.explained(error) from None
 
     def enqueue_one(self, call: Call[R]) -> Job[R]:
@@ -214,7 +214,7 @@ class Mainspring(Declaring):
             if made.connection is not None:  # one insert in the caller's own transaction
                 return made.answered(self.client.enqueue_now(made.batch, made.connection))
             return made.answered(await self.client.enqueue(made.batch))
-        except KeyTaken as error:
+        except (KeyTaken, KeyConflict) as error:
             raise made.explained(error) from None
 
     def through(self, call: Call[R]) -> Call[R]:

@@ -103,6 +103,8 @@ class Making(NamedTuple):
         tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
         meta = {**task["meta"], **own.get("meta", {})}
         unique, said = (None, None) if key is None else self._claim(key)
+        if key is not None and key.mode in ("debounce", "throttle"):
+            self._refuse_times(key)
         body = Body(
             args=msgspec.Raw(self.arguments),
             retries=own.get("retries"),
@@ -111,6 +113,7 @@ class Making(NamedTuple):
             tags=tags,
             meta=msgspec.Raw(_encode(meta)) if meta else msgspec.UNSET,
             key=said,
+            mode=None if key is None or key.mode == "once" else key.mode,
             hide=self.target.hide,
             parent=None if origin is None else str(origin.parent),
             trace=None if origin is None else origin.trace,
@@ -149,9 +152,22 @@ class Making(NamedTuple):
     def _claim(self, key: Key) -> tuple[Unique, str]:
         return claim_of(key, self.target.name, lambda: self._arguments_by_name(key), self.target.hide)
 
+    def _refuse_times(self, key: Key) -> None:
+        for name in ("delay", "run_at"):
+            if self.given.get(name):
+                raise InvalidOption(
+                    name, self.given[name], f"cannot be given with a key of mode={key.mode!r}",
+                    subject=f"task {self.target.name!r}", hint="The window of the key says when such a job is due.",
+                )  # fmt: skip
+
     def _arguments_by_name(self, key: Key) -> Mapping[str, Any]:
         if self.target.arguments is not None:
             return self.target.arguments(self.arguments)
+        if key.keep:
+            raise InvalidOption(
+                "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",
+                hint="keep= compares all arguments, also those left to their default: enqueue it where the task is.",
+            )  # fmt: skip
         given: dict[str, Any] = loads(self.arguments)
         if not key.names or "@" in given or not given.keys() >= set(key.names):
             raise InvalidOption(

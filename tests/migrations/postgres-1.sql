@@ -691,6 +691,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.compare_v1(p_hash bytea, p_print text, p_task text, p_holder bytea, p_job bytea) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if (select k.print <> decode(p_print, 'hex') from mainspring_stored.keys k where k.hash = p_hash) then
+        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex') using errcode = 'MS006', detail = p_task;
+    end if;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.configure_v1(p_queue text, p_settings jsonb, p_declared boolean) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -842,12 +852,12 @@ begin
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
     if mainspring_stored.take_in_v1(v_made) then
-        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, false, v_now)) as w(queue);
+        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, '{}', false, v_now)) as w(queue);
     end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -868,6 +878,8 @@ declare
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
     v_special boolean;
+    v_anew jsonb := '[]';
+    v_stayed bytea[] := '{}';
     v_row record;
 begin
     v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
@@ -882,8 +894,14 @@ begin
             select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
         );
     end if;
+    if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
+        perform mainspring_stored.lock_depths_v1(p_queue);
+    end if;
+    if p_modes is not null then
+        perform mainspring_stored.lock_latest_v1(p_key);
+    end if;
     if cardinality(p_key) > 0 then
-        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
+        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) loop
             if v_row.holder is not null then
                 v_take[v_row.at] := false;
                 v_answered[v_row.at] := true;
@@ -892,6 +910,36 @@ begin
                 v_losers := v_losers || v_row.loser;
             elsif v_row.woken is not null then
                 return query select null::bytea, null::bytea, v_row.woken;
+            end if;
+        end loop;
+    end if;
+    if p_modes is not null then
+        p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
+        for v_row in select * from mainspring_stored.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
+            if v_row.answer is not null then
+                return query select p_id[v_row.at], v_row.answer, null::text;
+            end if;
+            if v_row.answer is not null and not v_row.anew then
+                v_take[v_row.at] := false;
+                v_answered[v_row.at] := true;
+                continue;
+            end if;
+            p_now := v_row.moment;  -- it is due so long after its enqueue, not after the locks were waited for
+            p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
+            if v_row.anew then
+                p_id[v_row.at] := v_row.answer;
+                -- nobody can wait for an id that is not made; those who wait for the job find it here
+                p_parent_at := array(
+                    select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
+                    from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
+                );
+                v_anew := v_anew || to_jsonb(v_row);
+            end if;
+            if v_row.parent is not null then
+                p_child_at := p_child_at || v_row.at;
+                p_parent := p_parent || v_row.parent;
+                p_parent_at := p_parent_at || null::integer;
+                p_policy := p_policy || 'ignore'::text;
             end if;
         end loop;
     end if;
@@ -947,6 +995,19 @@ begin
         where not u.made and not u.answered;
     end if;
     v_special := mainspring_stored.take_in_v1(v_made);
+    if v_anew <> '[]' then
+        update mainspring_stored.jobs j
+        set enqueued = o.enqueued, epoch = o.epoch,
+            seq = case when j.state = 'ready' and j.queue = o.queue then coalesce(o.seq, j.seq) else j.seq end
+        from jsonb_to_recordset(v_anew) as o(at integer, enqueued bigint, epoch integer, seq bigint, queue text)
+        where j.id = any(array[p_id[o.at]]);
+        v_stayed := array(
+            select p_id[o.at] from jsonb_to_recordset(v_anew) as o(at integer, queue text) where p_queue[o.at] = o.queue
+        );
+        if not p_open then
+            perform mainspring_stored.open_left_v1(array(select o.leaves from jsonb_to_recordset(v_anew) as o(leaves text)));
+        end if;
+    end if;
     if cardinality(p_names) > 0 then
         perform mainspring_stored.line_up_v1(v_made, p_open);
     end if;
@@ -989,7 +1050,7 @@ begin
     ) as w(queue);
     if v_special then
         return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
+        from unnest(mainspring_stored.keep_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
     end if;
 end
 $$;
@@ -1137,6 +1198,8 @@ $$;
 CREATE FUNCTION mainspring_stored.forget_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
+declare
+    v_left mainspring_stored.keys[];
 begin
     delete from mainspring_stored.attempts where job = any(p_ids);
     delete from mainspring_stored.logs where job = any(p_ids);
@@ -1144,7 +1207,16 @@ begin
     delete from mainspring_stored.items where job = any(p_ids);
     delete from mainspring_stored.marks where job = any(p_ids);
     delete from mainspring_stored.follows where job = any(p_ids);
-    delete from mainspring_stored.keys where job = any(p_ids);
+    with gone as (
+        delete from mainspring_stored.keys k where k.job = any(p_ids) returning k
+    )
+    select array_agg(g.k) filter (where (g.k).before is not null) into v_left from gone g;
+    if v_left is not null then
+        insert into mainspring_stored.keys (hash, job, span, mode)
+        select l.hash, l.before, l.span, l.mode from unnest(v_left) l
+        where exists (select 1 from mainspring_stored.jobs j where j.id = any(array[l.before]))
+            or l.before = any(mainspring_stored.over_v1(array[l.before]));
+    end if;
 end
 $$;
 
@@ -1536,15 +1608,61 @@ begin
 end
 $$;
 
+CREATE TABLE mainspring_stored.keys (
+    hash bytea NOT NULL,
+    job bytea,
+    until bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
+    mode text DEFAULT ''::text NOT NULL,
+    print bytea,
+    before bytea,
+    said bytea,
+    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION mainspring_stored.held_after_v1(p_key mainspring_stored.keys, p_now bigint) RETURNS bytea
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_key.mode = 'keep_last' then
+        return (select j.id from mainspring_stored.jobs j where j.id = p_key.before);
+    elsif p_key.mode = 'keep' then
+        return (
+            select f.id from mainspring_stored.finished f
+            where f.id = p_key.job and mainspring_stored.key_until_v1(p_key, f.state, f.started, f.finished) > p_now
+        );
+    end if;
+    return null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hold_keys_v1(p_hash bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
+    v_locked integer;
+begin
+    loop
+        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
+        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
+    end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.holder_v1(p_hash bytea, p_again boolean, p_now bigint) RETURNS bytea
     LANGUAGE plpgsql
     AS $$
 begin
     return (
-        select k.job from mainspring_stored.keys k
-        where k.hash = p_hash and (
-            p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job]))
-        )
+        select case
+            when p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job])) then k.job
+            when k.mode <> '' then mainspring_stored.held_after_v1(k, p_now)
+        end
+        from mainspring_stored.keys k where k.hash = p_hash
     );
 end
 $$;
@@ -1573,7 +1691,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1583,7 +1701,8 @@ begin
     for v_queue in
         select q.*, n.ids from mainspring_stored.queues q
         join (
-            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j where j.id = any(p_ids) group by j.queue
+            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j
+            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
         ) n on n.queue = q.name
         where q.special order by q.name
     loop
@@ -1596,12 +1715,21 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
             v_woken := v_woken || mainspring_stored.make_room_v1(
                 v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_now
+                v_queue.ids, p_stayed, p_now
             );
         end if;
     end loop;
     return v_woken;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.key_until_v1(p_key mainspring_stored.keys, p_state text, p_started bigint, p_finished bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(p_key.until, case
+        when p_key.mode = 'keep' and p_state = 'succeeded' then p_finished + p_key.span
+        when p_key.mode = 'throttle' then p_started + p_key.span
+    end)
 $$;
 
 CREATE FUNCTION mainspring_stored.keyed_at_v1(p_home text, p_queue text) RETURNS integer
@@ -1682,6 +1810,74 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_at integer;
+    v_asked record;
+    v_key mainspring_stored.keys;
+    v_job mainspring_stored.jobs;
+    v_before bytea;
+    v_due bigint;
+begin
+    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
+        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode in ('debounce', 'throttle', 'keep_last')
+    ) order by j.id for update;
+    v_now := mainspring_stored.now_v1(p_now);
+    for v_asked in
+        select a.key::integer as at, m.* from jsonb_each(p_modes) a
+        cross join lateral jsonb_to_record(a.value) as m(mode text, "window" bigint, max_wait bigint)
+        where m.mode <> 'keep' and p_take[a.key::integer] order by 1
+    loop
+        v_at := v_asked.at;
+        select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
+        if v_key.said = p_id[v_at] then
+            return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
+                null::bigint, v_now, null::text, null::text;
+            continue;
+        end if;
+        select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
+        if v_job.token = 0 and v_job.state <> 'running' then
+            delete from mainspring_stored.jobs j where j.id = v_job.id;
+            delete from mainspring_stored.edges e where e.child = v_job.id;
+            delete from mainspring_stored.marks m where m.job = v_job.id;
+            delete from mainspring_stored.follows f where f.job = v_job.id;
+            update mainspring_stored.keys k
+            set said = p_id[v_at], span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+            where k.hash = v_key.hash;
+            v_due := case v_asked.mode
+                when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
+                when 'throttle' then coalesce(v_job.due, v_now)
+            end;
+            return query select v_at, v_job.id, true, v_due, case when v_job.state = 'blocked' then v_key.before end,
+                v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
+                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end;
+            continue;
+        end if;
+        v_before := null;
+        v_due := null;
+        if v_asked.mode = 'debounce' then
+            v_due := v_now + v_asked."window";
+        elsif v_asked.mode = 'keep_last' then
+            v_before := (select j.id from mainspring_stored.jobs j where j.id = case when v_job.id is null then v_key.before else v_job.id end);
+        else
+            select s.id, s.started + v_asked."window" into v_before, v_due
+            from mainspring_stored.started_v1(array[v_key.job, v_key.before]) s order by s.id = v_key.job desc limit 1;
+        end if;
+        update mainspring_stored.keys k
+        set job = p_id[v_at], until = 0, mode = v_asked.mode, before = v_before, said = null, print = null,
+            span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+        where k.hash = p_key[v_at];
+        return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_before end,
+            null::bigint, null::integer, null::bigint, v_now, null::text, null::text;
+    end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.let_go_v1(p_job bytea) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1742,6 +1938,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.lock_depths_v1(p_queue text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || b.name, 0)) from (
+        select q.name from mainspring_stored.queues q where q.bounded and q.name = any(p_queue) order by q.name
+    ) b;
+end
+$$;
+
 CREATE TABLE mainspring_stored.workers (
     id text NOT NULL,
     number bigint NOT NULL,
@@ -1796,25 +2002,29 @@ $$;
 CREATE FUNCTION mainspring_stored.lock_keys_v1(p_hash bytea[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
-declare
-    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
-    v_locked integer;
 begin
-    loop
-        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
-        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
-        get diagnostics v_locked = row_count;
-        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
-    end loop;
+    perform mainspring_stored.hold_keys_v1(p_hash);
     return mainspring_stored.finish_v1(
         array(
             select row(late.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1 from (
                 select j.id from mainspring_stored.keys k join mainspring_stored.jobs j on j.id = any(array[k.job])
-                where k.hash = any(v_hashes) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
+                where k.hash = any(p_hash) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
                 order by j.id for update of j
             ) late
         ), mainspring_stored.now_v1(p_now)
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_latest_v1(p_key bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform mainspring_stored.hold_keys_v1(array(select u.hash from unnest(p_key) as u(hash) where u.hash is not null));
+    perform 1 from mainspring_stored.jobs j where j.id in (
+        select k.before from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode = 'keep_last' and k.before is not null
+    ) order by j.id for key share;
 end
 $$;
 
@@ -2014,7 +2224,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -2030,7 +2240,7 @@ begin
         if p_on_full = 'drop_oldest' then
             v_old := array(
                 select j.id from mainspring_stored.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
                 order by j.enqueued, j.id limit v_depth - p_most
             );
         end if;
@@ -2040,8 +2250,8 @@ begin
                 'excess', v_depth - p_most, 'age', p_now - v_first
             )::text;
         end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes.
-        perform 1 from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes. One that was replaced is another row.
+        v_old := array(select j.id from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update);
         v_woken := v_woken || mainspring_stored.cancel_new_v1(
             v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
         );
@@ -2224,7 +2434,8 @@ begin
     for v_name in select c.name from mainspring_stored.chunks_v1() c where c.until <= p_before order by c.until loop
         execute format(
             'select exists (select 1 from mainspring_stored.%1$I where drop_at > $1) or exists ('
-            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job where k.until > $1)', v_name
+            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job '
+            'where mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
         ) into v_held using mainspring_stored.now_v1(p_now);
         if not v_held then
             return v_name;
@@ -3036,7 +3247,10 @@ begin
                 return query select v_job, v_holder, null::text;
                 continue;
             end if;
-            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end
+            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
+                mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
+                before = case when k.job = v_job then k.before end, said = case when k.job = v_job then k.said end,
+                span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
             where k.hash = v_hash;
         end if;
         v_free := v_free || v_job;
@@ -3049,11 +3263,11 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record, bound
+            expires, keep, key, buckets, costs, record, bound
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
             case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
+            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
             a.key, a.buckets, a.costs, a.record,
             exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
@@ -3133,10 +3347,12 @@ CREATE FUNCTION mainspring_stored.set_aside_v1(p_ids bytea[], p_dead bytea[], p_
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.finished f set drop_at = k.until from mainspring_stored.keys k
-    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id and k.until > p_now;
-    update mainspring_stored.dead d set drop_at = k.until from mainspring_stored.keys k
-    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id and k.until > p_now;
+    update mainspring_stored.finished f set drop_at = mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) from mainspring_stored.keys k
+    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
+        and mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > p_now;
+    update mainspring_stored.dead d set drop_at = mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) from mainspring_stored.keys k
+    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id
+        and mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) > p_now;
 end
 $$;
 
@@ -3264,6 +3480,19 @@ begin
     if mainspring_stored.guarded_v1(p_names) then
         perform mainspring_stored.probe_v1(p_names, p_now);
     end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.started_v1(p_ids bytea[]) RETURNS TABLE(id bytea, started bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query
+    select j.id, j.started from mainspring_stored.jobs j where j.id = any(p_ids) and j.token > 0
+    union all
+    select f.id, f.started from mainspring_stored.finished f where f.id = any(p_ids) and f.token > 0
+    union all
+    select d.id, d.started from mainspring_stored.dead d where d.id = any(p_ids) and d.token > 0;
 end
 $$;
 
@@ -3415,7 +3644,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
+CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -3423,6 +3652,7 @@ declare
     v_new record;
     v_now bigint;
     v_holder bytea;
+    v_kept jsonb;
 begin
     return query select null::integer, null::bytea, null::bytea, w.queue from unnest(
         mainspring_stored.lock_keys_v1(
@@ -3443,9 +3673,13 @@ begin
     for v_new in
         select u.n::integer as at, u.*, row_number() over (partition by u.hash order by u.n) > 1 as again
         from unnest(p_key, p_window, p_conflict) with ordinality as u(hash, span, conflict, n)
-        where u.hash is not null and p_take[u.n] order by u.n
+        where u.hash is not null and u.conflict is not null and p_take[u.n] order by u.n
     loop
         v_holder := mainspring_stored.holder_v1(v_new.hash, v_new.again, v_now);
+        v_kept := p_modes -> v_new.at::text;
+        if v_holder is not null and v_kept is not null then
+            perform mainspring_stored.compare_v1(v_new.hash, v_kept ->> 'print', p_task[v_new.at], v_holder, p_id[v_new.at]);
+        end if;
         if v_holder is not null and v_new.conflict = 'error' then
             raise exception '%', encode(v_holder, 'hex') using errcode = 'MS002', detail = p_task[v_new.at];
         end if;
@@ -3460,7 +3694,9 @@ begin
             end if;
         end if;
         update mainspring_stored.keys k
-        set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end
+        set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end,
+            mode = case when v_kept is null then '' else 'keep' end, span = coalesce((v_kept ->> 'keep')::bigint, 0),
+            print = decode(v_kept ->> 'print', 'hex')
         where k.hash = v_new.hash;
     end loop;
 end
@@ -4595,14 +4831,6 @@ CREATE TABLE mainspring_stored.jobs (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
-CREATE TABLE mainspring_stored.keys (
-    hash bytea NOT NULL,
-    job bytea,
-    until bigint DEFAULT 0 NOT NULL,
-    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
-)
-WITH (fillfactor='70');
-
 ALTER TABLE mainspring_stored.lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME mainspring_stored.lanes_id_seq
     START WITH 1
@@ -4728,40 +4956,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794836336152995, 1, 1, 'hand-1-32a286', 1794836336155062, 1794836336166059, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794836336152995, 1, 1, 'hand-1-32a286', 1794836336155062, 1794836336166059, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794836978035692, 1, 1, 'hand-1-53e101', 1794836978041498, 1794836978059436, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794836978035692, 1, 1, 'hand-1-53e101', 1794836978041498, 1794836978059436, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794836336152995, 1794836336125793, 1794836336166059, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', 1794836336155062, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794836978035692, 1794836978003081, 1794836978059436, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', 1794836978041498, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794836336152995, 1794836336125793, 1794836336166059, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', 1794836336155062, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794836336196497, 1794836336210528, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794836978035692, 1794836978003081, 1794836978059436, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', 1794836978041498, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794836978120743, 1794836978145767, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794836336152995, 1794836336125793, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', NULL, NULL, 1794836336155062, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794836336152995, 1794836336125793, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-32a286', 1794839936166059, NULL, 1794836336155062, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794836336196497, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794836336196497, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836336196497, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794836336196497, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836336196497, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794836978035692, 1794836978003081, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', NULL, NULL, 1794836978041498, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794836978035692, 1794836978003081, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', 1794840578059436, NULL, 1794836978041498, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794836978120743, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794836978120743, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836978120743, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794836978120743, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836978120743, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
+INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('5c335bf5-6079-4ee6-8c92-9bce69bdc00e');
+INSERT INTO mainspring_stored.meta VALUES ('423a7204-49c2-4190-b5d5-ba9cdda6ed7a');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794836336220544, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794836978170478, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794836336189112);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794836978085748);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-32a286', 1, 2, false, false, 1794836336114365, 1794836336166059, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-53e101', 1, 2, false, false, 1794836977997469, 1794836978059436, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 

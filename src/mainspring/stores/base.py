@@ -10,8 +10,8 @@ Rules for every method
 - Time is the store's. ``clock=`` of an engine's constructor replaces it in tests.
 - Order is the store's: ``seq`` is given at each entry into ready.
 - Only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their
-  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken``, ``QueueDraining``,
-  ``QueueDisabled`` and ``QueueFull``.
+  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken``, ``KeyConflict``,
+  ``QueueDraining``, ``QueueDisabled`` and ``QueueFull``.
 - Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
   statement that started before its locks were held.
 
@@ -53,7 +53,18 @@ their policy, its bucket holds end, its unique key is let go once its window is 
 Unique keys. A key is held by one job: while that is live (a waiting job past its ``expires`` is
 not: whoever asks for the key ends it as expired), and to the end of the window if there is one. It is
 let go when both are over, or when the job is deleted. A window that is running keeps an ended job
-from being pruned.
+from being pruned. With ``keep`` it is also held for that long after its job succeeded, which is kept as
+long; whoever asks for it with another ``print`` is refused.
+
+Modes of keys. In the other modes a job that has not been started stands for every enqueue under its key: the
+newest replaces all that is said of it (record, queue, priority, limits, times, marks, follow-up jobs), and its id, the
+moment of its enqueue, its dependents and, if it stays ready in its lane, its place in the line remain. One that was
+claimed once is never changed: the next enqueue makes a second job. Two enqueues at once make one job with the
+record of one of them. So the arguments of the last enqueue always run.
+``debounce``: the job is due ``window`` after the last enqueue, but no later than ``max_wait`` after the first.
+``throttle``: the job is due ``window`` after the last start of the one before it, the first at once.
+``keep_last``: the job waits (blocked) until the one before it has ended in whatever way: never two run at once.
+Such jobs have no parents. What remains of a key goes with the last job that took it.
 
 Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
 id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
@@ -222,6 +233,12 @@ class Store(Protocol):
         waiting holder (superseded) and inserts the job, which takes the key over, as it does from
         a running or an ended holder, which is otherwise left alone. With ``retry`` a job that is
         found by its own id answers for itself, whoever holds its key now.
+        ``KeyConflict`` refuses the batch if the holder of a key with ``keep`` has another ``print``.
+        In the other modes a job that replaces one answers with its id and ``created=False``; so do all but the first
+        of those in a batch that share a key (if one of them is a repeat, all are). A repeat of the last enqueue
+        that replaced something changes nothing; one that others have come after counts as a new enqueue.
+        In its queue a job that is replaced is not new: it needs no room, is not skipped, and is not dropped for others
+        of the batch. One that goes to another queue is new there: it needs room, is skipped, has no place in the line.
         A job for a queue that is draining raises ``QueueDraining`` and nothing is inserted. So does one for a
         queue that is disabled to reject: ``QueueDisabled``. In a queue that is disabled to skip, new jobs are
         inserted and end in the same step as cancelled (skipped).
@@ -375,7 +392,8 @@ class Store(Protocol):
         Cancel of a running job sets an order (and is ``done``).
         Retry makes the job ready in a new epoch (the first is 1), attempt 0, crashes 0, its token
         going on; an ``expires`` that has passed is dropped. It takes its unique key again, without a
-        window; if another job holds that, the job is unchanged and ``held`` names both.
+        window (nor a ``keep`` if another job has had the key since); if another job holds that, or is live under it
+        in another mode, the job is unchanged and ``held`` names both.
         Its progress and stream are gone, its log lines and attempts stay.
         ``refused`` is said for queries by id only: a filter finds what it can act on.
         ``more`` says that the slice was full, or that the time was, and another call may find more: with
@@ -388,7 +406,8 @@ class Store(Protocol):
 
         A job with a ``keep`` of its own goes by that alone, once it is over, and is not counted.
         The others go by age, or when ``keep_count`` (``keep_dead_count``) others ended later, but
-        none that ended within ``keep_at_least``. One whose unique window is running stays.
+        none that ended within ``keep_at_least``. One whose unique window (or the ``keep`` of its key, or the
+        window since its start) is running stays.
         """
         ...
 

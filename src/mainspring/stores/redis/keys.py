@@ -29,7 +29,7 @@ CATALOGUE: tuple[Key, ...] = (
     Key("errors", "hash", "ended job -> its error", "retry, delete, prune"),
     Key("progress", "hash", "job -> its last progress", "retry, delete, prune"),
     Key("follows", "hash", "job -> its follow-up jobs", "delete, prune"),
-    Key("unique", "hash", "unique key -> the job that took it last, end of its window", "delete, prune"),
+    Key("unique", "hash", "unique key -> the job that took it last, end of its window, mode", "delete, prune"),
     Key("attempts", "list", "ended attempts, oldest first, 100 at most", "delete, prune", per="job"),
     Key("logs", "list", "log lines with their numbers, 1,000 at most", "delete, prune", per="job"),
     Key("items", "zset", "items of its stream by place", "retry, delete, prune", per="job"),

@@ -5,6 +5,7 @@ from .acks import *
 from .acting import *
 from .breakers import *
 from .buckets import *
+from .delays import *
 from .depth import *
 from .documents import *
 from .doors import *
@@ -20,12 +21,15 @@ from .follows import *
 from .holders import *
 from .items import *
 from .keeping import *
+from .kept import *
 from .keys import *
 from .large import *
+from .latest import *
 from .life import *
 from .limits import *
 from .lines import *
 from .lost import *
+from .meetings import *
 from .modes import *
 from .order import *
 from .orders import *
@@ -35,9 +39,12 @@ from .promote import *
 from .pruning import *
 from .races import *
 from .rates import *
+from .relays import *
+from .replacing import *
 from .reports import *
 from .rescues import *
 from .resized import *
+from .standing import *
 from .suspects import *
 from .switches import *
 from .tallying import *

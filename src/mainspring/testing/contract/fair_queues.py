@@ -13,6 +13,7 @@ from mainspring.stores.base import Store
 from .breakers import fail, guard
 from .fair import keys, of, some
 from .hands import LANE, Hand, bucket, ids, job, one, put_in, row
+from .latest import MODES, KeyMode, latest
 
 __all__ = ["TestFairQueues"]
 
@@ -92,3 +93,20 @@ class TestFairQueues:
         (probe,) = await hand.take(9)
         await hand.succeed(probe)
         assert len(await hand.take(9)) == 9
+
+    @pytest.mark.parametrize("mode", MODES)
+    async def test_a_job_that_is_replaced_is_that_of_its_last_key(
+        self, store: Store, clock: MovableClock, mode: KeyMode
+    ) -> None:
+        first = await one(store, latest(mode, fair=of("a"), record=b"a"))
+        await put_in(store, *some(3, "a"), *some(3, "b"))
+        await put_in(store, latest(mode, fair=of("c", 2), record=b"c"))
+        assert (await row(store, first)).lane == f"{LANE}#*=2*c"
+        clock.advance("1h")
+        await store.promote()
+        hand = await Hand(store).join()
+        claims = await hand.take(9)
+        assert Counter(keys(claims)) == {"a": 3, "b": 3, "c": 1}
+        await hand.succeed(*claims)
+        await put_in(store, *some(4, "a"), *some(4, "b"))
+        assert Counter(keys(await hand.take(4))) == {"a": 2, "b": 2}

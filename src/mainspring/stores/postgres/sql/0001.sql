@@ -118,10 +118,18 @@ create table {schema}.edges (
 create index edges_child on {schema}.edges (child);
 
 -- who took a unique key last. Nothing is written when its time is over: the next to ask for the key looks
+-- mode is keep for one that is held after its job succeeded too, or debounce, throttle, keep_last; span: for how long after
+-- that, or (throttle) after a start, it counts. before: the job of the key that was started last. said: the enqueue
+-- that replaced the job last
 create table {schema}.keys (
     hash bytea primary key check (length(hash) = 16),
     job bytea,
-    until bigint not null default 0
+    until bigint not null default 0,
+    span bigint not null default 0,
+    mode text not null default '',
+    print bytea,
+    before bytea,
+    said bytea
 ) with (fillfactor = 70);
 create index keys_job on {schema}.keys (job);
 

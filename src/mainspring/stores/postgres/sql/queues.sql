@@ -141,10 +141,21 @@ begin
 end
 $$;
 
+-- lock_depths: hold what those of these queues are counted under that have a max_depth. Before anything that whoever makes
+-- room in one of them could wait for
+create function {schema}.lock_depths_v1(p_queue text[]) returns void language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || b.name, 0)) from (
+        select q.name from {schema}.queues q where q.bounded and q.name = any(p_queue) order by q.name
+    ) b;
+end
+$$;
+
 -- keep_depth: new jobs end at once in a queue that skips them; in one with a max_depth no more wait than that, or all is
--- refused. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
+-- refused. p_stayed: those of them that were in their queue before, and count as they did. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
 -- returns the queues in which jobs became ready that waited for those that ended
-create function {schema}.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) returns text[] language plpgsql as $$
+create function {schema}.keep_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint)
+returns text[] language plpgsql as $$
 declare
     v_queue record;
     v_woken text[] := '{}';
@@ -152,7 +163,8 @@ begin
     for v_queue in
         select q.*, n.ids from {schema}.queues q
         join (
-            select j.queue, array_agg(j.id) as ids from {schema}.jobs j where j.id = any(p_ids) group by j.queue
+            select j.queue, array_agg(j.id) as ids from {schema}.jobs j
+            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
         ) n on n.queue = q.name
         where q.special order by q.name
     loop
@@ -165,7 +177,7 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || v_queue.name, 0));
             v_woken := v_woken || {schema}.make_room_v1(
                 v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_now
+                v_queue.ids, p_stayed, p_now
             );
         end if;
     end loop;
@@ -173,9 +185,11 @@ begin
 end
 $$;
 
--- make_room: refuse these new jobs, or end the oldest of the others, if more jobs wait in their queue than may
-create function {schema}.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint)
-returns text[] language plpgsql as $$
+-- make_room: refuse these new jobs, or end the oldest of the others (but for some that stay), if more jobs wait in their
+-- queue than may
+create function {schema}.make_room_v1(
+    p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint
+) returns text[] language plpgsql as $$
 declare
     v_depth bigint;
     v_first bigint;
@@ -189,7 +203,7 @@ begin
         if p_on_full = 'drop_oldest' then
             v_old := array(
                 select j.id from {schema}.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
                 order by j.enqueued, j.id limit v_depth - p_most
             );
         end if;
@@ -199,8 +213,8 @@ begin
                 'excess', v_depth - p_most, 'age', p_now - v_first
             )::text;
         end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes.
-        perform 1 from {schema}.jobs j where j.id = any(v_old) order by j.id for update;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes. One that was replaced is another row.
+        v_old := array(select j.id from {schema}.jobs j where j.id = any(v_old) order by j.id for update);
         v_woken := v_woken || {schema}.cancel_new_v1(
             v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
         );

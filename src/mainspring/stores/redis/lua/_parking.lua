@@ -6,7 +6,7 @@
 -- The lanes of fair keys stand in a set for each priority by their vtimes: see _fair.lua.
 -- gives: is_fair, is_free, level_of, step_of, clock_of, set_clock
 -- gives: opened, wakes, PARKED_UNTIL, is_gate, note, park, open_due, settle_lanes, settle_groups, tell_waiting, reopen
--- gives: wake_waiting
+-- gives: wake_waiting, look_again
 local PARKED_ON, REOPEN = TAG .. 'parked', TAG .. 'reopen'
 local PARKED_UNTIL = TAG .. 'parked_until'
 local OPENED = 100 -- lanes of one group that are opened at once
@@ -113,6 +113,12 @@ end
 local function open(lane, name)
   unpark(lane, (group_of(lane)), name)
   pending[lane] = pending[lane] or {}
+end
+
+-- The first job of the lane has become another, though its place is the same.
+local function look_again(lane)
+  local name = call('HGET', PARKED_ON, lane)
+  if name then open(lane, name) end
 end
 
 -- The moment has come for these lanes, and for others that wait for the same buckets.

@@ -362,6 +362,15 @@ create table {t}guests (
 
 create index {t}guests_guest on {t}guests (guest);
 
+-- of keys that are kept after a success (keep), and of those under which the newest enqueue replaces the job that waits
+-- (debounce, throttle, keep_last). span: for how long after the job succeeded, or (throttle) was started, they count.
+-- before: the job of the key that was started last. said: the enqueue that replaced this job last
+alter table {t}uniq add column mode text not null default '';
+alter table {t}uniq add column span integer not null default 0;
+alter table {t}uniq add column print blob;
+alter table {t}uniq add column before blob;
+alter table {t}uniq add column said blob;
+
 -- limits that were changed, until every lane that is parked on them has been opened
 create table {t}stirs (
     name text not null primary key
