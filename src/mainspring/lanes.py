@@ -107,9 +107,14 @@ def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
     >>> limited_lane("email/async", [Bucket("tenant", "7"), Bucket("api")])
     'email/async#api=tenant=7'
     """
-    gates = sorted({_label(bucket.limit) for bucket in buckets if not bucket.key})
-    keyed = sorted({f"{_label(bucket.limit)}={_label(bucket.key)}" for bucket in buckets if bucket.key})
+    gates = sorted({bucket_label(bucket) for bucket in buckets if not bucket.key})
+    keyed = sorted({bucket_label(bucket) for bucket in buckets if bucket.key})
     return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
+
+
+def bucket_label(bucket: Bucket) -> str:
+    """What lanes call a bucket."""
+    return f"{_label(bucket.limit)}={_label(bucket.key)}" if bucket.key else _label(bucket.limit)
 
 
 def gate_label(limit: str) -> str:

@@ -19,7 +19,7 @@ from mainspring.stores.postgres.statements import fill, statement
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "0001", "0001_limits", "0001_breakers", "now", "limits", "rooms", "starts", "breakers", "lanes", "guests",
-        "finish", "ack", "claim", "pick", "limited", "take", "turn", "keys", "enqueue", "enter", "rescue", "beat",
+        "finish", "ack", "relane", "claim", "pick", "limited", "take", "turn", "keys", "enqueue", "enter", "rescue", "beat",
         "promote", "act", "prune", "report", "modes", "queues", "docs", "chunks", "strays",
     ),
 )  # fmt: skip

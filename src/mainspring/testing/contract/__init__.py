@@ -66,6 +66,7 @@ MODULES = (
     "pruning",
     "races",
     "rates",
+    "relaning",
     "reports",
     "rescues",
     "suspects",

@@ -32,6 +32,7 @@ from .promote import *
 from .pruning import *
 from .races import *
 from .rates import *
+from .relaning import *
 from .reports import *
 from .rescues import *
 from .suspects import *
