@@ -26,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote
 
@@ -36,6 +37,7 @@ KINDS: tuple[Kind, ...] = ("async", "thread", "any")
 VERSION, BULK = "+", "*"
 """What terms that are no labels begin with."""
 _BASE = re.compile(r"[^/]*/[^!#?]+")
+_LIMITS = re.compile(r"#([^!?]+)")
 _TERM = 100
 """Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
 _PLAIN = re.compile(r"[\w.:-]{1,40}", re.ASCII)
@@ -117,9 +119,23 @@ def bucket_label(bucket: Bucket) -> str:
     return f"{_label(bucket.limit)}={_label(bucket.key)}" if bucket.key else _label(bucket.limit)
 
 
-def gate_label(limit: str) -> str:
-    """What lanes call a limit without a key."""
+def limit_label(limit: str) -> str:
+    """What lanes call a limit."""
     return _label(limit)
+
+
+@lru_cache(maxsize=1024)
+def limits_in(lane: str) -> frozenset[str]:
+    """What a lane calls the limits that its jobs name, with or without a key.
+
+    >>> sorted(limits_in("email/async#api=tenant=7!")), limits_in("email/async")
+    (['api', 'tenant'], frozenset())
+    """
+    found = _LIMITS.match(lane, len(base_of(lane)))
+    if found is None:
+        return frozenset()
+    gates, _, keyed = found[1].partition("=")
+    return frozenset((*gates.split(","), *(each.partition("=")[0] for each in keyed.split(",")))) - {""}
 
 
 def _label(name: str) -> str:

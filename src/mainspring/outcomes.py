@@ -60,7 +60,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     park: bool = False
     """The worker does not know the task: ready again, but only for a worker that does."""
     buckets: tuple[Bucket, ...] = ()
-    """What the task names and the job does not: ready again where it stood in line, but only when these have room too."""
+    """What the task names and the job did not: ready again at its old place in line, when these have room too."""
     run_us: int = 0
     """How long the body ran, by the worker's monotonic clock."""
     slow: int = 0

@@ -68,7 +68,7 @@ def limits_json(limits: Sequence[Limit]) -> str | None:
 
 
 def labelled_json(buckets: Sequence[Bucket]) -> str | None:
-    """Buckets for a job that is in the tables already: each with its cost and with what lanes call it; None for none."""
+    """Buckets for a job that is stored already: each with its cost and with what lanes call it; None for none."""
     if not buckets:
         return None
     labels = {stored_name(bucket): bucket_label(bucket) for bucket in buckets}

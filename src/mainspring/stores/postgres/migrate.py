@@ -19,8 +19,8 @@ from mainspring.stores.postgres.statements import fill, statement
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "0001", "0001_limits", "0001_breakers", "now", "limits", "rooms", "starts", "breakers", "lanes", "guests",
-        "finish", "ack", "relane", "claim", "pick", "limited", "take", "turn", "keys", "enqueue", "enter", "rescue", "beat",
-        "promote", "act", "prune", "report", "modes", "queues", "docs", "chunks", "strays",
+        "finish", "ack", "relane", "claim", "pick", "limited", "take", "turn", "keys", "enqueue", "enter", "rescue",
+        "beat", "promote", "act", "prune", "report", "modes", "queues", "docs", "chunks", "strays",
     ),
 )  # fmt: skip
 """The files of each migration, the first is number 1."""

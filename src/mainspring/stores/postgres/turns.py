@@ -32,7 +32,8 @@ ACKS = """array(
             %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[],
             %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[], %(a_buckets)b::text[]
         ) with ordinality as a(
-            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault, buckets, n
+            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault,
+            buckets, n
         )
     )"""
 
