@@ -18,7 +18,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	park boolean,
 	slow bigint,
 	spent jsonb,
-	fault text
+	fault text,
+	buckets jsonb
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -305,8 +306,9 @@ declare
     v_ack record;
 begin
     for v_ack in
-        select a.spent, a.slow, j.buckets, j.costs from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where (a.slow > 0 or a.spent is not null) and j.buckets is not null
+        select case when a.buckets is null then a.spent else mainspring_stored.unspent_v1(j.buckets) end as spent, a.slow, j.buckets, j.costs
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where (a.slow > 0 or a.spent is not null or a.buckets is not null) and j.buckets is not null
     loop
         perform mainspring_stored.amend_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
     end loop;
@@ -1113,13 +1115,19 @@ declare
     v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
 begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return v_base || '#' || (
-        select string_agg(g.label, ',' order by g.label collate "C") from (
-            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+    return (
+        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by g.label collate "C") filter (where g.keyed), '')
+        from (
+            select u.label, u.keyed from (
+                select x.label, false as keyed from unnest(string_to_array(v_gates, ',')) as x(label)
+                union all
+                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
+            ) u where u.label <> ''
             union
-            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
         ) g
-    ) || v_keys;
+    );
 end
 $$;
 
@@ -1254,7 +1262,7 @@ begin
         return '{}';
     end if;
     with placed as materialized (
-        select u.*, case when u."to" = 'ready' then nextval('mainspring_stored.seq') end as seq
+        select u.*, case when u."to" = 'ready' and u.buckets is null then nextval('mainspring_stored.seq') end as seq
         from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
     ), moved as (
         update mainspring_stored.jobs j
@@ -1273,6 +1281,11 @@ begin
     into v_woken, v_limited from moved m;
     if v_limited is not null then
         perform mainspring_stored.free_v1(p_worker, mainspring_stored.buckets_of_v1(v_limited));
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
+        v_limited := v_limited || mainspring_stored.widen_v1(p_acks, v_back);
+    end if;
+    if v_limited is not null then
         perform mainspring_stored.line_up_v1(v_limited, false);
     end if;
     return coalesce(v_woken, '{}');
@@ -3563,7 +3576,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null
+                    0, null, null, null
                 )::mainspring_stored.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -3578,7 +3591,7 @@ begin
         from mainspring_stored.ack_v1(p_worker, v_acks, v_now) a;
     end if;
     if cardinality(v_freed) > 0 then
-        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
         v_opened := mainspring_stored.open_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
@@ -3738,6 +3751,12 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.unspent_v1(p_names text[]) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select jsonb_object_agg(split_part(b.name, '=', 1), 0) from unnest(p_names) as b(name)
+$$;
+
 CREATE FUNCTION mainspring_stored.use_up_v1(p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3831,6 +3850,42 @@ begin
         ) e
         group by e.at
     ) v;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.widen_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_wide bytea[];
+begin
+    with more as (
+        select o.id, o.home, o.queue, m.pair ->> 0 as name, (m.pair ->> 1)::bigint as cost, m.pair ->> 2 as label
+        from unnest(p_acks) a join mainspring_stored.jobs o on o.id = any(array[a.id]) cross join jsonb_array_elements(a.buckets) as m(pair)
+        where a.id = any(p_ids) and a."to" = 'ready' and not exists (
+            select 1 from unnest(o.buckets) as b(name) where split_part(b.name, '=', 1) = split_part(m.pair ->> 0, '=', 1)
+        )
+    ), named as (
+        select s.id, bool_or(s.cost <> 1) as dear, array_agg(s.name order by s.name collate "C") as names,
+            array_agg(s.cost order by s.name collate "C") as costs
+        from (
+            select n.id, n.name, n.cost from more n
+            union all
+            select o.id, b.name, coalesce(b.cost, 1) from mainspring_stored.jobs o cross join unnest(o.buckets, o.costs) as b(name, cost)
+            where o.id = any(array(select n.id from more n))
+        ) s group by s.id
+    ), placed as (
+        select n.id, mainspring_stored.gated_v1(n.home, n.queue, jsonb_agg(n.label)) as home from more n group by n.id, n.home, n.queue
+    ), moved as (
+        update mainspring_stored.jobs j
+        set home = p.home, lane = mainspring_stored.lane_of_v1(p.home, j.task, j.crashes, j.crash_limit, j.parked),
+            buckets = n.names, costs = case when n.dear then n.costs end
+        from placed p join named n on n.id = p.id
+        where j.id = any(array[p.id])
+        returning j.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_wide from moved m;
+    return v_wide;
 end
 $$;
 
@@ -4511,40 +4566,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794834856363921, 1, 1, 'hand-1-2da4a5', 1794834856366171, 1794834856373293, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794834856363921, 1, 1, 'hand-1-2da4a5', 1794834856366171, 1794834856373293, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794836786704793, 1, 1, 'hand-1-6b3730', 1794836786706383, 1794836786711302, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794836786704793, 1, 1, 'hand-1-6b3730', 1794836786706383, 1794836786711302, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794834856363921, 1794834856351430, 1794834856373293, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794834856366171, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794836786704793, 1794836786693042, 1794836786711302, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-6b3730', 1794836786706383, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794834856363921, 1794834856351430, 1794834856373293, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794834856366171, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794834856401196, 1794834856409235, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794836786704793, 1794836786693042, 1794836786711302, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-6b3730', 1794836786706383, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794836786737869, 1794836786743994, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794834856363921, 1794834856351430, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', NULL, NULL, 1794834856366171, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794834856363921, 1794834856351430, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794838456373293, NULL, 1794834856366171, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794834856401196, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794834856401196, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794836786704793, 1794836786693042, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-6b3730', NULL, NULL, 1794836786706383, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794836786704793, 1794836786693042, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-6b3730', 1794840386711302, NULL, 1794836786706383, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794836786737869, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794836786737869, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836786737869, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794836786737869, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836786737869, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('1e3bb2f8-a6b5-4c5c-b8c1-80804adb5a1e');
+INSERT INTO mainspring_stored.meta VALUES ('2f5c9439-f43c-4602-966d-444461c63238');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794834856416249, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794836786750748, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794834856389585);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794836786724294);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-2da4a5', 1, 2, false, false, 1794834856346214, 1794834856373293, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-6b3730', 1, 2, false, false, 1794836786683573, 1794836786711302, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
