@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mainspring.limits import Concurrency, Rate
     from mainspring.options import BreakerOptions, QueueOptions, WorkerOptions
     from mainspring.queues import Queues
+    from mainspring.records import Limit
     from mainspring.settings import Settings
     from mainspring.tasks import Tasks
     from mainspring.testapp import TestApp, TestOptions
@@ -86,6 +87,7 @@ class Mainspring(Declaring):
         self._lifespans: list[Callable[..., Any]] = []
         self._middleware: list[Middleware] = []
         self._on_enqueue: list[Middleware] = []
+        self._limiters: dict[str, tuple[Limit, ...]] = {}
 
     # ---- declare ------------------------------------------------------------------------------
 
@@ -116,7 +118,7 @@ class Mainspring(Declaring):
         """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
         from mainspring.limiter import Limiter
 
-        return Limiter(self, name, limits)
+        return Limiter(self, name, limits).told_to(self._limiters)
 
     def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
         """What stops tasks (``breaker=``) and any code (``with``, ``async with``, decorator) that fails and fails."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote
 
@@ -38,6 +39,7 @@ KINDS: tuple[Kind, ...] = ("async", "thread", "any")
 VERSION, BULK = "+", "*"
 """What terms that are no labels begin with."""
 _BASE = re.compile(r"[^/]*/[^!#?]+")
+_LIMITS = re.compile(r"#([^!?]+)")
 _TERM = 100
 """Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
 _PLAIN = re.compile(r"[\w.:-]{1,40}", re.ASCII)
@@ -109,13 +111,18 @@ def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
     >>> limited_lane("email/async", [Bucket("tenant", "7"), Bucket("api")])
     'email/async#api=tenant=7'
     """
-    gates = sorted({_label(bucket.limit) for bucket in buckets if not bucket.key})
-    keyed = sorted({f"{_label(bucket.limit)}={_label(bucket.key)}" for bucket in buckets if bucket.key})
+    gates = sorted({bucket_label(bucket) for bucket in buckets if not bucket.key})
+    keyed = sorted({bucket_label(bucket) for bucket in buckets if bucket.key})
     return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
 
 
-def gate_label(limit: str) -> str:
-    """What lanes call a limit without a key."""
+def bucket_label(bucket: Bucket) -> str:
+    """What lanes call a bucket."""
+    return f"{_label(bucket.limit)}={_label(bucket.key)}" if bucket.key else _label(bucket.limit)
+
+
+def limit_label(limit: str) -> str:
+    """What lanes call a limit."""
     return _label(limit)
 
 
@@ -127,7 +134,10 @@ def fair_lane(base: str, buckets: Iterable[Bucket], fair: Fair) -> str:
     >>> fair_lane("email/async", [Bucket("tenant", "7"), Bucket("api")], Fair("acme"))
     'email/async#**,api=1*acme,tenant=7'
     """
-    own = f"{fair.weight:g}*{_label(fair.key) if fair.key else ''}"
+    return _fair_lane(base, buckets, f"{fair.weight:g}*{_label(fair.key) if fair.key else ''}")
+
+
+def _fair_lane(base: str, buckets: Iterable[Bucket], own: str) -> str:
     gates, _, keyed = limited_lane("", buckets)[1:].partition("=")
     names = ["**" if gates or keyed else "*", *([gates] if gates else [])]
     return f"{base}#{','.join(names)}={','.join([own, *([keyed] if keyed else [])])}"
@@ -139,6 +149,18 @@ def home_lane(queue: str, kind: str, buckets: Iterable[Bucket], fair: Fair | Non
     if fair is not None:
         return fair_lane(base, buckets, fair)
     return limited_lane(base, buckets) if buckets else base
+
+
+def relaned(home: str, buckets: Iterable[Bucket]) -> str:
+    """Where a job stands that names other buckets than in its home; its fair key stays.
+
+    >>> relaned("email/async#*=1*acme", [Bucket("api")])
+    'email/async#**,api=1*acme'
+    """
+    base = base_of(home)
+    if not is_fair(home):
+        return limited_lane(base, buckets)
+    return _fair_lane(base, buckets, home[len(base) :].partition("=")[2].partition(",")[0])
 
 
 def is_fair(lane: str) -> bool:
@@ -155,6 +177,20 @@ def is_limited(lane: str) -> bool:
 def weight_of(lane: str) -> float:
     """The weight of the fair key that a lane belongs to."""
     return float(lane[len(base_of(lane)) :].partition("=")[2].partition("*")[0])
+
+
+@lru_cache(maxsize=1024)
+def limits_in(lane: str) -> frozenset[str]:
+    """What a lane calls the limits that its jobs name, with or without a key.
+
+    >>> sorted(limits_in("email/async#api=tenant=7!")), limits_in("email/async")
+    (['api', 'tenant'], frozenset())
+    """
+    found = _LIMITS.match(lane, len(base_of(lane)))
+    if found is None:
+        return frozenset()
+    gates, _, keyed = found[1].partition("=")
+    return frozenset((*gates.split(","), *(each.partition("=")[0] for each in keyed.split(",")))) - {""}
 
 
 def _label(name: str) -> str:

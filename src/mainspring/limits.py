@@ -1,7 +1,7 @@
 """Limits as users declare them: how many jobs at once, how many starts in a time; for all, or for each value of ``by``.
 
 A limit has a name in the store, made of what declares it and of its kind: ``shop.send:at-once``,
-``shop.send:per-1s/tenant_id``. Its size is no part of the name, so it can change.
+``shop.send:per-1s/tenant_id``, ``limiter/api:per-1s``. Its size is no part of the name, so it can change.
 """
 
 from __future__ import annotations
@@ -119,6 +119,11 @@ class Named:
         self.name = name
         self.limits = tuple(limits)
 
+    @property
+    def owner(self) -> str:
+        """What the names of its limits begin with: a task of the same name has limits of its own."""
+        return f"limiter/{self.name}"
+
 
 AnyLimit: TypeAlias = Concurrency | Rate | Named
 
@@ -148,7 +153,7 @@ def bind(owner: str, limits: Iterable[AnyLimit | Guarded], subject: str) -> tupl
     found: dict[str, Bound] = {}
     for each in limits:
         for one in each.limits if isinstance(each, Named) else (each,):
-            limit = one.limit(each.name if isinstance(each, Named) else owner)
+            limit = one.limit(each.owner if isinstance(each, Named) else owner)
             if limit.name in found:
                 hint = "Several limits must differ in kind, window or by."
                 raise InvalidOption("limit", one, f"is there twice: {limit.name}", subject=subject, hint=hint)

@@ -18,7 +18,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	park boolean,
 	slow bigint,
 	spent jsonb,
-	fault text
+	fault text,
+	buckets jsonb
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -305,8 +306,9 @@ declare
     v_ack record;
 begin
     for v_ack in
-        select a.spent, a.slow, j.buckets, j.costs from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where (a.slow > 0 or a.spent is not null) and j.buckets is not null
+        select case when a.buckets is null then a.spent else mainspring_stored.unspent_v1(j.buckets) end as spent, a.slow, j.buckets, j.costs
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where (a.slow > 0 or a.spent is not null or a.buckets is not null) and j.buckets is not null
     loop
         perform mainspring_stored.amend_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
     end loop;
@@ -1256,14 +1258,20 @@ declare
     v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
 begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return v_base || '#' || (
-        select string_agg(g.label, ',' order by g.label collate "C") from (
-            select case u.label when '*' then '**' else u.label end as label
-            from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+    return (
+        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0, g.label collate "C") filter (where g.keyed), '')
+        from (
+            select u.label, u.keyed from (
+                select case x.label when '*' then '**' else x.label end as label, false as keyed
+                from unnest(string_to_array(v_gates, ',')) as x(label)
+                union all
+                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
+            ) u where u.label <> ''
             union
-            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
         ) g
-    ) || v_keys;
+    );
 end
 $$;
 
@@ -1402,7 +1410,7 @@ begin
         return '{}';
     end if;
     with placed as materialized (
-        select u.*, case when u."to" = 'ready' then nextval('mainspring_stored.seq') end as seq
+        select u.*, case when u."to" = 'ready' and u.buckets is null then nextval('mainspring_stored.seq') end as seq
         from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
     ), moved as (
         update mainspring_stored.jobs j
@@ -1421,6 +1429,11 @@ begin
     into v_woken, v_limited from moved m;
     if v_limited is not null then
         perform mainspring_stored.free_v1(p_worker, mainspring_stored.buckets_of_v1(v_limited));
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
+        v_limited := v_limited || mainspring_stored.widen_v1(p_acks, v_back);
+    end if;
+    if v_limited is not null then
         perform mainspring_stored.line_up_v1(v_limited, false);
     end if;
     return coalesce(v_woken, '{}');
@@ -3992,7 +4005,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null
+                    0, null, null, null
                 )::mainspring_stored.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -4007,7 +4020,7 @@ begin
         from mainspring_stored.ack_v1(p_worker, v_acks, v_now) a;
     end if;
     if cardinality(v_freed) > 0 then
-        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
         v_opened := mainspring_stored.open_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
@@ -4167,6 +4180,12 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.unspent_v1(p_names text[]) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select jsonb_object_agg(split_part(b.name, '=', 1), 0) from unnest(p_names) as b(name)
+$$;
+
 CREATE FUNCTION mainspring_stored.use_up_v1(p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -4272,6 +4291,42 @@ begin
         ) e
         group by e.at
     ) v;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.widen_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_wide bytea[];
+begin
+    with more as (
+        select o.id, o.home, o.queue, m.pair ->> 0 as name, (m.pair ->> 1)::bigint as cost, m.pair ->> 2 as label
+        from unnest(p_acks) a join mainspring_stored.jobs o on o.id = any(array[a.id]) cross join jsonb_array_elements(a.buckets) as m(pair)
+        where a.id = any(p_ids) and a."to" = 'ready' and not exists (
+            select 1 from unnest(o.buckets) as b(name) where split_part(b.name, '=', 1) = split_part(m.pair ->> 0, '=', 1)
+        )
+    ), named as (
+        select s.id, bool_or(s.cost <> 1) as dear, array_agg(s.name order by s.name collate "C") as names,
+            array_agg(s.cost order by s.name collate "C") as costs
+        from (
+            select n.id, n.name, n.cost from more n
+            union all
+            select o.id, b.name, coalesce(b.cost, 1) from mainspring_stored.jobs o cross join unnest(o.buckets, o.costs) as b(name, cost)
+            where o.id = any(array(select n.id from more n))
+        ) s group by s.id
+    ), placed as (
+        select n.id, mainspring_stored.gated_v1(n.home, n.queue, jsonb_agg(n.label)) as home from more n group by n.id, n.home, n.queue
+    ), moved as (
+        update mainspring_stored.jobs j
+        set home = p.home, lane = mainspring_stored.lane_of_v1(p.home, j.task, j.crashes, j.crash_limit, j.parked),
+            buckets = n.names, costs = case when n.dear then n.costs end
+        from placed p join named n on n.id = p.id
+        where j.id = any(array[p.id])
+        returning j.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_wide from moved m;
+    return v_wide;
 end
 $$;
 
@@ -4956,40 +5011,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794836978035692, 1, 1, 'hand-1-53e101', 1794836978041498, 1794836978059436, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794836978035692, 1, 1, 'hand-1-53e101', 1794836978041498, 1794836978059436, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794837115096181, 1, 1, 'hand-1-97653e', 1794837115097446, 1794837115104650, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794837115096181, 1, 1, 'hand-1-97653e', 1794837115097446, 1794837115104650, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794836978035692, 1794836978003081, 1794836978059436, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', 1794836978041498, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794837115096181, 1794837115088692, 1794837115104650, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-97653e', 1794837115097446, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794836978035692, 1794836978003081, 1794836978059436, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', 1794836978041498, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794836978120743, 1794836978145767, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794837115096181, 1794837115088692, 1794837115104650, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-97653e', 1794837115097446, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794837115154721, 1794837115166343, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794836978035692, 1794836978003081, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', NULL, NULL, 1794836978041498, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794836978035692, 1794836978003081, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53e101', 1794840578059436, NULL, 1794836978041498, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794836978120743, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794836978120743, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836978120743, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794836978120743, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794836978120743, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794837115096181, 1794837115088692, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-97653e', NULL, NULL, 1794837115097446, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794837115096181, 1794837115088692, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-97653e', 1794840715104650, NULL, 1794837115097446, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794837115154721, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794837115154721, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794837115154721, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794837115154721, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794837115154721, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('423a7204-49c2-4190-b5d5-ba9cdda6ed7a');
+INSERT INTO mainspring_stored.meta VALUES ('7481e0ef-bcf2-4a26-a01e-ae3c694066b8');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794836978170478, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794837115178437, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794836978085748);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794837115126593);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-53e101', 1, 2, false, false, 1794836977997469, 1794836978059436, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-97653e', 1, 2, false, false, 1794837115085650, 1794837115104650, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 

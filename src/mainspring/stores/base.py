@@ -273,6 +273,10 @@ class Store(Protocol):
            A job with a cancel order ends as cancelled (by_user), whatever the ack says; the
            outcome is kept in its attempts.
            ``park`` moves the job to the lane that only a worker which registered the task claims.
+           ``buckets`` are named by the job from now on, beside those that it names already: it stands in their lane,
+           at the place in line that it had (``seq``), and what its claim used up of rates is given back. Of a limit
+           that it names already nothing changes. So buckets are added and never taken away, and workers whose code
+           disagrees on the limits of a task hand a job back once for each limit at most; then it obeys all of them.
         3. ``holds`` is compared with the running rows of this worker; ``gone`` names what is not
            there any more (acks of the same turn excepted).
         4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then

@@ -73,6 +73,7 @@ MODULES = (
     "pruning",
     "races",
     "rates",
+    "relaning",
     "relays",
     "replacing",
     "reports",

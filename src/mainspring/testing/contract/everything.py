@@ -39,6 +39,7 @@ from .promote import *
 from .pruning import *
 from .races import *
 from .rates import *
+from .relaning import *
 from .relays import *
 from .replacing import *
 from .reports import *

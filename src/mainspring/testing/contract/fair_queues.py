@@ -7,12 +7,14 @@ from collections import Counter
 import pytest
 
 from mainspring.clock import MovableClock
-from mainspring.records import Limit, QueueSettings
+from mainspring.lanes import fair_lane
+from mainspring.outcomes import Ack
+from mainspring.records import Bucket, Limit, QueueSettings
 from mainspring.stores.base import Store
 
 from .breakers import fail, guard
 from .fair import keys, of, some
-from .hands import LANE, Hand, bucket, ids, job, one, put_in, row
+from .hands import LANE, Hand, bucket, ids, job, lease, one, put_in, row
 from .latest import MODES, KeyMode, latest
 
 __all__ = ["TestFairQueues"]
@@ -110,3 +112,16 @@ class TestFairQueues:
         await hand.succeed(*claims)
         await put_in(store, *some(4, "a"), *some(4, "b"))
         assert Counter(keys(await hand.take(4))) == {"a": 2, "b": 2}
+
+    @pytest.mark.parametrize("buckets", [[Bucket("gate")], [Bucket("1st", "7")], [Bucket("gate"), Bucket("1st", "7")]])
+    async def test_a_job_that_is_handed_back_keeps_its_key(self, store: Store, buckets: list[Bucket]) -> None:
+        await store.declare([Limit(name="gate", size=2), Limit(name="1st", size=2)])
+        await put_in(store, *some(4, "a", 5))
+        hand = await Hand(store).join()
+        claims = await hand.take(4)
+        await hand.turn(*(Ack.returned(lease(claim), buckets=tuple(buckets)) for claim in claims))
+        assert (await row(store, claims[0])).lane == fair_lane(LANE, buckets, of("a", 5))
+        again = await hand.take(4)
+        assert sorted(ids(again)) == sorted(ids(claims)[:2])
+        await hand.succeed(*again)
+        assert len(await hand.take(4)) == 2

@@ -120,7 +120,8 @@ begin
 end
 $$;
 
--- gated: the home of a job with more gates: base lane, #, gates in order, and the keys if there are any (see lanes.py)
+-- gated: the home of a job with more gates, and keys: base lane, #, gates in order, and the keys if there are any (see lanes.py).
+-- A fair key stands before the others, and has another sign among gates if its jobs need room
 create function {schema}.gated_v1(p_home text, p_queue text, p_labels jsonb) returns text language plpgsql immutable as $$
 declare
     v_rest text := substr(p_home, length(p_queue) + 1);
@@ -130,14 +131,20 @@ declare
     v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
 begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return v_base || '#' || (
-        select string_agg(g.label, ',' order by g.label collate "C") from (
-            select case u.label when '*' then '**' else u.label end as label
-            from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+    return (
+        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0, g.label collate "C") filter (where g.keyed), '')
+        from (
+            select u.label, u.keyed from (
+                select case x.label when '*' then '**' else x.label end as label, false as keyed
+                from unnest(string_to_array(v_gates, ',')) as x(label)
+                union all
+                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
+            ) u where u.label <> ''
             union
-            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
         ) g
-    ) || v_keys;
+    );
 end
 $$;
 

@@ -117,7 +117,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null
+                    0, null, null, null
                 )::{schema}.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -132,7 +132,7 @@ begin
         from {schema}.ack_v1(p_worker, v_acks, v_now) a;
     end if;
     if cardinality(v_freed) > 0 then
-        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
         v_opened := {schema}.open_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then

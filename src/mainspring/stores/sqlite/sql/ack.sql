@@ -63,3 +63,10 @@ where id = ?
 update {t}jobs
 set state = 'ready', due = null, attempt = ?1, lane = ?2, seq = case when seq < 0 then -?3 else ?3 end
 where id = ?4
+
+-- name: relane
+-- it names buckets that it did not name: a flag says so
+update {t}jobs
+set state = 'ready', due = null, attempt = ?1, lane = ?2, buckets = ?3, flags = flags | 4
+where id = ?4
+returning seq
