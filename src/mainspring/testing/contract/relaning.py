@@ -133,9 +133,23 @@ class TestRelaning:
             await hand.succeed(claim)
         assert order == ids([newest, new, old])
 
-    async def test_its_other_places_are_free_again(self, store: Store, second_store: Store) -> None:
+    async def test_places_that_others_hold_stay_taken(self, store: Store) -> None:
+        """Also those of the worker that hands it back."""
+        gate = bucket("gate", 1)
+        await put_in(store, job(buckets=[gate]), job())
+        hand = await Hand(store).join()
+        first, second = await hand.take(2)
+        claim = second if first.lane != LANE else first
+        assert claim.lane == LANE
+        await hand.turn(relaned(claim, GATE))
+        assert [each.used for each in await store.buckets([GATE])] == [1]
+        assert await hand.take(1) == ()
+
+    @pytest.mark.parametrize("key", ["", "7"], ids=["gate", "key"])
+    @pytest.mark.parametrize("per", [0, 60 * SECOND], ids=["concurrency", "rate"])
+    async def test_its_other_places_are_free_again(self, store: Store, second_store: Store, per: int, key: str) -> None:
         """It was claimed through a limit of its own: another may start there, and who waits is woken."""
-        own = bucket("own", 1)
+        own = bucket("own", 1, per=per, key=key)
         made = await one(store, job(buckets=[own]))
         other = await one(store, job(queue="w", buckets=[own]))
         await store.declare([Limit(name="gate", size=0)])
@@ -149,7 +163,7 @@ class TestRelaning:
         assert await listener.wait(10)
         listener.close()
         found = await row(store, made)
-        assert found.buckets == (Bucket("gate"), Bucket("own"))
+        assert found.buckets == (Bucket("gate"), Bucket("own", key))
         assert found.lane == limited_lane(LANE, found.buckets)
         assert ids(await waiter.take(1, "w/any")) == [other.id]
 
