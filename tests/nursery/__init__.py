@@ -8,6 +8,7 @@ files and a session of their own. What a fork would not do as a fresh interprete
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import inspect
@@ -18,20 +19,20 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "MAINSPRING_FAILPOINT")
-"""Variables that an interpreter, or a module of ours, reads once: they begin like this."""
+READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC")
+"""Variables that an interpreter reads once: they begin like this."""
 PLAIN: dict[str, Any] = {
     "executable": None, "preexec_fn": None, "close_fds": True, "shell": False, "restore_signals": True,
     "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1,
 }  # fmt: skip
 """Options of a `Popen` that a nursery knows nothing of."""
 SIZE = struct.Struct("!i")
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _start = subprocess.Popen
 
 
@@ -84,46 +85,54 @@ def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
 @functools.cache
 def nursery() -> Nursery:
     """That of this process."""
-    made = Nursery()
-    atexit.register(made.close)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        popen = _start(
+            [sys.executable, "-m", "tests.nursery", str(theirs.fileno())],
+            cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    @atexit.register
+    def close() -> None:
+        if os.getpid() == made.owner:
+            ours.close()
+            popen.wait()
+
+    made = Nursery(ours)
     return made
 
 
 class Nursery:
     """The process that others are forked from."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: socket.socket) -> None:
         self.owner = os.getpid()
         self.environment = read_at_start(os.environ)
-        self._line, theirs = socket.socketpair()
+        self._line = line
         self._lock = threading.Lock()
-        with theirs:
-            self._popen = _start(
-                [sys.executable, "-m", "tests.nursery", str(theirs.fileno())],
-                cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
 
     def bear(self, *, files: dict[int, int], **order: Any) -> int:
         """The id of a new process, a child of this one; ``files`` are ours by the numbers that it knows them by."""
         body = json.dumps({**order, "files": list(files), "parent": self.owner}).encode()
-        with self._lock:
-            adopt(orphans=True)
-            try:
-                socket.send_fds(self._line, [SIZE.pack(len(body))], list(files.values()))
-                self._line.sendall(body)
-                (pid,) = SIZE.unpack(self._line.recv(SIZE.size, socket.MSG_WAITALL))
-            finally:
-                adopt(orphans=False)
+        with self._lock, orphans_adopted():
+            socket.send_fds(self._line, [SIZE.pack(len(body))], list(files.values()))
+            self._line.sendall(body)
+            (pid,) = SIZE.unpack(self._line.recv(SIZE.size, socket.MSG_WAITALL))
         return int(pid)
 
-    def close(self) -> None:
-        if os.getpid() == self.owner:
-            self._line.close()
-            self._popen.wait()
+
+@contextlib.contextmanager
+def orphans_adopted() -> Iterator[None]:
+    """Descendants whose parent ends become our children: so a nursery hands over what it bears."""
+    before = ctypes.c_int()
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(before.value))
 
 
-def adopt(*, orphans: bool) -> None:
-    """Whether descendants whose parent has ended become our children: so a nursery hands over what it bears."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    if prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(orphans), *(ctypes.c_ulong(0),) * 3):
+def _prctl(option: int, value: Any) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, *(ctypes.c_ulong(0),) * 3):
         raise OSError(ctypes.get_errno(), "prctl")

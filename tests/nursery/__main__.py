@@ -11,12 +11,15 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 import types
 from typing import Any
 
+from mainspring import failpoints
+from tests import nursery
 from tests.nursery import SIZE
 
 MODULES = (
@@ -24,6 +27,8 @@ MODULES = (
     "mainspring.worker.supervisor", "mainspring.worker.worker", "mainspring.worker.ending", "mainspring.worker.beater",
     "mainspring.stores.sqlite", "mainspring.stores.postgres", "mainspring.stores.redis",
 )  # fmt: skip
+PARENTS = (["-m", "tests.processes.supervise"], ["-m", "tests.processes.failing"])
+"""Programs whose own programs come out of a nursery too."""
 FAR = 600
 """Numbers from here on are free: files wait there until they have the number that they are known by."""
 
@@ -71,6 +76,8 @@ def become(order: dict[str, Any], fds: list[int]) -> None:
         setattr(sys, f"__{name}__", new)
     os.environ.clear()
     os.environ.update(order["env"])
+    failpoints.disarm()
+    failpoints.arm(os.environ.get("MAINSPRING_FAILPOINT", ""))
 
 
 def run(command: list[str]) -> None:
@@ -89,26 +96,32 @@ def run(command: list[str]) -> None:
         exec(compile(what, "<string>", "exec"), main.__dict__)  # that is what -c is for
 
 
-def wait_for_orders(line: socket.socket) -> list[str]:
-    """Comes back in the processes that are to do something, with what."""
-    for module in MODULES:
-        importlib.import_module(module)
-    gc.collect()
-    gc.freeze()
+def wait_for_orders(line: socket.socket) -> None:
+    """Only the processes that do something come farther than this, and do it."""
     while True:
         order, fds = next_order(line)
         if fork(line, order["parent"]):
-            become(order, fds)
-            return [str(part) for part in order["command"]]
+            break
         for fd in fds:
             os.close(fd)
-
-
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted test run ends it through the line
-    command = wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
+    become(order, fds)
+    if order["command"][1:3] in PARENTS:
+        nest()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    end(code_of(command))
+    end(code_of(order["command"]))
+
+
+def nest() -> None:
+    """This program will start others: it gets a nursery of its own, while nothing else is going on in it."""
+    ours, theirs = socket.socketpair()
+    if not os.fork():
+        ours.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        wait_for_orders(theirs)
+    theirs.close()
+    made = nursery.Nursery(ours)
+    nursery.nursery = lambda: made  # type: ignore[assignment]
+    subprocess.Popen = nursery.Nursed  # type: ignore[misc]
 
 
 def code_of(command: list[str]) -> int:
@@ -139,4 +152,9 @@ def end(code: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted test run ends it through the line
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
