@@ -14,7 +14,7 @@ import pytest
 
 from tests.nursery import Nursed
 
-FRESH = ("processes", "traps", "docs", "examples", "faults", "testing", "typing", "migrations")
+FRESH = ("processes", "traps", "docs", "examples", "testing", "typing", "migrations")
 TESTS = Path(__file__).parents[1]
 
 
