@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -28,16 +29,26 @@ def run(*command: str | Path, cwd: Path, timeout: float = 110, **env: str) -> st
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``bin`` of an environment that has the wheel and what it depends on, nothing else."""
-    home = tmp_path_factory.mktemp("wheel")
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The ``bin`` of an environment that has the wheel and what it depends on, nothing else: one for the test run."""
+    base = tmp_path_factory.getbasetemp()
+    home = (base if worker_id == "master" else base.parent) / "wheel"
+    home.mkdir(exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the first one makes it, the others wait
+        if not (home / "made").exists():
+            install(home)
+            (home / "made").touch()
+    return home / "env" / "bin"
+
+
+def install(home: Path) -> None:
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home, cwd=ROOT)
     (wheel,) = home.glob("*.whl")
     base = getattr(sys, "_base_executable", None) or sys.executable
     run(base, "-m", "venv", home / "env", cwd=home)
     run(home / "env" / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, cwd=home)
-    return home / "env" / "bin"
 
 
 @pytest.mark.timeout(300)
@@ -62,6 +73,7 @@ def test_a_guide(installed: Path, tmp_path: Path, page: str, word: str) -> None:
     run(installed / "python", "program.py", cwd=tmp_path, MAINSPRING_URL=f"sqlite:///{tmp_path / 'jobs.db'}")
 
 
+@pytest.mark.timeout(300)
 def test_nothing_but_the_package_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     listed = run(installed / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path)
     names = {line.partition("==")[0].lower() for line in listed.split()}

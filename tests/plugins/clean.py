@@ -85,12 +85,16 @@ class CleanSchemas:
         if schema not in self._objects or not self._emptied(schema):
             self._make(namespace, schema)
 
+    def drop(self, namespace: str) -> None:
+        """Nobody comes to it again."""
+        self._run(f"drop schema if exists {schema_of(namespace)} cascade")
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
 
     def _make(self, namespace: str, schema: str) -> None:
-        self._run(f"drop schema if exists {schema} cascade")
+        self.drop(namespace)
         with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already
             thread.submit(asyncio.run, _migrate(self._url, namespace)).result()
         found = self._look(schema)
@@ -115,9 +119,14 @@ class CleanSchemas:
         return self._run(_OBJECTS, {"schema": schema})
 
     def _run(self, sql: str, params: dict[str, str] | None = None) -> list[Any]:
-        if self._connection is None or self._connection.closed:  # a test may have ended every session
+        if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self._url, autocommit=True)
-        cursor = self._connection.execute(sql, params)
+        try:
+            cursor = self._connection.execute(sql, params)
+        except psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+            return self._run(sql, params)  # a test had ended every session
         return cursor.fetchall() if cursor.description is not None else []
 
 

@@ -6,6 +6,7 @@ that go on. ``POINTS`` lists every point that a worker passes; a test of its own
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -35,7 +36,7 @@ AT_THE_END = ("retire", "close")
 ELSEWHERE = {"rescue", "count"}
 """Passed only by a worker that finds a dead one, or that ends when there is no more work."""
 
-pytestmark = pytest.mark.row("E3")
+pytestmark = [pytest.mark.row("E3"), pytest.mark.forked]
 
 
 def points(calls: dict[str, int], *, after: dict[str, int] | None = None) -> list[str]:
@@ -235,21 +236,20 @@ def test_the_helper_dies_while_it_gives_back_its_dead_host_s_jobs(doomed: Doomed
         doomed.all_is_well()
 
 
-def embedded(doomed: Doomed, env: dict[str, str]) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def embedded(doomed: Doomed, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A program with a worker in it; killed at the end if it lives."""
-    host = Host(
+    host = subprocess.Popen(
         [sys.executable, "-m", "tests.processes.failing"],
         cwd=ROOT,
         env={**os.environ, "MAINSPRING_URL": doomed.fleet.url, JOURNAL: str(doomed.fleet.journal_path), **env},
     )
-    until(lambda: [pid for pid in doomed.fleet.registered_pids() if pid == host.pid] or doomed.died)
-    return host
-
-
-class Host(subprocess.Popen[bytes]):
-    def __exit__(self, *error: object) -> None:
-        self.kill()
-        self.wait(LIMIT)
+    try:
+        until(lambda: [pid for pid in doomed.fleet.registered_pids() if pid == host.pid] or doomed.died)
+        yield host
+    finally:
+        host.kill()
+        host.wait(LIMIT)
 
 
 @pytest.mark.parametrize("twin", ["enqueue", "aenqueue"])

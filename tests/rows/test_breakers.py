@@ -186,11 +186,9 @@ class TestJobs:
             assert "Timeout" in app.breakers.get("shop.hang").error
 
     def test_a_crash_counts(self, crew: Crew, tasks: Tasks) -> None:
-        heard: list[BreakerEvent] = []
-        tasks.app.on("breaker_opened")(heard.append)
-        tasks.guarded.enqueue()
         crew.start()
         crew.start()
+        tasks.guarded.enqueue()  # now that both are up: it ends whoever takes it
         until(lambda: tasks.app.breakers.list() and tasks.app.breakers.get("crew.guarded").state == "open")
         assert "crashed" in tasks.app.breakers.get("crew.guarded").error
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
 
 from mainspring.stores.postgres import PostgresStore
+from tests.plugins.clean import CleanSchemas
 from tests.stores.postgres.sides import Sides
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "new_schema: looks at what deleted rows leave behind, or at statistics")
+
+
 @pytest.fixture
-def namespace() -> str:
-    return f"t{uuid4().hex[:12]}"
+def namespace(request: pytest.FixtureRequest, clean_schemas: CleanSchemas) -> Iterator[str]:
+    """That of the test's store, made and empty; for a test without one or with `new_schema` it is unheard of."""
+    if "store" in request.fixturenames and not request.node.get_closest_marker("new_schema"):
+        clean_schemas.clean("stores")
+        yield "stores"
+    else:
+        name = f"t{uuid4().hex[:12]}"
+        yield name
+        clean_schemas.drop(name)
 
 
 @pytest_asyncio.fixture

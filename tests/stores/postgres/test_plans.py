@@ -27,6 +27,8 @@ BACKLOG = 100_000
 TABLES = ("jobs", "finished", "dead", "attempts", "edges", "uses", "lanes", "starts", "guests")
 WANTS = (Want((LANE, "q/async", "empty/any"), 100, 5),)
 
+pytestmark = pytest.mark.new_schema
+
 
 class Meter:
     """Runs calls on one connection and asks the server what each of them read."""

@@ -27,6 +27,8 @@ select decode(md5(n::text), 'hex'), 'ready',
 from generate_series(1, %s) n
 """
 
+pytestmark = pytest.mark.new_schema
+
 
 class Grave:
     """A store with many dead rows, which an open snapshot keeps from being vacuumed."""
