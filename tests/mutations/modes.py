@@ -15,7 +15,7 @@ MODES: tuple[Mutation, ...] = (
     ),
     mutation(
         "throttle-not-seen", "A throttled job starts a window after the last start", "delays",
-        ("latest.py", "due = (started[0] or 0) + unique.window", "due = tx.now"),
+        ("latest.py", "due = min(started[0] or 0, tx.now) + unique.window", "due = tx.now"),
     ),
     mutation(
         "keep-last-beside", "Of keep_last never two run at once", "relays",

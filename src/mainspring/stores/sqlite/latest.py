@@ -94,7 +94,7 @@ def _behind(tx: Tx, job: NewJob, unique: Unique, last: Last | None) -> tuple[New
     for before in (last.id, last.before):
         started = None if before is None else tx.first("started_at", {"id": before})
         if started is not None:
-            due = (started[0] or 0) + unique.window
+            due = min(started[0] or 0, tx.now) + unique.window
             return msgspec.structs.replace(job, run_at=due), before
     return job, None
 

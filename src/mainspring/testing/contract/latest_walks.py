@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 from hypothesis import strategies as st
+from hypothesis.stateful import rule
 
 from mainspring.errors import QueueDraining, StoreConflict
 from mainspring.records import Edge, Enqueued, Mode, NewJob, Unique
@@ -110,7 +111,7 @@ class LatestModel(Model):
         if unique.mode == "debounce":
             return msgspec.structs.replace(job, run_at=self.now + unique.window)
         if before is not None and unique.mode == "throttle" and before in self.started:
-            return msgspec.structs.replace(job, run_at=self.started[before] + unique.window)
+            return msgspec.structs.replace(job, run_at=min(self.started[before], self.now) + unique.window)
         if before is not None and unique.mode == "keep_last" and self._lives(before):
             return msgspec.structs.replace(job, after=(Edge(before, "ignore"),))
         return job
@@ -231,3 +232,8 @@ class LatestMachine(KeyedMachine):
         self.names += 1
         plain = [new for new in super().made() if new.unique is None]
         return plain or [NewJob(id=self.names.to_bytes(6) + bytes(10), task=TASK, queue=QUEUES[0])]
+
+    @rule(by=st.sampled_from((1, 13)))
+    def move_clock(self, by: int) -> None:
+        """Not back: engines differ in when a job started that was enqueued later than that."""
+        super().move_clock(by)

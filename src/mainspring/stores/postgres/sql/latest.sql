@@ -108,7 +108,7 @@ begin
         elsif v_asked.mode = 'keep_last' then
             v_before := (select j.id from {schema}.jobs j where j.id = case when v_job.id is null then v_key.before else v_job.id end);
         else
-            select s.id, s.started + v_asked."window" into v_before, v_due
+            select s.id, case when s.started > v_now then v_now else s.started end + v_asked."window" into v_before, v_due
             from {schema}.started_v1(array[v_key.job, v_key.before]) s order by s.id = v_key.job desc limit 1;
         end if;
         update {schema}.keys k

@@ -34,7 +34,7 @@ local function latest_of(plan, late)
       local found = id and anywhere(id)
       if found and found[TOKEN] > 0 and not plan.before then
         plan.before = id
-        if found[STARTED] ~= NONE then plan.head[DUE] = found[STARTED] + window end
+        if found[STARTED] ~= NONE then plan.head[DUE] = math.min(found[STARTED], NOW) + window end
       end
     end
   end
