@@ -458,7 +458,8 @@ class TestJoined:
             store.enqueue_now(batch(*calls[1].jobs), holder)  # what goes with it has to wait for this to be undone
             first = [asyncio.create_task(store.enqueue(call)) for call in calls]
             await first[0]
-            while not await store._sessions.rows(_STUCK, {"holder": holder.info.backend_pid}):
+            waited_for = {"holder": holder.info.backend_pid}
+            while not await store._sessions.rows(_STUCK, waited_for):  # noqa: ASYNC110  # the server tells nobody
                 await asyncio.sleep(0.01)
             again = asyncio.create_task(store.enqueue(Batch(id=calls[2].id, jobs=calls[2].jobs, retry=True)))
             done, _ = await asyncio.wait([again, *first[1:]], timeout=0.5)
