@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from mainspring.lanes import (
     base_lane,
     base_of,
+    limit_label,
     limited_lane,
+    limits_in,
     on_terms,
     parked_lane,
     quoted,
@@ -73,3 +75,14 @@ def test_texts_stay_apart_and_short(one: str, other: str) -> None:
     assert len(quoted(one)) <= 100
     assert quoted(one).isascii()
     assert not set(quoted(one)) & set("/~,!#?")
+
+
+@settings(deadline=None)
+@given(
+    BASES,
+    st.lists(st.builds(Bucket, st.text("ab:./-", min_size=1), st.text("a=,#!?~") | st.just("")), max_size=3),
+    st.sampled_from(["", "!", "?shop#a,b=c", "!?shop.send"]),
+)
+def test_the_limits_can_be_read_off(base: str, buckets: list[Bucket], marks: str) -> None:
+    lane = (limited_lane(base, buckets) if buckets else base) + marks
+    assert limits_in(lane) == {limit_label(bucket.limit) for bucket in buckets}
