@@ -39,7 +39,6 @@ KINDS: tuple[Kind, ...] = ("async", "thread", "any")
 VERSION, BULK = "+", "*"
 """What terms that are no labels begin with."""
 _BASE = re.compile(r"[^/]*/[^!#?]+")
-_LIMITS = re.compile(r"#([^!?]+)")
 _TERM = 100
 """Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
 _PLAIN = re.compile(r"[\w.:-]{1,40}", re.ASCII)
@@ -179,18 +178,20 @@ def weight_of(lane: str) -> float:
     return float(lane[len(base_of(lane)) :].partition("=")[2].partition("*")[0])
 
 
-@lru_cache(maxsize=1024)
 def limits_in(lane: str) -> frozenset[str]:
     """What a lane calls the limits that its jobs name, with or without a key.
 
     >>> sorted(limits_in("email/async#api=tenant=7!")), limits_in("email/async")
     (['api', 'tenant'], frozenset())
     """
-    found = _LIMITS.match(lane, len(base_of(lane)))
-    if found is None:
-        return frozenset()
-    gates, _, keyed = found[1].partition("=")
-    return frozenset((*gates.split(","), *(each.partition("=")[0] for each in keyed.split(",")))) - {""}
+    gates, _, keyed = lane.partition("?")[0].partition("#")[2].partition("=")
+    return _gates_in(gates).union(each.partition("=")[0] for each in keyed.split(",")) if keyed else _gates_in(gates)
+
+
+@lru_cache(maxsize=1024)
+def _gates_in(text: str) -> frozenset[str]:
+    """Of the part before any key; the mark of suspects may follow."""
+    return frozenset(text.rstrip("!").split(",")) - {""}
 
 
 def _label(name: str) -> str:

@@ -11,7 +11,9 @@ from mainspring.lanes import (
     fair_lane,
     is_fair,
     is_limited,
+    limit_label,
     limited_lane,
+    limits_in,
     on_terms,
     parked_lane,
     quoted,
@@ -99,3 +101,14 @@ def test_other_lanes_are_not_fair() -> None:
         assert not is_fair(lane)
     assert is_limited(limited_lane("q/any", [Bucket("gate")]))
     assert not is_limited("q/any?a#b")
+
+
+@settings(deadline=None)
+@given(
+    BASES,
+    st.lists(st.builds(Bucket, st.text("ab:./-", min_size=1), st.text("a=,#!?~") | st.just("")), max_size=3),
+    st.sampled_from(["", "!", "?shop#a,b=c", "!?shop.send"]),
+)
+def test_the_limits_can_be_read_off(base: str, buckets: list[Bucket], marks: str) -> None:
+    lane = (limited_lane(base, buckets) if buckets else base) + marks
+    assert limits_in(lane) == {limit_label(bucket.limit) for bucket in buckets}
