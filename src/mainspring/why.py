@@ -16,12 +16,14 @@ import msgspec
 
 from mainspring.clock import to_datetime
 from mainspring.lanes import BULK, VERSION, base_of, terms_of, version_term
+from mainspring.query import Query
 from mainspring.records import BREAKER, Body, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
 from mainspring.states import FINAL, State
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
+_LOOK = 1000
 Obstacle = Literal[
     "ended", "running", "not_due", "dependency", "key", "expired", "paused", "disabled", "limit", "rate", "breaker",
     "no_worker", "labels", "version", "unknown_task",
@@ -69,10 +71,25 @@ async def why(store: Store, row: JobRow, now: int) -> Why:
         found.append(Hindrance(kind="expired", text="it was not started in time and will be cancelled"))
     found += _waiting(row)
     found += await _mode(store, row)
-    if row.buckets:
-        found += [each for bucket in await store.buckets(row.buckets) for each in _full(bucket)]
+    buckets = await store.buckets(row.buckets) if row.buckets else []
+    found += [each for bucket in buckets for each in _full(bucket)]
+    if not found and any(bucket.kind in ("rate", "smooth") for bucket in buckets):
+        found += await _behind(store, row, now)
     found += _nobody(row, await store.workers())
     return Why(id=id, state=row.state, obstacles=tuple(found))
+
+
+async def _behind(store: Store, row: JobRow, now: int) -> list[Hindrance]:
+    """Nobody in a lane passes a job that costs more than a rate has left. It is looked for among the newest jobs."""
+    page = await store.find(Query(queues=(row.queue,), states=(State.READY,)), limit=_LOOK)
+    line = [each for each in page.jobs if each.lane == row.lane and (each.expires is None or each.expires > now)]
+    first = min(line, key=lambda each: (-each.priority, each.seq), default=row)
+    ahead, found = UUID(bytes=first.id), await store.buckets(first.buckets)
+    return [
+        msgspec.structs.replace(each, text=f"it stands behind {ahead}: {each.text}", jobs=(ahead,))
+        for bucket in found
+        for each in _full(bucket)
+    ]
 
 
 def _waiting(row: JobRow) -> list[Hindrance]:

@@ -265,6 +265,20 @@ class TestWhy:
             by_name = app.call("nobody.knows").enqueue()
             until(lambda: {each.kind for each in by_name.why().obstacles} == {"unknown_task"}, "it is parked")
 
+    def test_why_tells_of_a_dearer_job_ahead(self, app: Mainspring) -> None:
+        """In a lane nobody passes: what would fit waits with it."""
+
+        @app.task(name="why.dear", limit=Rate(3, per="1h", cost="cost"))
+        def work(cost: int) -> None: ...
+
+        first, dear, cheap = (work.enqueue(cost) for cost in (2, 2, 1))
+        with app.worker():
+            first.join(timeout=LIMIT)
+            (why,) = until(lambda: [each for each in cheap.why().obstacles if each.kind == "rate"])
+            assert (why.jobs, why.until) == ((dear.id,), dear.why().obstacles[0].until)
+            dear.cancel()
+            assert cheap.join(timeout=LIMIT).state == "succeeded"
+
     def test_labels_and_versions(self, store_url: str) -> None:
         def train() -> None: ...
 

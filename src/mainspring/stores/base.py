@@ -58,7 +58,7 @@ long; whoever asks for it with another ``print`` is refused.
 
 Modes of keys. In the other modes a job that has not been started stands for every enqueue under its key: the
 newest replaces all that is said of it (record, queue, priority, limits, times, marks, follow-up jobs), and its id, the
-moment of its enqueue, its dependents and, if it stays ready in its lane, its place in the line remain. One that was
+moment of its enqueue, its dependents and, if it stays ready in its queue, its place in the line remain. One that was
 claimed once is never changed: the next enqueue makes a second job. Two enqueues at once make one job with the
 record of one of them. So the arguments of the last enqueue always run.
 ``debounce``: the job is due ``window`` after the last enqueue, but no later than ``max_wait`` after the first.

@@ -12,7 +12,7 @@ from mainspring.errors import QueueDraining, StoreConflict
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack
 from mainspring.query import Query
-from mainspring.records import Acted, Edge, Enqueued, Follow, Mode, NewJob, Retention, Unique
+from mainspring.records import Acted, Edge, Enqueued, Fair, Follow, Mode, NewJob, Retention, Unique
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Batch, Store
 
@@ -41,6 +41,10 @@ SPAN = 10 * SECOND
 LIVE = (State.BLOCKED, State.SCHEDULED, State.RETRYING, State.READY, State.RUNNING)
 MODES = ["debounce", "throttle", "keep_last"]
 KeyMode = Literal["debounce", "throttle", "keep_last"]
+LANES: dict[str, dict[str, Any]] = {
+    "same": {}, "fair": {"fair": Fair("a")}, "kind": {"kind": "async"}, "gate": {"buckets": [bucket("gate", 1)]},
+    "key": {"buckets": [bucket("tenant", 1, key="7")]},
+}  # fmt: skip
 
 
 def latest(mode: KeyMode, *, key: bytes = KEY, window: int = SPAN, max_wait: int = 0, **options: Any) -> NewJob:
@@ -216,15 +220,21 @@ class TestReplaced:
         assert sum((await store.count(Query.everything())).values()) == 1
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_its_place_in_the_line_stays(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        """Else whoever enqueues often enough would keep it from ever running."""
+    @pytest.mark.parametrize("other", LANES.values(), ids=LANES)
+    async def test_its_place_in_the_line_stays(
+        self, store: Store, clock: MovableClock, mode: KeyMode, other: dict[str, Any]
+    ) -> None:
+        """Else whoever enqueues often enough would keep it from ever running. Also in another lane of its queue."""
+        before = [job() for _ in range(4)]
+        await put_in(store, *before)
         first = await ready_of(store, clock, mode)
-        behind = await one(store, job())
-        again = latest(mode, record=b"1", max_wait=1)
+        behind = [job(), job()]
+        await put_in(store, *behind)
+        again = latest(mode, record=b"1", max_wait=1, **other)
         assert await said(store, again) == Enqueued(first.id, False)
         assert await state(store, first) == State.READY
         hand = await Hand(store).join()
-        assert ids(await hand.take(9)) == [first.id, behind.id]
+        assert ids(await hand.take(9, "q/any", "q/async")) == ids([*before, first, *behind])
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_one_that_was_started_is_never_changed(

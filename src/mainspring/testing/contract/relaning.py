@@ -111,6 +111,20 @@ class TestRelaning:
             await hand.succeed(claim)
         assert order == ids([first, late, last])
 
+    async def test_nobody_waits_behind_a_place_that_it_left(self, store: Store) -> None:
+        """Where it stood before its priority was changed, and changed back in its new lane."""
+        jobs = [job() for _ in range(12)]
+        made = jobs[9]
+        held = await one(store, job(buckets=[TENANT]))
+        await store.declare(LIMITS)
+        hand = await Hand(store).join()
+        assert (await hand.take_one()).id == held.id
+        await put_in(store, *jobs)
+        await store.act(Action.REPRIORITISE, Query(ids=(made.id,)), priority=5)
+        await hand.turn(relaned(await hand.take_one(), TENANT))
+        await store.act(Action.REPRIORITISE, Query(ids=(made.id,)), priority=0)
+        assert [*await hand.take(20), *await hand.take(20)][9].id == jobs[10].id
+
     async def test_priority_counts_before_the_place(self, store: Store) -> None:
         await store.declare(LIMITS)
         low, high = job(), job(priority=5)

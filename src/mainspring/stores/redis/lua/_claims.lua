@@ -107,7 +107,7 @@ local function source_of(heads_key, line, lane)
   local key = named(moved and 'moved' or 'ready', name)
   return {
     heads = heads_key, line = line, name = name, priority = priority, moved = moved, key = key,
-    packed = struct.pack('>h', priority), lane = lane,
+    packed = struct.pack('>h', priority), lane = lane, own = packed_lane(string.match(name, ':(.*)$')),
   }
 end
 
@@ -143,6 +143,7 @@ local function draw(source, n, bound, worker)
     local state, _, claims
     if raw then state, _, claims = byte(raw, 1, 3) end
     local fresh = state == READY and not started[id] and sub(raw, 5, 12) == seq and sub(raw, 13, 14) == source.packed
+      and is_in(raw, source.own)
     if fresh and claims == 0 then
       start(id, raw)
       taken = taken + 1

@@ -41,6 +41,17 @@ local function dump_head(head)
   ) .. packed .. head[RECORD] .. (result or '')
 end
 
+-- The name of a lane as it stands in a head.
+local function packed_lane(lane) return struct.pack('>Hc0', #lane, lane) end
+
+-- Whether a job, as it is stored, is one of this lane: one that changed its lane and kept its seq left its entry behind.
+local function is_in(raw, packed)
+  local owner = byte(raw, 99)
+  local high, low = byte(raw, 100 + owner, 101 + owner)
+  local at = 102 + owner + high * 256 + low
+  return sub(raw, at, at + #packed - 1) == packed
+end
+
 local heads, changed = {}, {}
 
 -- The head of a job in whatever state, or false.

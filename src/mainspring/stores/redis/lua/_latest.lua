@@ -48,8 +48,10 @@ local function take_out(plan)
   if old[FOLLOWED] then call('HDEL', FOLLOWS, id) end
   for _, mark in ipairs(old[MORE].m or {}) do call('ZREM', named('mark', mark), id) end
   new[ENQUEUED], new[CHILDREN], new[EPOCH] = old[ENQUEUED], old[CHILDREN], old[EPOCH]
-  if old[STATE] == READY and old[LANE] == new[LANE] then plan.seq = old[SEQ] end
-  plan.id = id
+  plan.id, plan.seq = id, old[STATE] == READY and plan.stays and old[SEQ]
+  if plan.seq and old[LANE] ~= new[LANE] then -- two entries at one place would hide each other
+    call('LREM', named('ready', line_of(old[LANE], old[PRIORITY])), 1, id .. struct.pack('>d', plan.seq))
+  end
 end
 
 local function take_latest(plan)

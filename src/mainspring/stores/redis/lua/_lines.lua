@@ -99,7 +99,8 @@ end
 -- list is never longer than there are ready jobs, and whoever claims meets few stale entries, though nobody has
 -- claimed for long. Heads are written already.
 local function close_gap(line, gap)
-  local key, wanted = named('ready', line), struct.pack('>h', tonumber(string.match(line, '^-?%d+')))
+  local key, priority, lane = named('ready', line), string.match(line, '^(-?%d+):(.*)$')
+  local wanted, own = struct.pack('>h', tonumber(priority)), packed_lane(lane)
   local left, popped = 2 * gap.n, nil
   while left > 0 do
     local entries, ids, members = call('LPOP', key, math.min(left, 500)) or {}, {}, {}
@@ -108,7 +109,7 @@ local function close_gap(line, gap)
     for n, entry in ipairs(entries) do ids[n] = sub(entry, 1, 16) end
     for n, raw in ipairs(call('HMGET', JOBS, unpack(ids))) do
       local seq = sub(entries[n], 17)
-      if raw and byte(raw) == READY and sub(raw, 5, 12) == seq and sub(raw, 13, 14) == wanted then
+      if raw and byte(raw) == READY and sub(raw, 5, 12) == seq and sub(raw, 13, 14) == wanted and is_in(raw, own) then
         members[#members + 1], members[#members + 2] = whole((struct.unpack('>d', seq))), ids[n]
       end
     end
