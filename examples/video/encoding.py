@@ -25,7 +25,9 @@ def encode(ctx: Context, name: str) -> str:
         piece = pieces / f"{n:03}"
         if not piece.exists():
             time.sleep(PIECE_TAKES)  # the work
-            piece.write_bytes(hashlib.sha256(f"{name}{n}".encode()).digest())
+            part = HOME / f"{name}.part"
+            part.write_bytes(hashlib.sha256(f"{name}{n}".encode()).digest())
+            part.replace(piece)  # whole or not at all, wherever the worker is killed
         ctx.progress(n + 1, PIECES, "pieces")
     video = HOME / f"{name}.encoded"
     video.write_bytes(b"".join(piece.read_bytes() for piece in sorted(pieces.iterdir())))

@@ -11,7 +11,7 @@ from mainspring.batches import batch_of, found, through
 from mainspring.call import Call
 from mainspring.client import Client
 from mainspring.declaring import Home
-from mainspring.errors import InvalidOption, KeyTaken, NotBuilt, did_you_mean
+from mainspring.errors import InvalidOption, KeyConflict, KeyTaken, NotBuilt, did_you_mean
 from mainspring.hooks import Hooks
 from mainspring.job import Job
 from mainspring.making import Target
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mainspring.limits import Concurrency, Rate
     from mainspring.options import BreakerOptions, QueueOptions, WorkerOptions
     from mainspring.queues import Queues
+    from mainspring.records import Limit
     from mainspring.settings import Settings
     from mainspring.tasks import Tasks
     from mainspring.testapp import TestApp, TestOptions
@@ -86,6 +87,7 @@ class Mainspring(Declaring):
         self._lifespans: list[Callable[..., Any]] = []
         self._middleware: list[Middleware] = []
         self._on_enqueue: list[Middleware] = []
+        self._limiters: dict[str, tuple[Limit, ...]] = {}
 
     # ---- declare ------------------------------------------------------------------------------
 
@@ -110,13 +112,13 @@ class Mainspring(Declaring):
         sets others over them.
         """
         resolved = options.resolve("queue", o, subject=f"queue {name!r}")
-        return self.tasks.declared_queues.add(Queue(checks.queue_name(name, "queue"), resolved))
+        return self.tasks.add_queue(Queue(checks.queue_name(name, "queue"), resolved))
 
     def limiter(self, name: str, *limits: Rate | Concurrency) -> Limiter:
         """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
         from mainspring.limiter import Limiter
 
-        return Limiter(self, name, limits)
+        return Limiter(self, name, limits).told_to(self._limiters)
 
     def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
         """What stops tasks (``breaker=``) and any code (``with``, ``async with``, decorator) that fails and fails."""
@@ -178,7 +180,7 @@ class Mainspring(Declaring):
             return []
         try:
             return made.answered(self.client.enqueue_now(made.batch, made.connection))
-        except KeyTaken as error:
+        except (KeyTaken, KeyConflict) as error:
             raise made.explained(error) from None
 
     def enqueue_one(self, call: Call[R]) -> Job[R]:
@@ -214,7 +216,7 @@ class Mainspring(Declaring):
             if made.connection is not None:  # one insert in the caller's own transaction
                 return made.answered(self.client.enqueue_now(made.batch, made.connection))
             return made.answered(await self.client.enqueue(made.batch))
-        except KeyTaken as error:
+        except (KeyTaken, KeyConflict) as error:
             raise made.explained(error) from None
 
     def through(self, call: Call[R]) -> Call[R]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from mainspring.call import Call
-from mainspring.errors import InvalidOption, KeyTaken
+from mainspring.errors import InvalidOption, KeyConflict, KeyTaken
 from mainspring.ids import raw_id, raw_ids
 from mainspring.job import Job
 from mainspring.stores.base import Batch
@@ -31,10 +31,13 @@ class Made(NamedTuple, Generic[R]):
         """The handles, after the store has said which jobs it made and which it found."""
         return [job if reply.created else found(job, reply) for job, reply in zip(self.jobs, replies, strict=True)]
 
-    def explained(self, error: KeyTaken) -> KeyTaken:
+    def explained(self, error: KeyTaken | KeyConflict) -> KeyTaken | KeyConflict:
         """The same error; if the key is taken by another call of this batch, it says so."""
         if all(job.id != error.holder for job in self.jobs):
             return error
+        if isinstance(error, KeyConflict):
+            why = "two calls of this batch have the same key and other arguments; none was enqueued"
+            return KeyConflict(error.task, error.holder, error.job, why=why)
         hint = 'None of them was made; on_conflict="return" would make one.'
         return KeyTaken(error.task, error.holder, why="two calls of this batch want the same unique key", hint=hint)
 

@@ -131,7 +131,8 @@ class Call(Handle, Generic[R_co]):
         if id is None:
             id = raw_id() if origin is None else origin.id
         job = Job(id, target.name, client, target.decode)
-        if self._options or code is not None or origin is not None or not target.plain:
+        plain = target.plain and target.queue not in self._app.tasks.fair
+        if self._options or code is not None or origin is not None or not plain:
             return self.making(code).job(id_of(id), origin), job
         new = NewJob(
             id=id,

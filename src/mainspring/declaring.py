@@ -110,9 +110,7 @@ class Declared(NamedTuple):
         bounds = bind(self.name, (*self.options["limit"], *self.options["breaker"]), f"task {self.name!r}")
         if not sensitive and not bounds and (key is None or not key.names):
             return
-        supplied = () if self.plan is None else self.plan.names
-        names = parameter_names(self.fn, self.name)[int(self.takes_context) :]
-        known = [ITEM] if self.bulk is not None else [each for each in names if each not in supplied]
+        known = self.argument_names()
         if key is not None:
             check_names(key, self.name, known)
         check_arguments(bounds, known, f"task {self.name!r}")
@@ -120,6 +118,14 @@ class Declared(NamedTuple):
             if name not in known:
                 why = f"names {name!r}, which is no argument of the task{did_you_mean(name, known)}"
                 raise InvalidOption("sensitive", list(sensitive), why, subject=f"task {self.name!r}")
+
+    def argument_names(self) -> list[str]:
+        """What its jobs have arguments for."""
+        if self.bulk is not None:
+            return [ITEM]
+        supplied = () if self.plan is None else self.plan.names
+        names = parameter_names(self.fn, self.name)[int(self.takes_context) :]
+        return [each for each in names if each not in supplied]
 
     def terms(self, version: str | None) -> tuple[str, ...]:
         """What its jobs ask of a worker, for the lane that they wait in."""

@@ -22,6 +22,7 @@
     │   ├── WrongConnection
     │   ├── InCallerTransaction
     │   ├── KeyTaken                        another job holds the unique key; has .holder
+    │   ├── KeyConflict                     the key was used with other arguments; has .holder and .job
     │   ├── QueueDraining                   the queue takes no more jobs
     │   ├── QueueDisabled                   the queue is switched off and rejects jobs
     │   └── QueueFull                       as many jobs wait in the queue as may; has .retry_after
@@ -338,6 +339,20 @@ class KeyTaken(EnqueueError):
         )
         self.task = task
         self.holder = holder
+
+
+class KeyConflict(EnqueueError):
+    """The key is that of job ``holder``, which has other arguments than ``job``, the one that was not enqueued."""
+
+    def __init__(self, task: str, holder: UUID, job: UUID, *, why: str = "") -> None:
+        why = why or f"the key is that of job {holder}, which has other arguments; job {job} was not enqueued"
+        super().__init__(
+            f"task {task!r}: {why}",
+            hint="One key stands for one request: make the key of all that differs, or send the same arguments again.",
+        )
+        self.task = task
+        self.holder = holder
+        self.job = job
 
 
 class LimitTimeout(MainspringError, TimeoutError):

@@ -12,6 +12,8 @@ kind beside it:
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
     email/async#api              limited: needs room in the gate "api"
     email/async#api=tenant=7     limited: and in the part of the limit "tenant" that belongs to key 7
+    email/async#*=5*acme         fair: of the key "acme", which has a weight of 5
+    email/async#**,api=5*acme    both
 
 Lanes with the same base, gates and marks are a *group*: what stands before the first ``=``, and any mark behind it.
 
@@ -26,10 +28,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote
 
-from mainspring.records import Bucket
+from mainspring.records import Bucket, Fair
 
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
@@ -107,14 +110,88 @@ def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
     >>> limited_lane("email/async", [Bucket("tenant", "7"), Bucket("api")])
     'email/async#api=tenant=7'
     """
-    gates = sorted({_label(bucket.limit) for bucket in buckets if not bucket.key})
-    keyed = sorted({f"{_label(bucket.limit)}={_label(bucket.key)}" for bucket in buckets if bucket.key})
+    gates = sorted({bucket_label(bucket) for bucket in buckets if not bucket.key})
+    keyed = sorted({bucket_label(bucket) for bucket in buckets if bucket.key})
     return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
 
 
-def gate_label(limit: str) -> str:
-    """What lanes call a limit without a key."""
+def bucket_label(bucket: Bucket) -> str:
+    """What lanes call a bucket."""
+    return f"{_label(bucket.limit)}={_label(bucket.key)}" if bucket.key else _label(bucket.limit)
+
+
+def limit_label(limit: str) -> str:
+    """What lanes call a limit."""
     return _label(limit)
+
+
+def fair_lane(base: str, buckets: Iterable[Bucket], fair: Fair) -> str:
+    """The lane of the jobs of a fair key, which may need room in these buckets.
+
+    >>> fair_lane("email/async", [], Fair("acme", 0.5))
+    'email/async#*=0.5*acme'
+    >>> fair_lane("email/async", [Bucket("tenant", "7"), Bucket("api")], Fair("acme"))
+    'email/async#**,api=1*acme,tenant=7'
+    """
+    return _fair_lane(base, buckets, f"{fair.weight:g}*{_label(fair.key) if fair.key else ''}")
+
+
+def _fair_lane(base: str, buckets: Iterable[Bucket], own: str) -> str:
+    gates, _, keyed = limited_lane("", buckets)[1:].partition("=")
+    names = ["**" if gates or keyed else "*", *([gates] if gates else [])]
+    return f"{base}#{','.join(names)}={','.join([own, *([keyed] if keyed else [])])}"
+
+
+def home_lane(queue: str, kind: str, buckets: Iterable[Bucket], fair: Fair | None) -> str:
+    """Where a new job stands."""
+    base = base_lane(queue, kind)
+    if fair is not None:
+        return fair_lane(base, buckets, fair)
+    return limited_lane(base, buckets) if buckets else base
+
+
+def relaned(home: str, buckets: Iterable[Bucket]) -> str:
+    """Where a job stands that names other buckets than in its home; its fair key stays.
+
+    >>> relaned("email/async#*=1*acme", [Bucket("api")])
+    'email/async#**,api=1*acme'
+    """
+    base = base_of(home)
+    if not is_fair(home):
+        return limited_lane(base, buckets)
+    return _fair_lane(base, buckets, home[len(base) :].partition("=")[2].partition(",")[0])
+
+
+def is_fair(lane: str) -> bool:
+    """Whether a lane, or a group of lanes, is one of fair keys."""
+    return lane.startswith("#*", len(base_of(lane)))
+
+
+def is_limited(lane: str) -> bool:
+    """Whether the jobs of a lane, or of a group of lanes, need room somewhere."""
+    start = len(base_of(lane))
+    return lane.startswith("#", start) and not lane.startswith("#*=", start)
+
+
+def weight_of(lane: str) -> float:
+    """The weight of the fair key that a lane belongs to."""
+    return float(lane[len(base_of(lane)) :].partition("=")[2].partition("*")[0])
+
+
+def limits_in(lane: str) -> frozenset[str]:
+    """What a lane calls the limits that its jobs name, with or without a key.
+
+    >>> sorted(limits_in("email/async#api=tenant=7!")), limits_in("email/async")
+    (['api', 'tenant'], frozenset())
+    """
+    gates, _, keyed = lane.partition("?")[0].partition("#")[2].partition("=")
+    return _gates_in(gates).union(each.partition("=")[0] for each in keyed.split(",")) if keyed else _gates_in(gates)
+
+
+@lru_cache(maxsize=1024)
+def _gates_in(text: str) -> frozenset[str]:
+    """Of the part before any key; the mark of suspects may follow."""
+    return frozenset(text.rstrip("!").split(",")) - {""}
 
 
 def _label(name: str) -> str:

@@ -61,7 +61,7 @@ class Limiter(Handle, Named):
         self._app = app
         self._key, self._cost, self._wait = key, cost, wait
         self._places: list[Place] = []
-        self._limits = tuple(bound.limit for bound in bind(name, self.limits, f"limiter {name!r}"))
+        self._limits = tuple(bound.limit for bound in bind(self.owner, self.limits, f"limiter {name!r}"))
 
     def at(self, *, key: str | None = None, cost: int | None = None, wait: Duration | None = None) -> Limiter:
         """The same limiter for one value of its ``by``, for what costs more than 1, or with an end to the waiting."""
@@ -69,6 +69,13 @@ class Limiter(Handle, Named):
             self._app, self.name, self.limits, key=self._key if key is None else key,
             cost=self._cost if cost is None else cost, wait=self._wait if wait is None else wait,
         )  # fmt: skip
+
+    def told_to(self, known: dict[str, tuple[Limit, ...]]) -> Self:
+        """Itself; refused if another of its name is known with other limits."""
+        if known.setdefault(self.name, self._limits) != self._limits:
+            why, hint = "is that of a limiter with other limits", "Declare it once, or choose another name."
+            raise InvalidOption("name", self.name, why, subject=repr(self), hint=hint)
+        return self
 
     def __enter__(self) -> Self:
         self._push(sync.run(f"with {self!r}", self._take()))

@@ -1,7 +1,7 @@
 """Limits as users declare them: how many jobs at once, how many starts in a time; for all, or for each value of ``by``.
 
 A limit has a name in the store, made of what declares it and of its kind: ``shop.send:at-once``,
-``shop.send:per-1s/tenant_id``. Its size is no part of the name, so it can change.
+``shop.send:per-1s/tenant_id``, ``limiter/api:per-1s``. Its size is no part of the name, so it can change.
 """
 
 from __future__ import annotations
@@ -119,6 +119,11 @@ class Named:
         self.name = name
         self.limits = tuple(limits)
 
+    @property
+    def owner(self) -> str:
+        """What the names of its limits begin with: a task of the same name has limits of its own."""
+        return f"limiter/{self.name}"
+
 
 AnyLimit: TypeAlias = Concurrency | Rate | Named
 
@@ -148,7 +153,7 @@ def bind(owner: str, limits: Iterable[AnyLimit | Guarded], subject: str) -> tupl
     found: dict[str, Bound] = {}
     for each in limits:
         for one in each.limits if isinstance(each, Named) else (each,):
-            limit = one.limit(each.name if isinstance(each, Named) else owner)
+            limit = one.limit(each.owner if isinstance(each, Named) else owner)
             if limit.name in found:
                 hint = "Several limits must differ in kind, window or by."
                 raise InvalidOption("limit", one, f"is there twice: {limit.name}", subject=subject, hint=hint)
@@ -174,8 +179,8 @@ def buckets_of(bounds: Iterable[Bound], arguments: Callable[[], Mapping[str, Any
         if by is not None or not isinstance(cost, int):
             found = arguments() if found is None else found
         if by is not None:
-            key = _key(_value(by, found or {}, "by", subject))
-        units = cost if isinstance(cost, int) else _units(_value(cost, found or {}, "cost", subject), cost, subject)
+            key = key_text(value_at(by, found or {}, "by", subject), by, "by", subject)
+        units = cost if isinstance(cost, int) else _units(value_at(cost, found or {}, "cost", subject), cost, subject)
         if limit.kind != "concurrency" and units > limit.size:
             why = f"is {units}, and no more than {limit.size} may start in a window"
             raise InvalidOption("cost", cost, why, subject=subject, hint=f"Of limit {limit.name!r}.")
@@ -183,7 +188,8 @@ def buckets_of(bounds: Iterable[Bound], arguments: Callable[[], Mapping[str, Any
     return tuple(sorted(buckets, key=lambda bucket: bucket.name))
 
 
-def _value(path: By | Cost, arguments: Mapping[str, Any], option: str, subject: str) -> Any:
+def value_at(path: By | Cost, arguments: Mapping[str, Any], option: str, subject: str) -> Any:
+    """What a path leads to in the arguments of a call, or what a function makes of them."""
     if callable(path):
         try:
             return path(**arguments)
@@ -200,9 +206,16 @@ def _value(path: By | Cost, arguments: Mapping[str, Any], option: str, subject: 
     return value
 
 
-def _key(value: Any) -> str:
+def key_text(value: Any, path: By, option: str, subject: str) -> str:
     """Text is its own key, other values are written as JSON: the number 7 and the text "7" are one."""
-    return value if isinstance(value, str) and value else canonical(value).decode()
+    if isinstance(value, str) and value:
+        return value
+    try:
+        return canonical(value).decode()
+    except (TypeError, ValueError, NotImplementedError) as error:
+        why = f"gave a {type(value).__name__}, which is no key"
+        hint = "Return text or a number, or whatever JSON can hold."
+        raise InvalidOption(option, path, why, subject=subject, hint=hint) from error
 
 
 def _units(value: Any, cost: Cost, subject: str) -> int:

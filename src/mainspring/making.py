@@ -10,11 +10,12 @@ import msgspec
 
 from mainspring.codec import loads
 from mainspring.errors import ArgumentError, InvalidOption
+from mainspring.fairness import FairKeys
 from mainspring.ids import derived_id
 from mainspring.keys import Key, claim_of
 from mainspring.limits import Bound, bind, buckets_of
 from mainspring.query import parent_mark
-from mainspring.records import Body, Bucket, Follow, NewJob, Unique
+from mainspring.records import Body, Bucket, Fair, Follow, NewJob, Unique
 from mainspring.states import State
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class Making(NamedTuple):
         """The record to insert, with its follow-ups."""
         trace = id.hex if origin is None else origin.trace
         new = self._record(id.bytes, origin, key_of(self.given, self.target.options))
+        keys = self.app.tasks.fair.get(new.queue)
+        if keys is not None:
+            new = msgspec.structs.replace(new, fair=self._fair(keys))
         follows = tuple(self._follow_ups(id, trace))
         return msgspec.structs.replace(new, follows=follows) if follows else new
 
@@ -99,6 +103,8 @@ class Making(NamedTuple):
         tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
         meta = {**task["meta"], **own.get("meta", {})}
         unique, said = (None, None) if key is None else self._claim(key)
+        if key is not None and key.mode in ("debounce", "throttle"):
+            self._refuse_times(key)
         body = Body(
             args=msgspec.Raw(self.arguments),
             retries=own.get("retries"),
@@ -107,6 +113,7 @@ class Making(NamedTuple):
             tags=tags,
             meta=msgspec.Raw(_encode(meta)) if meta else msgspec.UNSET,
             key=said,
+            mode=None if key is None or key.mode == "once" else key.mode,
             hide=self.target.hide,
             parent=None if origin is None else str(origin.parent),
             trace=None if origin is None else origin.trace,
@@ -133,6 +140,11 @@ class Making(NamedTuple):
         bounds = self.target.bounds
         return buckets_of(bounds, self._named_arguments, f"task {self.target.name!r}") if bounds else ()
 
+    def _fair(self, keys: FairKeys) -> Fair:
+        declared = self.target.arguments is not None
+        arguments = self._named_arguments() if declared else loads(self.arguments)
+        return keys.of(arguments, self.target.name, declared=declared)
+
     def _named_arguments(self) -> Mapping[str, Any]:
         assert self.target.arguments is not None, "a task that is not known here has no limits"
         return self.target.arguments(self.arguments)
@@ -140,9 +152,22 @@ class Making(NamedTuple):
     def _claim(self, key: Key) -> tuple[Unique, str]:
         return claim_of(key, self.target.name, lambda: self._arguments_by_name(key), self.target.hide)
 
+    def _refuse_times(self, key: Key) -> None:
+        for name in ("delay", "run_at"):
+            if self.given.get(name):
+                raise InvalidOption(
+                    name, self.given[name], f"cannot be given with a key of mode={key.mode!r}",
+                    subject=f"task {self.target.name!r}", hint="The window of the key says when such a job is due.",
+                )  # fmt: skip
+
     def _arguments_by_name(self, key: Key) -> Mapping[str, Any]:
         if self.target.arguments is not None:
             return self.target.arguments(self.arguments)
+        if key.keep:
+            raise InvalidOption(
+                "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",
+                hint="keep= compares all arguments, also those left to their default: enqueue it where the task is.",
+            )  # fmt: skip
         given: dict[str, Any] = loads(self.arguments)
         if not key.names or "@" in given or not given.keys() >= set(key.names):
             raise InvalidOption(

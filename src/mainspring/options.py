@@ -21,6 +21,7 @@ from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
 from mainspring.breaking import Guarded, to_breaker
 from mainspring.duration import Duration, format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
+from mainspring.fairness import FairBy, FairWeights, to_fair_by, to_fair_weights
 from mainspring.keys import Key, to_key
 from mainspring.limits import AnyLimit, to_limits
 from mainspring.queue import PLAIN, Queue
@@ -177,6 +178,11 @@ OPTIONS: tuple[Option, ...] = (
            _QUEUE, checks.choice("error", "wait", "drop_oldest")),
     Option("order", "Literal['fifo', 'lifo']", PLAIN["order"],
            "Of equal priority the oldest first, or the newest.", _QUEUE, checks.choice("fifo", "lifo")),
+    Option("fair_by", "FairBy | None", None,
+           "Whose a job is: claims are shared between the values of this argument, path or function of the arguments.",
+           _QUEUE, to_fair_by),
+    Option("fair_weights", "FairWeights | None", None, "The weights of these values: by value, or a function of it.",
+           _QUEUE, to_fair_weights),
     Option("failures", "int", 5, "It opens after so many failures in a row.", _BREAKER, checks.whole(1)),
     Option("rate", "float | None", None, "Instead of those in a row: it opens when this share of calls fails.",
            _BREAKER, breaking.share),
@@ -194,7 +200,6 @@ OPTIONS: tuple[Option, ...] = (
 
 NOT_BUILT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("pool", "memory_limit", "cpu_limit"), _TASK),
-    **dict.fromkeys(("fair_by",), _QUEUE),
 }
 # fmt: on
 
@@ -275,6 +280,8 @@ class QueueOptions(TypedDict, total=False):
     on_full: Literal["error", "wait", "drop_oldest"]
     order: Literal["fifo", "lifo"]
     limit: AnyLimit | Sequence[AnyLimit] | None
+    fair_by: FairBy | None
+    fair_weights: FairWeights | None
 
 
 class BreakerOptions(TypedDict, total=False):

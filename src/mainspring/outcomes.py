@@ -8,11 +8,14 @@ Nobody builds an ``Ack`` field by field.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mainspring.states import Action, Reason, State
+
+if TYPE_CHECKING:
+    from mainspring.records import Bucket
 
 
 class Outcome(StrEnum):
@@ -56,6 +59,8 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The attempt is given back: it does not count against ``retries``."""
     park: bool = False
     """The worker does not know the task: ready again, but only for a worker that does."""
+    buckets: tuple[Bucket, ...] = ()
+    """What the task names and the job did not: ready again at its old place in line, when these have room too."""
     run_us: int = 0
     """How long the body ran, by the worker's monotonic clock."""
     slow: int = 0
@@ -137,10 +142,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def returned(cls, lease: Lease, *, park: bool = False) -> Ack:
-        """The body never began (claimed ahead, expired, unknown task): ready again."""
+    def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = ()) -> Ack:
+        """The body never began (claimed ahead, expired, unknown task, limits that it does not name): ready again."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True, park=park,
+            buckets=buckets,
         )  # fmt: skip
 
 

@@ -33,6 +33,8 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A JSON object of the user's own."""
     key: str | None = None
     """The unique key as people read it."""
+    mode: str | None = None
+    """The mode of that key, if it is not once."""
     hide: tuple[str, ...] = ()
     """Arguments whose values are shown to nobody."""
     parent: str | None = None
@@ -102,6 +104,14 @@ class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody opened it by hand."""
 
 
+class Fair(msgspec.Struct, frozen=True):
+    """Whose job it is, where the claims of a queue are shared between keys."""
+
+    key: str
+    weight: float = 1
+    """Its part, beside those of the other keys."""
+
+
 class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
     """A bucket as a claim would find it now."""
 
@@ -156,10 +166,19 @@ class Unique(msgspec.Struct, frozen=True):
     """A claim to a unique key, which is held while its job is live and to the end of its window."""
 
     hash: bytes
-    """16 bytes made of the task's name and the key."""
+    """16 bytes made of the task's name, the key and the mode: a key is always asked for in one mode."""
     window: int = 0
-    """Microseconds from the enqueue for which the key is held even if the job has ended."""
+    """Microseconds. ``once``: from the enqueue, for which the key is held even if the job has ended. ``debounce``:
+    how long the job waits for another enqueue. ``throttle``: from one start to the next."""
     conflict: Literal["return", "replace", "error"] = "return"
+    """Of the mode ``once``."""
+    mode: Literal["once", "debounce", "throttle", "keep_last"] = "once"
+    max_wait: int = 0
+    """``debounce``: microseconds after the first enqueue beyond which nothing is put off; 0: there is no such bound."""
+    keep: int = 0
+    """``once``: microseconds for which the key is held after the job succeeded; the job is kept as long."""
+    print: bytes = b""
+    """Of a key with ``keep``: 16 bytes made of all arguments. Another one under the same key is an error."""
 
 
 class Follow(msgspec.Struct, frozen=True):
@@ -186,6 +205,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     record: bytes = b"{}"
     after: tuple[Edge, ...] = ()
     buckets: tuple[Bucket, ...] = ()
+    fair: Fair | None = None
     unique: Unique | None = None
     marks: tuple[str, ...] = ()
     """What the job can be found by: its tags, and ``^`` with the hex id of its parent."""

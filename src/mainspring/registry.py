@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.colours import shape_of
 from mainspring.errors import InvalidOption
-from mainspring.queue import DeclaredQueues
+from mainspring.fairness import FairKeys, fair_keys_of
+from mainspring.queue import DeclaredQueues, Queue
 from mainspring.routing import Routes
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Registry:
         self._include: list[str] = []
         self._by_name: dict[str, BaseTask[Any, Any]] = {}
         self.declared_queues = DeclaredQueues()
+        self.fair: dict[str, FairKeys] = {}
+        """How claims are shared, of the declared queues that say so."""
         self._lock = threading.RLock()
 
     def add(self, task: BaseTask[Any, Any]) -> None:
@@ -44,7 +47,21 @@ class Registry:
                     subject=f"task {_where(task)}",
                     hint="Give one of them another name with @app.task(name=...).",
                 )
+        keys = self.fair.get(task.declared.options["queue"])
+        if keys is not None:
+            keys.check_task(task.name, task.declared.argument_names())
         self._by_name |= dict.fromkeys((task.name, *task.aliases), task)
+
+    def add_queue(self, queue: Queue) -> Queue:
+        """Keep a declared queue; refused if a task of it does not have what its options speak of."""
+        keys = fair_keys_of(queue.name, queue.options)
+        for task in self._by_name.values():
+            if keys is not None and task.declared.options["queue"] == queue.name:
+                keys.check_task(task.name, task.declared.argument_names())
+        known = self.declared_queues.add(queue)
+        if keys is not None:
+            self.fair[queue.name] = keys
+        return known
 
     def include(self, app: Mainspring, each: Tasks | str) -> None:
         """Take over a library's tasks, or remember a module to import on first need."""

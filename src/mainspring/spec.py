@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mainspring.bulk import Bulk
     from mainspring.codec import Signature
     from mainspring.depends import Plan
+    from mainspring.limits import Bound
     from mainspring.records import Limit
 
 
@@ -49,7 +50,12 @@ class TaskSpec(NamedTuple):
     """Its jobs are run by workers of the version that enqueued them."""
     bulk: Bulk | None = None
     """How its jobs share calls, if they do."""
-    limits: tuple[Limit, ...] = ()
-    """Those that its jobs name."""
+    bounds: tuple[Bound, ...] = ()
+    """The limits that its jobs name, and where their keys and costs come from."""
     breaker: Guarded | None = None
     """What guards it; its limit is one of those above."""
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Those that its jobs name."""
+        return tuple(bound.limit for bound in self.bounds)

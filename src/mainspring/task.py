@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from mainspring.app import Mainspring
     from mainspring.keys import Key
+    from mainspring.limits import Bound
     from mainspring.options import JobOptions
     from mainspring.records import Limit
 
@@ -114,8 +115,7 @@ class BaseTask(Generic[P, R]):
     @property
     def limits(self) -> tuple[Limit, ...]:
         """Those that its jobs name."""
-        declared = (*self._declared.options["limit"], *self._declared.options["breaker"])
-        return tuple(bound.limit for bound in bind(self.name, declared, f"task {self.name!r}"))
+        return tuple(bound.limit for bound in self._bounds)
 
     @property
     def declared(self) -> Declared:
@@ -160,7 +160,7 @@ class BaseTask(Generic[P, R]):
             needs=o["needs"],
             pinned=o["pin_version"],
             bulk=self._declared.bulk,
-            limits=self.limits,
+            bounds=self._bounds,
             breaker=next(iter(o["breaker"]), None),
         )
 
@@ -205,6 +205,11 @@ class BaseTask(Generic[P, R]):
             signature.arguments,
             self._hide,
         )
+
+    @property
+    def _bounds(self) -> tuple[Bound, ...]:
+        declared = (*self._declared.options["limit"], *self._declared.options["breaker"])
+        return bind(self.name, declared, f"task {self.name!r}")
 
     @functools.cached_property
     def _hide(self) -> tuple[str, ...]:

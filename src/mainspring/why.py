@@ -15,15 +15,15 @@ from uuid import UUID
 import msgspec
 
 from mainspring.clock import to_datetime
-from mainspring.lanes import BULK, VERSION, terms_of, version_term
-from mainspring.records import BREAKER, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
+from mainspring.lanes import BULK, VERSION, base_of, terms_of, version_term
+from mainspring.records import BREAKER, Body, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
 from mainspring.states import FINAL, State
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 Obstacle = Literal[
-    "ended", "running", "not_due", "dependency", "expired", "paused", "disabled", "limit", "rate", "breaker",
+    "ended", "running", "not_due", "dependency", "key", "expired", "paused", "disabled", "limit", "rate", "breaker",
     "no_worker", "labels", "version", "unknown_task",
 ]  # fmt: skip
 
@@ -76,6 +76,8 @@ async def why(store: Store, row: JobRow, now: int) -> Why:
 
 
 def _waiting(row: JobRow) -> list[Hindrance]:
+    if row.token == 0 and row.state in (State.BLOCKED, State.SCHEDULED) and (found := _keyed(row)):
+        return found
     if row.state is State.BLOCKED:
         others = "another job" if row.deps == 1 else f"{row.deps} other jobs"
         return [Hindrance(kind="dependency", text=f"it waits for {others} to end")]
@@ -83,6 +85,23 @@ def _waiting(row: JobRow) -> list[Hindrance]:
         until = to_datetime(row.due)
         return [Hindrance(kind="not_due", text=f"it is due at {until.isoformat(' ', 'seconds')}", until=until)]
     return []
+
+
+def _keyed(row: JobRow) -> list[Hindrance]:
+    """What a job that was never started waits for by the mode of its key."""
+    try:
+        key, mode = (body := msgspec.json.decode(row.record, type=Body)).key or "", body.mode
+    except msgspec.DecodeError:  # of a later release: nothing is known of its key
+        return []
+    if mode == "keep_last" and row.state is State.BLOCKED:
+        said = f"key {key!r} lets one run (keep_last): it waits for the job before it to end"
+        return [Hindrance(kind="key", text=said, name=key)]
+    if mode not in ("debounce", "throttle") or row.due is None:
+        return []
+    until = to_datetime(row.due)
+    rule = "waits until nobody enqueues any more" if mode == "debounce" else "lets one start in each window"
+    said = f"key {key!r} {rule} ({mode}): it is due at {until.isoformat(' ', 'seconds')}"
+    return [Hindrance(kind="key", text=said, until=until, name=key)]
 
 
 async def _mode(store: Store, row: JobRow) -> list[Hindrance]:
@@ -148,6 +167,10 @@ def _nobody(row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:
         pinned = ", ".join(sorted(unquote(pin[1:]) for pin in pins))
         said = f"it is pinned to version {pinned}, and no live worker of queue {row.queue!r} is of that version"
         return [Hindrance(kind="version", text=said, name=pinned)]
+    kind = base_of(row.lane).removeprefix(row.queue + "/")
+    if not any(kind in (_said(each).kinds or (kind,)) for each in fit):
+        said = f"no live worker of queue {row.queue!r} takes jobs with its needs, slot and version ({kind})"
+        return [Hindrance(kind="no_worker", text=said, name=row.queue)]
     if not any(row.task in each.tasks for each in fit):
         said = f"no live worker of queue {row.queue!r} knows task {row.task!r}"
         return [Hindrance(kind="unknown_task", text=said, name=row.task)]
@@ -159,6 +182,7 @@ class _Said(msgspec.Struct):
 
     labels: tuple[str, ...] = ()
     version: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 def _said(worker: WorkerRow) -> _Said:

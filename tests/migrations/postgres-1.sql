@@ -18,7 +18,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	park boolean,
 	slow bigint,
 	spent jsonb,
-	fault text
+	fault text,
+	buckets jsonb
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -305,8 +306,9 @@ declare
     v_ack record;
 begin
     for v_ack in
-        select a.spent, a.slow, j.buckets, j.costs from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where (a.slow > 0 or a.spent is not null) and j.buckets is not null
+        select case when a.buckets is null then a.spent else mainspring_stored.unspent_v1(j.buckets) end as spent, a.slow, j.buckets, j.costs
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where (a.slow > 0 or a.spent is not null or a.buckets is not null) and j.buckets is not null
     loop
         perform mainspring_stored.amend_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
     end loop;
@@ -569,23 +571,43 @@ CREATE FUNCTION mainspring_stored.changed_v1(p_limits text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_lanes bigint[];
     v_woken text[];
 begin
     perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
-    v_lanes := array(
-        select l.id from unnest(p_limits) as u(name) join mainspring_stored.lanes l
-            on l.parked_on >= u.name and l.parked_on < u.name || '>' and split_part(l.parked_on, '=', 1) = u.name
-        order by l.id for no key update of l
-    );
-    with opened as (
-        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
-        where l.id = any(array[i.id]) returning l.queue
-    ), told as (
+    insert into mainspring_stored.stirs (name, bucket) select u.name, u.name from unnest(p_limits) as u(name) order by u.name collate "C"
+    on conflict (name) do update set bucket = excluded.bucket;
+    with told as (
         delete from mainspring_stored.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
     )
-    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
+    select array(select distinct t.queue from told t) into v_woken;
     return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.charge_v1(p_ids bytea[], p_age boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    with took as (
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, mainspring_stored.step_v1(j.lane, j.queue) as step
+        from mainspring_stored.jobs j where j.id = any(p_ids) and mainspring_stored.is_fair_v1(j.lane, j.queue)
+        group by j.lane, j.priority, j.queue
+    ), behind as (
+        select l.id, t.*, m.seq as more,
+            case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
+        from took t
+        join mainspring_stored.lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        left join mainspring_stored.clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
+        left join lateral (
+            select j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = t.lane and j.priority = t.priority and j.seq > t.last order by j.seq limit 1
+        ) m on true
+    ), put_back as (
+        update mainspring_stored.lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
+    )
+    insert into mainspring_stored.clocks (queue, priority, vtime)
+    select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
+    on conflict (queue, priority) do update set vtime = greatest(clocks.vtime, excluded.vtime);
 end
 $$;
 
@@ -668,6 +690,16 @@ begin
     select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
         t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
     from taken t order by t.priority desc, t.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.compare_v1(p_hash bytea, p_print text, p_task text, p_holder bytea, p_job bytea) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if (select k.print <> decode(p_print, 'hex') from mainspring_stored.keys k where k.hash = p_hash) then
+        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex') using errcode = 'MS006', detail = p_task;
+    end if;
 end
 $$;
 
@@ -822,12 +854,12 @@ begin
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
     if mainspring_stored.take_in_v1(v_made) then
-        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, false, v_now)) as w(queue);
+        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, '{}', false, v_now)) as w(queue);
     end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -848,6 +880,8 @@ declare
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
     v_special boolean;
+    v_anew jsonb := '[]';
+    v_stayed bytea[] := '{}';
     v_row record;
 begin
     v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
@@ -862,8 +896,14 @@ begin
             select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
         );
     end if;
+    if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
+        perform mainspring_stored.lock_depths_v1(p_queue);
+    end if;
+    if p_modes is not null then
+        perform mainspring_stored.lock_latest_v1(p_key);
+    end if;
     if cardinality(p_key) > 0 then
-        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
+        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) loop
             if v_row.holder is not null then
                 v_take[v_row.at] := false;
                 v_answered[v_row.at] := true;
@@ -872,6 +912,36 @@ begin
                 v_losers := v_losers || v_row.loser;
             elsif v_row.woken is not null then
                 return query select null::bytea, null::bytea, v_row.woken;
+            end if;
+        end loop;
+    end if;
+    if p_modes is not null then
+        p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
+        for v_row in select * from mainspring_stored.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
+            if v_row.answer is not null then
+                return query select p_id[v_row.at], v_row.answer, null::text;
+            end if;
+            if v_row.answer is not null and not v_row.anew then
+                v_take[v_row.at] := false;
+                v_answered[v_row.at] := true;
+                continue;
+            end if;
+            p_now := v_row.moment;  -- it is due so long after its enqueue, not after the locks were waited for
+            p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
+            if v_row.anew then
+                p_id[v_row.at] := v_row.answer;
+                -- nobody can wait for an id that is not made; those who wait for the job find it here
+                p_parent_at := array(
+                    select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
+                    from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
+                );
+                v_anew := v_anew || to_jsonb(v_row);
+            end if;
+            if v_row.parent is not null then
+                p_child_at := p_child_at || v_row.at;
+                p_parent := p_parent || v_row.parent;
+                p_parent_at := p_parent_at || null::integer;
+                p_policy := p_policy || 'ignore'::text;
             end if;
         end loop;
     end if;
@@ -927,6 +997,19 @@ begin
         where not u.made and not u.answered;
     end if;
     v_special := mainspring_stored.take_in_v1(v_made);
+    if v_anew <> '[]' then
+        update mainspring_stored.jobs j
+        set enqueued = o.enqueued, epoch = o.epoch,
+            seq = case when j.state = 'ready' and j.queue = o.queue then coalesce(o.seq, j.seq) else j.seq end
+        from jsonb_to_recordset(v_anew) as o(at integer, enqueued bigint, epoch integer, seq bigint, queue text)
+        where j.id = any(array[p_id[o.at]]);
+        v_stayed := array(
+            select p_id[o.at] from jsonb_to_recordset(v_anew) as o(at integer, queue text) where p_queue[o.at] = o.queue
+        );
+        if not p_open then
+            perform mainspring_stored.open_left_v1(array(select o.leaves from jsonb_to_recordset(v_anew) as o(leaves text)));
+        end if;
+    end if;
     if cardinality(p_names) > 0 then
         perform mainspring_stored.line_up_v1(v_made, p_open);
     end if;
@@ -969,7 +1052,7 @@ begin
     ) as w(queue);
     if v_special then
         return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
+        from unnest(mainspring_stored.keep_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
     end if;
 end
 $$;
@@ -985,6 +1068,57 @@ begin
     if exists (select 1 from mainspring_stored.retried r where r.batch = any(p_batch)) then
         raise exception 'a batch of these was sent again before' using errcode = 'MS001';
     end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.fair_heads_v1(p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_room bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_rows) = 0 then
+        return;
+    end if;
+    return query
+    with rows as (
+        select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
+            select greatest(coalesce(min(p_room[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
+        )) as most
+        from mainspring_stored.lane_rows_v1(p_rows) l
+        cross join lateral (select mainspring_stored.step_v1(l.lane, l.queue) as step) s
+        left join mainspring_stored.clocks c on c.queue = l.queue and c.priority = l.priority
+    ), cuts as (
+        select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
+        from rows r group by r.queue, r.priority
+    ), heads as (
+        select x.*, r.queue, case when x.n = 1 then r.vtime else r.behind + (x.n - 1) * r.step end as vtime
+        from rows r join cuts c on c.queue = r.queue and c.priority = r.priority
+        cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq, row_number() over (order by j.seq) as n
+            from (
+                select * from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority and (j.expires is null or j.expires > p_now)
+                order by j.seq
+                limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
+            ) j
+        ) x
+    )
+    select h.id, h.lane, h.buckets, h.costs, h.priority,
+        case when p_age then h.seq else max(h.seq) over w end, true, row_number() over w
+    from heads h window w as (partition by h.queue, h.priority order by h.vtime, h.seq);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.fair_window_v1(p_groups text[], p_size integer, p_looked bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select x.id from unnest(p_groups) as g(grp) cross join lateral (
+            select l.id, l.priority, l.vtime, l.seq from mainspring_stored.lanes l
+            where l.parked_on is null and l.vtime is not null and l.grp = g.grp and l.id <> all(p_looked)
+            order by l.priority desc, l.vtime, l.seq limit p_size
+        ) x order by x.priority desc, x.vtime, x.seq limit p_size
+    );
 end
 $$;
 
@@ -1066,6 +1200,8 @@ $$;
 CREATE FUNCTION mainspring_stored.forget_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
+declare
+    v_left mainspring_stored.keys[];
 begin
     delete from mainspring_stored.attempts where job = any(p_ids);
     delete from mainspring_stored.logs where job = any(p_ids);
@@ -1073,7 +1209,16 @@ begin
     delete from mainspring_stored.items where job = any(p_ids);
     delete from mainspring_stored.marks where job = any(p_ids);
     delete from mainspring_stored.follows where job = any(p_ids);
-    delete from mainspring_stored.keys where job = any(p_ids);
+    with gone as (
+        delete from mainspring_stored.keys k where k.job = any(p_ids) returning k
+    )
+    select array_agg(g.k) filter (where (g.k).before is not null) into v_left from gone g;
+    if v_left is not null then
+        insert into mainspring_stored.keys (hash, job, span, mode)
+        select l.hash, l.before, l.span, l.mode from unnest(v_left) l
+        where exists (select 1 from mainspring_stored.jobs j where j.id = any(array[l.before]))
+            or l.before = any(mainspring_stored.over_v1(array[l.before]));
+    end if;
 end
 $$;
 
@@ -1113,13 +1258,20 @@ declare
     v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
 begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return v_base || '#' || (
-        select string_agg(g.label, ',' order by g.label collate "C") from (
-            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+    return (
+        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0, g.label collate "C") filter (where g.keyed), '')
+        from (
+            select u.label, u.keyed from (
+                select case x.label when '*' then '**' else x.label end as label, false as keyed
+                from unnest(string_to_array(v_gates, ',')) as x(label)
+                union all
+                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
+            ) u where u.label <> ''
             union
-            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
         ) g
-    ) || v_keys;
+    );
 end
 $$;
 
@@ -1198,7 +1350,11 @@ begin
             ) n
         )
         select row(
-            h.grp, starts_with(m.marks, '!'), array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0),
+            h.grp, starts_with(m.marks, '!'),
+            -- Who claims from lanes of fair keys holds the lock of their queue.
+            array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0) || case
+                when mainspring_stored.is_fair_v1(h.start, split_part(h.start, '/', 1)) then array['*' || split_part(h.start, '/', 1)]
+            end,
             null, null, null, true
         )::mainspring_stored.lane_v1
         from hops h cross join lateral (select substr(h.grp, length(h.start) + 2) as marks) m
@@ -1254,7 +1410,7 @@ begin
         return '{}';
     end if;
     with placed as materialized (
-        select u.*, case when u."to" = 'ready' then nextval('mainspring_stored.seq') end as seq
+        select u.*, case when u."to" = 'ready' and u.buckets is null then nextval('mainspring_stored.seq') end as seq
         from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
     ), moved as (
         update mainspring_stored.jobs j
@@ -1273,6 +1429,11 @@ begin
     into v_woken, v_limited from moved m;
     if v_limited is not null then
         perform mainspring_stored.free_v1(p_worker, mainspring_stored.buckets_of_v1(v_limited));
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
+        v_limited := v_limited || mainspring_stored.widen_v1(p_acks, v_back);
+    end if;
+    if v_limited is not null then
         perform mainspring_stored.line_up_v1(v_limited, false);
     end if;
     return coalesce(v_woken, '{}');
@@ -1460,17 +1621,75 @@ begin
 end
 $$;
 
+CREATE TABLE mainspring_stored.keys (
+    hash bytea NOT NULL,
+    job bytea,
+    until bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
+    mode text DEFAULT ''::text NOT NULL,
+    print bytea,
+    before bytea,
+    said bytea,
+    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION mainspring_stored.held_after_v1(p_key mainspring_stored.keys, p_now bigint) RETURNS bytea
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_key.mode = 'keep_last' then
+        return (select j.id from mainspring_stored.jobs j where j.id = p_key.before);
+    elsif p_key.mode = 'keep' then
+        return (
+            select f.id from mainspring_stored.finished f
+            where f.id = p_key.job and mainspring_stored.key_until_v1(p_key, f.state, f.started, f.finished) > p_now
+        );
+    end if;
+    return null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hold_keys_v1(p_hash bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
+    v_locked integer;
+begin
+    loop
+        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
+        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
+    end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.holder_v1(p_hash bytea, p_again boolean, p_now bigint) RETURNS bytea
     LANGUAGE plpgsql
     AS $$
 begin
     return (
-        select k.job from mainspring_stored.keys k
-        where k.hash = p_hash and (
-            p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job]))
-        )
+        select case
+            when p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job])) then k.job
+            when k.mode <> '' then mainspring_stored.held_after_v1(k, p_now)
+        end
+        from mainspring_stored.keys k where k.hash = p_hash
     );
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.is_fair_v1(p_lane text, p_queue text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+$$;
+
+CREATE FUNCTION mainspring_stored.is_free_v1(p_group text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(p_group, '#*=') > 0
 $$;
 
 CREATE FUNCTION mainspring_stored.is_late_v1(p_batch bytea, p_retry boolean, p_now bigint) RETURNS boolean
@@ -1485,7 +1704,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1495,7 +1714,8 @@ begin
     for v_queue in
         select q.*, n.ids from mainspring_stored.queues q
         join (
-            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j where j.id = any(p_ids) group by j.queue
+            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j
+            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
         ) n on n.queue = q.name
         where q.special order by q.name
     loop
@@ -1508,12 +1728,21 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
             v_woken := v_woken || mainspring_stored.make_room_v1(
                 v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_now
+                v_queue.ids, p_stayed, p_now
             );
         end if;
     end loop;
     return v_woken;
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.key_until_v1(p_key mainspring_stored.keys, p_state text, p_started bigint, p_finished bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(p_key.until, case
+        when p_key.mode = 'keep' and p_state = 'succeeded' then p_finished + p_key.span
+        when p_key.mode = 'throttle' then p_started + p_key.span
+    end)
 $$;
 
 CREATE FUNCTION mainspring_stored.keyed_at_v1(p_home text, p_queue text) RETURNS integer
@@ -1539,7 +1768,8 @@ CREATE TABLE mainspring_stored.lanes (
     queue text NOT NULL,
     buckets text[] NOT NULL,
     parked_on text COLLATE pg_catalog."C",
-    parked_until bigint
+    parked_until bigint,
+    vtime double precision
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -1593,6 +1823,74 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_at integer;
+    v_asked record;
+    v_key mainspring_stored.keys;
+    v_job mainspring_stored.jobs;
+    v_before bytea;
+    v_due bigint;
+begin
+    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
+        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode in ('debounce', 'throttle', 'keep_last')
+    ) order by j.id for update;
+    v_now := mainspring_stored.now_v1(p_now);
+    for v_asked in
+        select a.key::integer as at, m.* from jsonb_each(p_modes) a
+        cross join lateral jsonb_to_record(a.value) as m(mode text, "window" bigint, max_wait bigint)
+        where m.mode <> 'keep' and p_take[a.key::integer] order by 1
+    loop
+        v_at := v_asked.at;
+        select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
+        if v_key.said = p_id[v_at] then
+            return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
+                null::bigint, v_now, null::text, null::text;
+            continue;
+        end if;
+        select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
+        if v_job.token = 0 and v_job.state <> 'running' then
+            delete from mainspring_stored.jobs j where j.id = v_job.id;
+            delete from mainspring_stored.edges e where e.child = v_job.id;
+            delete from mainspring_stored.marks m where m.job = v_job.id;
+            delete from mainspring_stored.follows f where f.job = v_job.id;
+            update mainspring_stored.keys k
+            set said = p_id[v_at], span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+            where k.hash = v_key.hash;
+            v_due := case v_asked.mode
+                when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
+                when 'throttle' then coalesce(v_job.due, v_now)
+            end;
+            return query select v_at, v_job.id, true, v_due, case when v_job.state = 'blocked' then v_key.before end,
+                v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
+                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end;
+            continue;
+        end if;
+        v_before := null;
+        v_due := null;
+        if v_asked.mode = 'debounce' then
+            v_due := v_now + v_asked."window";
+        elsif v_asked.mode = 'keep_last' then
+            v_before := (select j.id from mainspring_stored.jobs j where j.id = case when v_job.id is null then v_key.before else v_job.id end);
+        else
+            select s.id, case when s.started > v_now then v_now else s.started end + v_asked."window" into v_before, v_due
+            from mainspring_stored.started_v1(array[v_key.job, v_key.before]) s order by s.id = v_key.job desc limit 1;
+        end if;
+        update mainspring_stored.keys k
+        set job = p_id[v_at], until = 0, mode = v_asked.mode, before = v_before, said = null, print = null,
+            span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+        where k.hash = p_key[v_at];
+        return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_before end,
+            null::bigint, null::integer, null::bigint, v_now, null::text, null::text;
+    end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.let_go_v1(p_job bytea) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1628,8 +1926,9 @@ begin
         );
     end if;
     -- Grouped: a list that is looked through for each lane of a large batch takes longer than a call may.
-    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets)
-    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets) from (
+    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets, vtime)
+    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets), mainspring_stored.vtime_v1(s.lane, max(s.queue), s.priority)
+    from (
         select n.*, false as there from unnest(v_lines) n union all select t.*, true from unnest(v_there) t
     ) s
     group by s.lane, s.priority having not bool_or(s.there);
@@ -1649,6 +1948,16 @@ begin
         get diagnostics v_locked = row_count;
         exit when v_locked = cardinality(v_names);  -- else one was pruned in between
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_depths_v1(p_queue text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || b.name, 0)) from (
+        select q.name from mainspring_stored.queues q where q.bounded and q.name = any(p_queue) order by q.name
+    ) b;
 end
 $$;
 
@@ -1706,25 +2015,29 @@ $$;
 CREATE FUNCTION mainspring_stored.lock_keys_v1(p_hash bytea[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
-declare
-    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
-    v_locked integer;
 begin
-    loop
-        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
-        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
-        get diagnostics v_locked = row_count;
-        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
-    end loop;
+    perform mainspring_stored.hold_keys_v1(p_hash);
     return mainspring_stored.finish_v1(
         array(
             select row(late.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1 from (
                 select j.id from mainspring_stored.keys k join mainspring_stored.jobs j on j.id = any(array[k.job])
-                where k.hash = any(v_hashes) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
+                where k.hash = any(p_hash) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
                 order by j.id for update of j
             ) late
         ), mainspring_stored.now_v1(p_now)
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_latest_v1(p_key bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform mainspring_stored.hold_keys_v1(array(select u.hash from unnest(p_key) as u(hash) where u.hash is not null));
+    perform 1 from mainspring_stored.jobs j where j.id in (
+        select k.before from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode = 'keep_last' and k.before is not null
+    ) order by j.id for key share;
 end
 $$;
 
@@ -1749,7 +2062,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint) RETURNS mainspring_stored.looked_v1
+CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.looked_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1766,7 +2079,8 @@ declare
 begin
     loop
         v_size := least(v_size, c_most + cardinality(p_looked) - cardinality(v_said.looked) - v_again);
-        v_rows := mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked);
+        v_rows := case when p_fair and not p_age then mainspring_stored.fair_window_v1(p_groups, v_size, v_said.looked)
+            else mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked) end;
         exit when cardinality(v_rows) = 0;
         v_said.looked := v_said.looked || v_rows;
         v_new := mainspring_stored.try_buckets_v1(
@@ -1923,7 +2237,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1939,7 +2253,7 @@ begin
         if p_on_full = 'drop_oldest' then
             v_old := array(
                 select j.id from mainspring_stored.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
                 order by j.enqueued, j.id limit v_depth - p_most
             );
         end if;
@@ -1949,8 +2263,8 @@ begin
                 'excess', v_depth - p_most, 'age', p_now - v_first
             )::text;
         end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes.
-        perform 1 from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes. One that was replaced is another row.
+        v_old := array(select j.id from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update);
         v_woken := v_woken || mainspring_stored.cancel_new_v1(
             v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
         );
@@ -2133,7 +2447,8 @@ begin
     for v_name in select c.name from mainspring_stored.chunks_v1() c where c.until <= p_before order by c.until loop
         execute format(
             'select exists (select 1 from mainspring_stored.%1$I where drop_at > $1) or exists ('
-            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job where k.until > $1)', v_name
+            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job '
+            'where mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
         ) into v_held using mainspring_stored.now_v1(p_now);
         if not v_held then
             return v_name;
@@ -2242,7 +2557,11 @@ declare
     v_new mainspring_stored.room_v1;
     v_lanes mainspring_stored.lane_v1[];
     v_groups text[];
+    v_fair text[];
     v_rows bigint[] := '{}';
+    v_fair_rows bigint[] := '{}';
+    v_all boolean;
+    v_queue text;
     v_look mainspring_stored.looked_v1;
     v_age boolean;
     v_most integer;
@@ -2267,9 +2586,12 @@ begin
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
         )
     );
-    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed);
+    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed and mainspring_stored.is_fair_v1(l.lane, split_part(l.lane, '/', 1)));
+    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
     v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
-    if cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
+    if cardinality(v_fair) > 0 then
+        null;
+    elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
         v_said.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
         return v_said;
     elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
@@ -2304,31 +2626,62 @@ begin
             v_said.locked := v_look.locked;
             v_said.more := v_said.more or v_look.more;
         end if;
+        for v_queue in select distinct split_part(g.grp, '/', 1) from unnest(v_fair) as g(grp) loop
+            v_look := mainspring_stored.look_v1(
+                array(
+                    select g.grp from unnest(v_fair) as g(grp)
+                    where split_part(g.grp, '/', 1) = v_queue and (mainspring_stored.is_free_v1(g.grp) or v_said.limited < p_few)
+                ), v_most, v_age, v_said.looked, v_said.locked, array(
+                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                ), p_now, true
+            );
+            foreach v_new in array v_look.rooms loop
+                v_names := v_names || v_new.name;
+                v_room := v_room || v_new.room;
+                v_cap := v_cap || v_new.cap;
+                v_unit := v_unit || v_new.unit;
+            end loop;
+            v_fair_rows := v_fair_rows || v_look.good;
+            v_said.looked := v_look.looked;
+            v_said.locked := v_look.locked;
+            v_said.more := v_said.more or v_look.more;
+        end loop;
         v_chosen := '{}';
         v_stuck := '{}';
-        for v_head in select * from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now) loop
-            exit when cardinality(v_chosen) >= v_most;
-            continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
-            continue when v_head.buckets is not null and v_said.limited >= p_few;
-            v_fits := true;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
-                exit when not v_fits;
+        v_all := false;
+        <<again>>
+        loop
+            for v_head in select * from (
+                select *, 0::bigint as nth from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now)
+                union all
+                select * from mainspring_stored.fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_room, p_now)
+            ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
+                exit again when cardinality(v_chosen) >= v_most;
+                continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
+                continue when cardinality(v_head.buckets) > 0 and v_said.limited >= p_few;
+                v_fits := true;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                    exit when not v_fits;
+                end loop;
+                if not v_fits then
+                    v_stuck := v_stuck || v_head.lane;
+                    -- Its lane will be parked: there may be others behind those that were looked at.
+                    v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                    continue;
+                end if;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
+                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                end loop;
+                v_chosen := v_chosen || v_head.id;
+                v_said.limited := v_said.limited + coalesce(cardinality(v_head.buckets) > 0, false)::integer;
             end loop;
-            if not v_fits then
-                v_stuck := v_stuck || v_head.lane;
-                -- Its lane will be parked: there may be others behind those that were looked at.
-                v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
-                continue;
-            end if;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
-                    else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-            end loop;
-            v_chosen := v_chosen || v_head.id;
-            v_said.limited := v_said.limited + (v_head.buckets is not null)::integer;
+            -- The part of a key that has fewer jobs, or no room for them, is for the others.
+            exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
+            v_all := true;
         end loop;
         v_got := array(
             select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
@@ -2345,8 +2698,13 @@ begin
                 );
             end loop;
         end if;
+        if cardinality(v_fair_rows) > 0 then
+            perform mainspring_stored.charge_v1(v_got, v_age);
+        end if;
         v_said.ids := v_said.ids || array(
-            select j.id from mainspring_stored.jobs j where j.id = any(v_got) order by case when v_age then 0 else -j.priority end, j.seq
+            select j.id from mainspring_stored.jobs j where j.id = any(v_got)
+            order by case when v_age then 0 else -j.priority end,
+                case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end, j.seq
         );
     end loop;
     return v_said;
@@ -2475,6 +2833,8 @@ declare
     v_queues text[];
     v_woken text[];
     v_limited bytea[];
+    v_stirred text[];
+    v_more boolean := false;
 begin
     perform mainspring_stored.guard_v1();
     v_expired := array(
@@ -2505,8 +2865,13 @@ begin
         perform mainspring_stored.line_up_v1(v_limited, false);
     end if;
     v_woken := v_woken || mainspring_stored.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
+    if exists (select 1 from mainspring_stored.stirs) then
+        select s.woken, s.more into v_stirred, v_more from mainspring_stored.stir_v1(p_limit) s;
+        v_woken := v_woken || v_stirred;
+    end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
+            case when v_more then v_now end,
             (select j.due from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running'
              order by j.expires limit 1),
@@ -2895,7 +3260,10 @@ begin
                 return query select v_job, v_holder, null::text;
                 continue;
             end if;
-            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end
+            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
+                mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
+                before = case when k.job = v_job then k.before end, said = case when k.job = v_job then k.said end,
+                span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
             where k.hash = v_hash;
         end if;
         v_free := v_free || v_job;
@@ -2908,11 +3276,11 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record, bound
+            expires, keep, key, buckets, costs, record, bound
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
             case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
+            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
             a.key, a.buckets, a.costs, a.record,
             exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
@@ -2992,10 +3360,12 @@ CREATE FUNCTION mainspring_stored.set_aside_v1(p_ids bytea[], p_dead bytea[], p_
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.finished f set drop_at = k.until from mainspring_stored.keys k
-    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id and k.until > p_now;
-    update mainspring_stored.dead d set drop_at = k.until from mainspring_stored.keys k
-    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id and k.until > p_now;
+    update mainspring_stored.finished f set drop_at = mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) from mainspring_stored.keys k
+    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
+        and mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > p_now;
+    update mainspring_stored.dead d set drop_at = mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) from mainspring_stored.keys k
+    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id
+        and mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) > p_now;
 end
 $$;
 
@@ -3126,6 +3496,58 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.started_v1(p_ids bytea[]) RETURNS TABLE(id bytea, started bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query
+    select j.id, j.started from mainspring_stored.jobs j where j.id = any(p_ids) and j.token > 0
+    union all
+    select f.id, f.started from mainspring_stored.finished f where f.id = any(p_ids) and f.token > 0
+    union all
+    select d.id, d.started from mainspring_stored.dead d where d.id = any(p_ids) and d.token > 0;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.step_v1(p_lane text, p_queue text) RETURNS double precision
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select 1 / split_part(substr(p_lane, mainspring_stored.keyed_at_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+$$;
+
+CREATE FUNCTION mainspring_stored.stir_v1(p_limit integer, OUT woken text[], OUT more boolean) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_stir mainspring_stored.stirs;
+    v_lanes bigint[];
+    v_last text;
+begin
+    select s.* into v_stir from mainspring_stored.stirs s order by s.name limit 1 for update;
+    woken := '{}';
+    more := found;
+    if not found then
+        return;
+    end if;
+    select coalesce(array_agg(n.id), '{}'), max(n.parked_on) into v_lanes, v_last from (
+        select l.id, l.parked_on from mainspring_stored.lanes l
+        where l.parked_on >= v_stir.bucket and l.parked_on < v_stir.name || '>' and split_part(l.parked_on, '=', 1) = v_stir.name
+        order by l.parked_on limit p_limit for no key update skip locked
+    ) n;
+    if cardinality(v_lanes) < p_limit then
+        delete from mainspring_stored.stirs s where s.name = v_stir.name;
+    else
+        update mainspring_stored.stirs s set bucket = v_last where s.name = v_stir.name;
+    end if;
+    with opened as (
+        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    )
+    select array(select distinct o.queue from opened o) into woken;
+    more := exists (select 1 from mainspring_stored.stirs);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -3164,7 +3586,7 @@ begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
             j.costs, a.result, a.error
@@ -3235,7 +3657,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
+CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -3243,6 +3665,7 @@ declare
     v_new record;
     v_now bigint;
     v_holder bytea;
+    v_kept jsonb;
 begin
     return query select null::integer, null::bytea, null::bytea, w.queue from unnest(
         mainspring_stored.lock_keys_v1(
@@ -3263,9 +3686,13 @@ begin
     for v_new in
         select u.n::integer as at, u.*, row_number() over (partition by u.hash order by u.n) > 1 as again
         from unnest(p_key, p_window, p_conflict) with ordinality as u(hash, span, conflict, n)
-        where u.hash is not null and p_take[u.n] order by u.n
+        where u.hash is not null and u.conflict is not null and p_take[u.n] order by u.n
     loop
         v_holder := mainspring_stored.holder_v1(v_new.hash, v_new.again, v_now);
+        v_kept := p_modes -> v_new.at::text;
+        if v_holder is not null and v_kept is not null then
+            perform mainspring_stored.compare_v1(v_new.hash, v_kept ->> 'print', p_task[v_new.at], v_holder, p_id[v_new.at]);
+        end if;
         if v_holder is not null and v_new.conflict = 'error' then
             raise exception '%', encode(v_holder, 'hex') using errcode = 'MS002', detail = p_task[v_new.at];
         end if;
@@ -3280,7 +3707,9 @@ begin
             end if;
         end if;
         update mainspring_stored.keys k
-        set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end
+        set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end,
+            mode = case when v_kept is null then '' else 'keep' end, span = coalesce((v_kept ->> 'keep')::bigint, 0),
+            print = decode(v_kept ->> 'print', 'hex')
         where k.hash = v_new.hash;
     end loop;
 end
@@ -3382,6 +3811,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.tidy_clocks_v1() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.clocks c where not exists (
+        select 1 from mainspring_stored.lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.tidy_lanes_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3423,6 +3862,7 @@ begin
     delete from mainspring_stored.guests g where g.until <= p_now;
     perform mainspring_stored.tidy_buckets_v1(p_now);
     perform mainspring_stored.tidy_lanes_v1(p_now);
+    perform mainspring_stored.tidy_clocks_v1();
 end
 $$;
 
@@ -3533,8 +3973,10 @@ begin
         v_lanes := mainspring_stored.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
-            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
+            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
+            or exists (select 1 from unnest(v_lanes) l where mainspring_stored.is_free_v1(l.lane))
+        );
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
@@ -3563,7 +4005,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null
+                    0, null, null, null
                 )::mainspring_stored.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -3578,7 +4020,7 @@ begin
         from mainspring_stored.ack_v1(p_worker, v_acks, v_now) a;
     end if;
     if cardinality(v_freed) > 0 then
-        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
         v_opened := mainspring_stored.open_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
@@ -3614,7 +4056,7 @@ begin
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or mainspring_stored.is_free_v1(l.lane));
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -3738,6 +4180,12 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.unspent_v1(p_names text[]) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select jsonb_object_agg(split_part(b.name, '=', 1), 0) from unnest(p_names) as b(name)
+$$;
+
 CREATE FUNCTION mainspring_stored.use_up_v1(p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3763,6 +4211,18 @@ begin
     from unnest(p_names, p_amounts) as u(name, amount)
     join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'smooth'
     where b.name = any(array[u.name]);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.vtime_v1(p_lane text, p_queue text, p_priority integer) RETURNS double precision
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if not mainspring_stored.is_fair_v1(p_lane, p_queue) then
+        return null;
+    end if;
+    return coalesce((select c.vtime from mainspring_stored.clocks c where c.queue = p_queue and c.priority = p_priority), 0)
+        + mainspring_stored.step_v1(p_lane, p_queue);
 end
 $$;
 
@@ -3834,6 +4294,42 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.widen_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_wide bytea[];
+begin
+    with more as (
+        select o.id, o.home, o.queue, m.pair ->> 0 as name, (m.pair ->> 1)::bigint as cost, m.pair ->> 2 as label
+        from unnest(p_acks) a join mainspring_stored.jobs o on o.id = any(array[a.id]) cross join jsonb_array_elements(a.buckets) as m(pair)
+        where a.id = any(p_ids) and a."to" = 'ready' and not exists (
+            select 1 from unnest(o.buckets) as b(name) where split_part(b.name, '=', 1) = split_part(m.pair ->> 0, '=', 1)
+        )
+    ), named as (
+        select s.id, bool_or(s.cost <> 1) as dear, array_agg(s.name order by s.name collate "C") as names,
+            array_agg(s.cost order by s.name collate "C") as costs
+        from (
+            select n.id, n.name, n.cost from more n
+            union all
+            select o.id, b.name, coalesce(b.cost, 1) from mainspring_stored.jobs o cross join unnest(o.buckets, o.costs) as b(name, cost)
+            where o.id = any(array(select n.id from more n))
+        ) s group by s.id
+    ), placed as (
+        select n.id, mainspring_stored.gated_v1(n.home, n.queue, jsonb_agg(n.label)) as home from more n group by n.id, n.home, n.queue
+    ), moved as (
+        update mainspring_stored.jobs j
+        set home = p.home, lane = mainspring_stored.lane_of_v1(p.home, j.task, j.crashes, j.crash_limit, j.parked),
+            buckets = n.names, costs = case when n.dear then n.costs end
+        from placed p join named n on n.id = p.id
+        where j.id = any(array[p.id])
+        returning j.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_wide from moved m;
+    return v_wide;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.window_v1(p_is mainspring_stored.breakers, p_span bigint, p_now bigint) RETURNS mainspring_stored.breakers
     LANGUAGE plpgsql
     AS $$
@@ -3899,6 +4395,13 @@ CREATE TABLE mainspring_stored.buckets (
     name text NOT NULL COLLATE pg_catalog."C",
     tat bigint DEFAULT 0 NOT NULL,
     blocked bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.clocks (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority integer NOT NULL,
+    vtime double precision NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -4383,14 +4886,6 @@ CREATE TABLE mainspring_stored.jobs (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
-CREATE TABLE mainspring_stored.keys (
-    hash bytea NOT NULL,
-    job bytea,
-    until bigint DEFAULT 0 NOT NULL,
-    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
-)
-WITH (fillfactor='70');
-
 ALTER TABLE mainspring_stored.lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME mainspring_stored.lanes_id_seq
     START WITH 1
@@ -4480,6 +4975,11 @@ CREATE TABLE mainspring_stored.starts (
 )
 WITH (fillfactor='70');
 
+CREATE TABLE mainspring_stored.stirs (
+    name text NOT NULL COLLATE pg_catalog."C",
+    bucket text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE mainspring_stored.uses (
     bucket text NOT NULL COLLATE pg_catalog."C",
     worker text NOT NULL,
@@ -4511,40 +5011,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794834856363921, 1, 1, 'hand-1-2da4a5', 1794834856366171, 1794834856373293, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794834856363921, 1, 1, 'hand-1-2da4a5', 1794834856366171, 1794834856373293, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794838610103329, 1, 1, 'hand-1-5634e9', 1794838610120098, 1794838610145556, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794838610103329, 1, 1, 'hand-1-5634e9', 1794838610120098, 1794838610145556, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794834856363921, 1794834856351430, 1794834856373293, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794834856366171, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794838610103329, 1794838610001479, 1794838610145556, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', 1794838610120098, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794834856363921, 1794834856351430, 1794834856373293, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794834856366171, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794834856401196, 1794834856409235, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794838610103329, 1794838610001479, 1794838610145556, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', 1794838610120098, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794838610304987, 1794838610359152, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794834856363921, 1794834856351430, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', NULL, NULL, 1794834856366171, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794834856363921, 1794834856351430, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-2da4a5', 1794838456373293, NULL, 1794834856366171, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794834856401196, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794834856401196, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794834856401196, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794838610103329, 1794838610001479, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', NULL, NULL, 1794838610120098, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794838610103329, 1794838610001479, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', 1794842210145556, NULL, 1794838610120098, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794838610304987, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794838610304987, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794838610304987, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794838610304987, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794838610304987, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0);
+INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('1e3bb2f8-a6b5-4c5c-b8c1-80804adb5a1e');
+INSERT INTO mainspring_stored.meta VALUES ('40ae1551-4c06-45d3-b77e-aa292d3e904e');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794834856416249, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794838610397203, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794834856389585);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794838610219212);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-2da4a5', 1, 2, false, false, 1794834856346214, 1794834856373293, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-5634e9', 1, 2, false, false, 1794838609943364, 1794838610145556, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -4558,6 +5058,9 @@ ALTER TABLE ONLY mainspring_stored.breakers
 
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring_stored.clocks
+    ADD CONSTRAINT clocks_pkey PRIMARY KEY (queue, priority);
 
 ALTER TABLE ONLY mainspring_stored.docs
     ADD CONSTRAINT docs_pkey PRIMARY KEY (kind, name);
@@ -4600,6 +5103,9 @@ ALTER TABLE ONLY mainspring_stored.queues
 
 ALTER TABLE ONLY mainspring_stored.retried
     ADD CONSTRAINT retried_pkey PRIMARY KEY (batch);
+
+ALTER TABLE ONLY mainspring_stored.stirs
+    ADD CONSTRAINT stirs_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring_stored.uses
     ADD CONSTRAINT uses_pkey PRIMARY KEY (bucket, worker);
@@ -4695,6 +5201,8 @@ CREATE INDEX jobs_ready ON mainspring_stored.jobs USING btree (lane, priority DE
 CREATE INDEX jobs_running ON mainspring_stored.jobs USING btree (worker, turn) WHERE (state = 'running'::text);
 
 CREATE INDEX keys_job ON mainspring_stored.keys USING btree (job);
+
+CREATE INDEX lanes_fair ON mainspring_stored.lanes USING btree (grp, priority DESC, vtime, seq) WHERE ((parked_on IS NULL) AND (vtime IS NOT NULL));
 
 CREATE INDEX lanes_lane ON mainspring_stored.lanes USING btree (lane, priority);
 

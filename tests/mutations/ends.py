@@ -8,7 +8,7 @@ ENDS: tuple[Mutation, ...] = (
     # ---- unique keys --------------------------------------------------------------------------
     mutation(
         "key-not-looked-at", "A key is held by one job", "keys",
-        ("uniq.py", "return job if live or until > tx.now else None", "return None"),
+        ("uniq.py", "        return job\n    return before", "        return None\n    return before"),
     ),
     mutation(
         "key-let-go-by-anybody", "A job that lost its key lets nothing go", "keys",
@@ -57,7 +57,7 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "retry-without-key", "A retry by hand takes its key again", "holders",
-        ("uniq.py", "    if holder is None:\n        tx.run", "    if False:\n        tx.run"),
+        ("uniq.py", "    if holder is None and not holds:\n        tx.run", "    if False:\n        tx.run"),
     ),
     mutation(
         "retry-in-spite-of-the-holder", "A retry by hand respects the holder", "holders",
@@ -66,11 +66,11 @@ ENDS: tuple[Mutation, ...] = (
     mutation(
         "held-fill-the-slice", "Work in slices ends, also where keys are held", "holders",
         ("act.py", ", Action.RETRY: _UNHELD}", "}"),
-        ("act.py", "Action.REPRIORITISE: [priority], Action.RETRY: [tx.now]", "Action.REPRIORITISE: [priority]"),
+        ("act.py", "[priority], Action.RETRY: [tx.now, tx.now]", "[priority]"),
     ),
     mutation(
         "key-left-behind", "A deleted job holds no key", "holders",
-        ("act.py", '"drop_follows", "drop_key",', '"drop_follows",'),
+        ("act.py", "    drop_key(tx, job)\n", ""),
     ),
     # ---- follow-up jobs -----------------------------------------------------------------------
     mutation(

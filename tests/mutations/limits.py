@@ -64,7 +64,7 @@ LIMITS = (
     ),
     mutation(
         "limited-ahead", "A want gets no more limited jobs than it asks for", "limits",
-        ("picking.py", "self._limited -= line.limited", "self._limited -= 0"),
+        ("picking.py", "self.limited -= bool(picked.buckets)", "self.limited -= 0"),
     ),
     # ---- rates --------------------------------------------------------------------------------
     mutation(

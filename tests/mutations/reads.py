@@ -19,7 +19,7 @@ READS: tuple[Mutation, ...] = (
     ),
     mutation(
         "follows-left-behind", "Nothing of a pruned job is left", "pruning",
-        ("act.py", '"drop_follows", ', ""),
+        ("act.py", ' "drop_follows",', ""),
     ),
     mutation(
         "conditions-forgotten", "An action is held to every condition of its query", "filters",

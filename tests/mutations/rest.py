@@ -56,7 +56,7 @@ REST = (
     ),
     mutation(
         "expired-handed-out", "An expired job is never handed out", "order",
-        ("sql/claim.sql", FRESH, "and ?2 > 0", 5),
+        ("sql/claim.sql", FRESH, "and ?2 > 0", 7),
     ),
     mutation(
         "back-to-the-front", "Each entry into ready gives a new place in the line", "order",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .ends import ENDS
 from .limits import LIMITS
+from .modes import MODES
 from .owners import OWNERS
 from .queues import QUEUES
 from .reads import READS
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS + QUEUES
+ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS + QUEUES + MODES
 
 
 def fits(patch: Patch) -> bool:

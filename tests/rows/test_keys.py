@@ -168,8 +168,8 @@ class TestWindow:
         until(lambda: (time.time() - first.info().enqueued.timestamp()) > 0.01, "the window is over")
         assert task.enqueue(2).id == first.id
 
-    def test_keep_is_the_window_of_a_key_of_arguments(self, app: Mainspring) -> None:
-        task = app.task(name=NAME, key=Key.arguments("n", keep="1h"))(once)
+    def test_a_key_of_arguments_has_a_window_too(self, app: Mainspring) -> None:
+        task = app.task(name=NAME, key=Key.arguments("n", window="1h"))(once)
         with app.worker():
             first = task.enqueue(1)
             first.join(timeout=LIMIT)

@@ -125,6 +125,41 @@ class TestLabels:
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
         before.close()
 
+    @pytest.mark.parametrize("needs", [{"cuda"}, set()], ids=["one of two", "none"])
+    def test_needs_that_were_taken_off_leave_no_job_behind(self, fleet: Make, needs: set[str]) -> None:
+        before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **SHORT)
+
+        @before.task(name="infer", needs={"cuda", "large"})
+        def infer() -> None: ...
+
+        @after.task(name="infer", needs=needs)
+        def infer_now() -> None: ...
+
+        job = infer.enqueue()
+        with after.worker(labels=["cuda", "large"]):
+            assert job.join(timeout=LIMIT).state is State.SUCCEEDED
+        before.close()
+        after.close()
+
+    def test_why_tells_when_a_worker_does_not_ask_for_such_jobs(self, fleet: Make) -> None:
+        """Of many labels not every set is asked for: what a task needed once is left behind, and that is told."""
+        before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **SHORT)
+
+        @before.task(name="infer", needs={"a", "b"})
+        def infer() -> None: ...
+
+        @after.task(name="infer")
+        async def infer_now() -> None: ...
+
+        job = infer.enqueue()
+        with after.worker(labels=["a", "b", "c", "d"]):
+            until(lambda: [each.kind for each in job.why().obstacles] == ["no_worker"])
+            assert "takes jobs with its needs" in str(job.why())
+        with after.worker(labels=["a", "b", "c"]):
+            assert job.join(timeout=LIMIT).state is State.SUCCEEDED
+        before.close()
+        after.close()
+
     def test_a_retry_needs_the_label_too(self, fleet: Make) -> None:
         app, tries = fleet(), list[int]()
 
@@ -229,6 +264,21 @@ class TestPins:
         with app.worker(), app.worker(labels=["gpu"]):
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
         app.close()
+
+    def test_a_pin_that_was_taken_off_leaves_no_job_behind(self, store_url: str) -> None:
+        pinned, free = (Mainspring(store_url, **{**SHORT, "version": "1"}) for _ in range(2))
+
+        @pinned.task(name="report", pin_version=True)
+        def report() -> None: ...
+
+        @free.task(name="report")
+        def report_now() -> None: ...
+
+        job = report.enqueue()
+        with free.worker():
+            assert job.join(timeout=LIMIT).state is State.SUCCEEDED
+        pinned.close()
+        free.close()
 
     def test_a_job_by_name_is_not_pinned(self, store_url: str) -> None:
         """Who does not know the task cannot know that it is."""

@@ -85,6 +85,25 @@ class TestConcurrency:
                 job.result(timeout=LIMIT)
         assert (gauge.most["billing"], gauge.total) == (1, 12)
 
+    def test_a_limiter_has_one_set_of_limits(self, app: Mainspring) -> None:
+        """The same declaration may come twice, as that of a module which is run twice does."""
+        app.limiter("api", Rate(100, per="1s"), Concurrency(2))
+        app.limiter("api", Rate(100, per="1s"), Concurrency(2))
+        for limits in ([Rate(100, per="1s")], [Rate(100, per="1s"), Concurrency(3)], [Concurrency(2, by="who")]):
+            with pytest.raises(InvalidOption, match="other limits"):
+                app.limiter("api", *limits)
+
+    def test_a_task_of_a_limiters_name_has_limits_of_its_own(self, app: Mainspring) -> None:
+        shared = app.limiter("limits.same", Concurrency(1))
+
+        @app.task(name="limits.same", limit=Concurrency(1))
+        def work() -> int:
+            return 7
+
+        with app.worker(), shared:
+            assert work.enqueue().result(timeout=LIMIT) == 7
+        assert [limit.name for limit in app.limits.list()] == ["limiter/limits.same:at-once", "limits.same:at-once"]
+
     def test_a_limit_is_changed_at_run_time(self, app: Mainspring) -> None:
         inside, go_on = threading.Semaphore(0), threading.Event()
 
@@ -197,7 +216,7 @@ class TestRate:
         entered.sort()
         assert len(entered) == 6
         assert entered[3] - entered[0] >= 0.9
-        assert app.limits.get("api:at-once").used == 0
+        assert app.limits.get("limiter/api:at-once").used == 0
 
     def test_waiting_has_an_end(self, app: Mainspring) -> None:
         limiter = app.limiter("one", Concurrency(1, by="who"))

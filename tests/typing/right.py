@@ -260,6 +260,10 @@ def keys_of_a_job() -> None:
     add.options(key="once").enqueue(1)
     add.options(key=Key("once", window="1h", on_conflict="replace")).enqueue(1)
     add.s(1).options(key=Key.arguments("a", "b", keep=timedelta(days=1), on_conflict="error"))
+    add.options(key=Key("index", mode="debounce", window="10s", max_wait=60)).enqueue(1)
+    add.options(key=Key.arguments("a", mode="throttle", window=timedelta(seconds=5))).enqueue(1)
+    add.options(key=Key("sync", mode="keep_last")).enqueue(1)
+    add.options(key=Key("request-7", keep="1d")).enqueue(1)
     add.options(key=None)
 
 

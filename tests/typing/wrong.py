@@ -225,12 +225,12 @@ def a_policy_that_is_none() -> None:
     Key("k", on_conflict="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def a_mode_of_a_later_release() -> None:
-    Key("k", mode="debounce")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def a_mode_that_is_none() -> None:
+    Key("k", mode="twice")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def a_key_of_arguments_with_a_window() -> None:
-    Key.arguments("a", window="1h")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+def a_key_that_is_kept_for_ever() -> None:
+    Key.arguments("a", keep=object())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # ---- bulk tasks ------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ SAMPLES: list[BaseException] = [
     errors.WrongConnection("a redis client cannot carry a PostgreSQL enqueue"),
     errors.InCallerTransaction("the job is not committed yet"),
     errors.KeyTaken("send", JOB),
+    errors.KeyConflict("send", JOB, uuid.UUID(int=7)),
     errors.QueueDraining("email"),
     errors.QueueDisabled("email", "ann@desk"),
     errors.QueueFull("email", 5, 2.0, waits=True, waited=10.0),

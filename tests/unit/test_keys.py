@@ -5,15 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
 
 import pytest
 
 from mainspring import Key, Mainspring
-from mainspring.errors import InvalidOption, NotBuilt
+from mainspring.errors import InvalidOption
 from mainspring.records import Unique
 
 app = Mainspring("sqlite://")
+BOTH: Final[tuple[Literal["debounce", "throttle"], ...]] = ("debounce", "throttle")
 
 
 @app.task(name="shop.report")
@@ -182,7 +184,9 @@ class TestPolicy:
         claim = unique(report.s("may").options(key=Key("k", window="1h", on_conflict="replace")))
         assert (claim.window, claim.conflict) == (3_600_000_000, "replace")
         kept = unique(report.s("may").options(key=Key.arguments(keep="2s", on_conflict="error")))
-        assert (kept.window, kept.conflict) == (2_000_000, "error")
+        assert (kept.keep, kept.window, kept.conflict) == (2_000_000, 0, "error")
+        bounced = unique(report.s("may").options(key=Key("k", mode="debounce", window="1s", max_wait="3s")))
+        assert (bounced.mode, bounced.window, bounced.max_wait) == ("debounce", 1_000_000, 3_000_000)
         assert unique(report.s("may").options(key="k")) == Unique(
             hash_of(report.s("may").options(key="k")), 0, "return"
         )
@@ -194,12 +198,37 @@ class TestPolicy:
         new, _ = keyed.s("may").options(key=None).new_job(None, app.client)
         assert new.unique is None
 
-    @pytest.mark.parametrize("mode", ["debounce", "throttle", "keep_last"])
-    def test_modes_of_a_later_release_are_refused_not_ignored(self, mode: Any) -> None:
-        with pytest.raises(NotBuilt, match=mode):
-            Key("k", mode=mode)
-        with pytest.raises(NotBuilt, match="max_wait"):
-            Key("k", max_wait=any_value("5s"))
+    def test_each_mode_has_keys_of_its_own(self) -> None:
+        """Nobody can meet a job that goes by other rules than its own."""
+        keys = [Key("k"), Key("k", keep="1h"), Key("k", mode="keep_last")]
+        keys += [Key("k", mode=mode, window="1s") for mode in BOTH]
+        assert len({hash_of(report.s("may").options(key=key)) for key in keys}) == len(keys)
+        assert hash_of(report.s("may").options(key=Key("k", keep="2h"))) == hash_of(
+            report.s("may").options(key=Key("k", keep="1h"))
+        )
+
+    def test_what_a_kept_key_is_compared_by_is_every_argument(self) -> None:
+        for key in (Key("k", keep="1h"), Key.arguments("month", keep="1h")):
+            calls = [report.s("may"), report.s("may", 1), report.s(month="may", copies=1)]
+            same = {unique(call.options(key=key)).print for call in calls}
+            assert len(same) == 1
+            assert unique(report.s("may", 2).options(key=key)).print not in same
+        assert unique(report.s("may").options(key=Key("k", window="1h"))).print == b""
+
+    def test_a_task_that_is_not_known_here_has_no_kept_keys(self) -> None:
+        """Its defaults are not known: equal calls would be taken for others."""
+        for key in (Key("k", keep="1h"), Key.arguments("a", keep="1h")):
+            with pytest.raises(InvalidOption, match="needs to know the task's parameters"):
+                hash_of(app.call("elsewhere", a=1).options(key=key))
+
+    @pytest.mark.parametrize("mode", BOTH)
+    def test_who_asks_for_another_moment_is_told(self, mode: Literal["debounce", "throttle"]) -> None:
+        key = Key("k", mode=mode, window="1s")
+        for options in ({"delay": "5s"}, {"run_at": datetime(2030, 1, 1, tzinfo=UTC)}):
+            (name,) = options
+            with pytest.raises(InvalidOption, match=f"(?s){name}.*mode='{mode}'.*window"):
+                hash_of(report.s("may").options(key=key, **any_value(options)))
+        hash_of(report.s("may").options(key=Key("k", mode="keep_last"), delay="5s"))
 
     @pytest.mark.parametrize(
         "make",
@@ -216,17 +245,39 @@ class TestPolicy:
             lambda: Key.arguments("not a name"),
             lambda: Key.arguments(any_value(1)),
             lambda: Key.arguments(keep=-1),
+            lambda: Key("k", mode="debounce"),
+            lambda: Key("k", mode="throttle"),
+            lambda: Key("k", mode="debounce", window=0),
+            lambda: Key("k", mode="keep_last", window="1s"),
+            lambda: Key("k", max_wait="1s"),
+            lambda: Key("k", mode="throttle", window="1s", max_wait="2s"),
+            lambda: Key("k", mode="debounce", window="2s", max_wait="1s"),
+            lambda: Key("k", mode="keep_last", on_conflict="return"),
+            lambda: Key.arguments(mode="debounce", window="1s", on_conflict="error"),
+            lambda: Key("k", mode="keep_last", keep="1h"),
+            lambda: Key("k", keep="1h", window="1h"),
+            lambda: Key("k", keep="1h", on_conflict="replace"),
         ],
     )
     def test_what_is_wrong_with_a_key_is_said_when_it_is_made(self, make: Callable[[], Key]) -> None:
         with pytest.raises(InvalidOption):
             make()
 
+    def test_what_to_do_instead_is_said_too(self) -> None:
+        with pytest.raises(InvalidOption, match=r"(?s)Key: window.*must be given with mode='debounce'.*window=\"10s\""):
+            Key("k", mode="debounce")
+        with pytest.raises(
+            InvalidOption, match=r"(?s)Key: on_conflict.*cannot be given with mode='throttle'.*replaces"
+        ):
+            Key("k", mode="throttle", window="1s", on_conflict="return")
+
     def test_keys_are_compared_by_what_they_say(self) -> None:
         assert Key("a", window="60s") == Key("a", window=60)
         assert Key("a") != Key("a", on_conflict="error")
         assert len({Key("a"), Key("a"), Key.arguments("a")}) == 2
+        assert Key("a", keep="1h") != Key("a") != Key("a", mode="keep_last")
         assert repr(Key("a", on_conflict="error")) == "Key('a', on_conflict='error')"
+        assert repr(Key("a", mode="keep_last")) == "Key('a', mode='keep_last')"
 
 
 def any_value(value: Any) -> Any:

@@ -8,15 +8,21 @@ from hypothesis import strategies as st
 from mainspring.lanes import (
     base_lane,
     base_of,
+    fair_lane,
+    is_fair,
+    is_limited,
+    limit_label,
     limited_lane,
+    limits_in,
     on_terms,
     parked_lane,
     quoted,
     suspect_lane,
     terms_of,
     version_term,
+    weight_of,
 )  # fmt: skip
-from mainspring.records import Bucket
+from mainspring.records import Bucket, Fair
 
 QUEUES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,5}", fullmatch=True)
 LABELS = st.from_regex(r"[a-z0-9_-]{1,4}", fullmatch=True)
@@ -73,3 +79,36 @@ def test_texts_stay_apart_and_short(one: str, other: str) -> None:
     assert len(quoted(one)) <= 100
     assert quoted(one).isascii()
     assert not set(quoted(one)) & set("/~,!#?")
+
+
+@settings(deadline=None)
+@given(BASES, st.text(max_size=8), st.floats(0.001, 1e6), st.sampled_from([[], [Bucket("gate")], [Bucket("a", "b")]]))
+def test_a_fair_lane_tells_its_weight_and_whether_it_is_limited(
+    base: str, key: str, weight: float, buckets: list[Bucket]
+) -> None:
+    lane = fair_lane(base, buckets, Fair(key, weight))
+    for each in (lane, suspect_lane(lane), parked_lane(lane, "a=b#*=c")):
+        assert base_of(each) == base
+        assert is_fair(each)
+        assert is_limited(each) is bool(buckets)
+        assert abs(weight_of(each) / weight - 1) < 1e-5
+        assert base.encode() <= each.encode() < base.encode() + b"@"
+    assert (lane == fair_lane(base, buckets, Fair("other", weight))) is (key == "other")
+
+
+def test_other_lanes_are_not_fair() -> None:
+    for lane in ("q/async~*shop.send~", "q/any", "q/any!", "q/any#*".replace("*", "a"), "q/any?a#*=b"):
+        assert not is_fair(lane)
+    assert is_limited(limited_lane("q/any", [Bucket("gate")]))
+    assert not is_limited("q/any?a#b")
+
+
+@settings(deadline=None)
+@given(
+    BASES,
+    st.lists(st.builds(Bucket, st.text("ab:./-", min_size=1), st.text("a=,#!?~") | st.just("")), max_size=3),
+    st.sampled_from(["", "!", "?shop#a,b=c", "!?shop.send"]),
+)
+def test_the_limits_can_be_read_off(base: str, buckets: list[Bucket], marks: str) -> None:
+    lane = (limited_lane(base, buckets) if buckets else base) + marks
+    assert limits_in(lane) == {limit_label(bucket.limit) for bucket in buckets}

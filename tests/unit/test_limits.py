@@ -159,6 +159,12 @@ class TestRefused:
         with pytest.raises(InvalidOption, match="raised KeyError"):
             made(told.s({}))
 
+        @app.task(name="t.object", limit=Concurrency(1, by=lambda **_: app))
+        def odd(user: dict[str, Any]) -> None: ...
+
+        with pytest.raises(InvalidOption, match="gave a Mainspring, which is no key"):
+            made(odd.s({}))
+
         @app.task(name="t.nowhere", limit=Concurrency(1, by="user.id"))
         def nowhere(user: dict[str, Any]) -> None: ...
 

@@ -10,8 +10,8 @@ Rules for every method
 - Time is the store's. ``clock=`` of an engine's constructor replaces it in tests.
 - Order is the store's: ``seq`` is given at each entry into ready.
 - Only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their
-  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken``, ``QueueDraining``,
-  ``QueueDisabled`` and ``QueueFull``.
+  siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken``, ``KeyConflict``,
+  ``QueueDraining``, ``QueueDisabled`` and ``QueueFull``.
 - Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
   statement that started before its locks were held.
 
@@ -37,6 +37,13 @@ its place to another. The ends of jobs that were claimed before do not matter wh
 turn successes count before failures. A success of which a closed breaker has nothing to forget writes nothing for it.
 Whatever opens or closes a breaker wakes the listeners of the queues in which something waits for it.
 
+Fair keys. Jobs with a fair key stand in a lane for each key, and inside a queue and a priority those lanes are served
+by virtual time: a claim puts its lane back by one over its weight, and a lane that appears begins one such step behind
+the claim before it. So keys with a backlog get claims by their weights, whatever the order of arrival; one that had
+nothing to do, or waited for room, has no credit for it, or that of one job. A key whose jobs are of several kinds (base
+lanes, limits, weights) has a lane for each. Among others, jobs with a fair key stand at the place of the one whose turn
+it is. By age they are like all jobs. A fair key is no limit: nobody waits for it while there is work for a free slot.
+
 Leaving ``running`` by any door (ack, rescue, retire) frees the job's bucket holds. Entering a
 final state by any door (ack, rescue, retire, cancel, expire, a parent's end) is one routine,
 ``finish``: the row moves to history with its last token and owner, its edges are resolved by
@@ -46,11 +53,22 @@ their policy, its bucket holds end, its unique key is let go once its window is 
 Unique keys. A key is held by one job: while that is live (a waiting job past its ``expires`` is
 not: whoever asks for the key ends it as expired), and to the end of the window if there is one. It is
 let go when both are over, or when the job is deleted. A window that is running keeps an ended job
-from being pruned.
+from being pruned. With ``keep`` it is also held for that long after its job succeeded, which is kept as
+long; whoever asks for it with another ``print`` is refused.
+
+Modes of keys. In the other modes a job that has not been started stands for every enqueue under its key: the
+newest replaces all that is said of it (record, queue, priority, limits, times, marks, follow-up jobs), and its id, the
+moment of its enqueue, its dependents and, if it stays ready in its lane, its place in the line remain. One that was
+claimed once is never changed: the next enqueue makes a second job. Two enqueues at once make one job with the
+record of one of them. So the arguments of the last enqueue always run.
+``debounce``: the job is due ``window`` after the last enqueue, but no later than ``max_wait`` after the first.
+``throttle``: the job is due ``window`` after the last start of the one before it, the first at once.
+``keep_last``: the job waits (blocked) until the one before it has ended in whatever way: never two run at once.
+Such jobs have no parents. What remains of a key goes with the last job that took it.
 
 Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
 id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
-A follow-up has no unique key, no parents and no limits but those of its queue.
+A follow-up has no unique key, no parents, no fair key and no limits but those of its queue.
 
 Settings of queues. They are stored, so every producer obeys them, whatever it knows of the queue. *Depth* is how
 many jobs of a queue wait: blocked, scheduled, retrying and ready ones, due and expired ones alike. After an enqueue no
@@ -215,6 +233,12 @@ class Store(Protocol):
         waiting holder (superseded) and inserts the job, which takes the key over, as it does from
         a running or an ended holder, which is otherwise left alone. With ``retry`` a job that is
         found by its own id answers for itself, whoever holds its key now.
+        ``KeyConflict`` refuses the batch if the holder of a key with ``keep`` has another ``print``.
+        In the other modes a job that replaces one answers with its id and ``created=False``; so do all but the first
+        of those in a batch that share a key (if one of them is a repeat, all are). A repeat of the last enqueue
+        that replaced something changes nothing; one that others have come after counts as a new enqueue.
+        In its queue a job that is replaced is not new: it needs no room, is not skipped, and is not dropped for others
+        of the batch. One that goes to another queue is new there: it needs room, is skipped, has no place in the line.
         A job for a queue that is draining raises ``QueueDraining`` and nothing is inserted. So does one for a
         queue that is disabled to reject: ``QueueDisabled``. In a queue that is disabled to skip, new jobs are
         inserted and end in the same step as cancelled (skipped).
@@ -249,12 +273,17 @@ class Store(Protocol):
            A job with a cancel order ends as cancelled (by_user), whatever the ack says; the
            outcome is kept in its attempts.
            ``park`` moves the job to the lane that only a worker which registered the task claims.
+           ``buckets`` are named by the job from now on, beside those that it names already: it stands in their lane,
+           at the place in line that it had (``seq``), and what its claim used up of rates is given back. Of a limit
+           that it names already nothing changes. So buckets are added and never taken away, and workers whose code
+           disagrees on the limits of a task hand a job back once for each limit at most; then it obeys all of them.
         3. ``holds`` is compared with the running rows of this worker; ``gone`` names what is not
            there any more (acks of the same turn excepted).
         4. Claims: for each want in turn, the suspects' lanes first while ``suspects`` allows, then
            the base lanes and the lanes beside them, merged by (priority descending, seq), the first
-           ``oldest`` by seq alone. A job is passed over, and those of its lane behind it, while a bucket
-           that it names has no room for it. Expired jobs are never handed out, nor jobs of a paused queue.
+           ``oldest`` by seq alone, and those with fair keys as said above. A job is passed over, and those of its
+           lane behind it, while a bucket that it names has no room for it. Expired jobs are never handed out, nor
+           jobs of a paused queue.
            However many lanes have no room, those that have are found: in this turn, or in the next ones
            while the reply says ``more``.
            Each claimed job gets token = max(last token + 1, now in microseconds), this worker,
@@ -367,7 +396,8 @@ class Store(Protocol):
         Cancel of a running job sets an order (and is ``done``).
         Retry makes the job ready in a new epoch (the first is 1), attempt 0, crashes 0, its token
         going on; an ``expires`` that has passed is dropped. It takes its unique key again, without a
-        window; if another job holds that, the job is unchanged and ``held`` names both.
+        window (nor a ``keep`` if another job has had the key since); if another job holds that, or is live under it
+        in another mode, the job is unchanged and ``held`` names both.
         Its progress and stream are gone, its log lines and attempts stay.
         ``refused`` is said for queries by id only: a filter finds what it can act on.
         ``more`` says that the slice was full, or that the time was, and another call may find more: with
@@ -380,7 +410,8 @@ class Store(Protocol):
 
         A job with a ``keep`` of its own goes by that alone, once it is over, and is not counted.
         The others go by age, or when ``keep_count`` (``keep_dead_count``) others ended later, but
-        none that ended within ``keep_at_least``. One whose unique window is running stays.
+        none that ended within ``keep_at_least``. One whose unique window (or the ``keep`` of its key, or the
+        window since its start) is running stays.
         """
         ...
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import QueueFull
-from mainspring.lanes import gate_label
+from mainspring.lanes import limit_label
 from mainspring.records import QueueSettings
 
 _SHORTEST, _LONGEST = 0.1, 60.0
@@ -17,7 +17,7 @@ def stored(settings: QueueSettings) -> dict[str, Any]:
     """Settings for a server that makes lanes itself: beside the limits stands what lanes call them."""
     found: dict[str, Any] = msgspec.to_builtins(settings)
     if "limits" in found:
-        found["labels"] = [gate_label(name) for name, _ in settings.limits or ()]
+        found["labels"] = [limit_label(name) for name, _ in settings.limits or ()]
     return found
 
 

@@ -7,6 +7,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from mainspring.lanes import is_limited
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
@@ -110,7 +112,7 @@ class Attempt:
         self.received = received
         self.early = claim.early or spec.early
         """It began once and must not begin again; a producer that knew only the task's name did not say so."""
-        self.limited = "#" in claim.lane and (spec.breaker is None or len(spec.limits) > 1)
+        self.limited = "#" in claim.lane and is_limited(claim.lane) and (spec.breaker is None or len(spec.bounds) > 1)
         """The job holds a place in a limit while it is claimed, or in several; a breaker alone is none."""
         self.body: Body | None = None
         """The record of the job, once it was opened."""

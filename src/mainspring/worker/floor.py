@@ -22,6 +22,7 @@ from mainspring.worker.gatherer import Gatherer
 from mainspring.worker.pools.aio import AsyncPool
 from mainspring.worker.pools.base import Pool
 from mainspring.worker.pools.thread import ThreadPool
+from mainspring.worker.relaning import Declare, Relaner
 from mainspring.worker.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Floor:
         herald: Herald | None,
         on_stuck: Callable[[Attempt], None],
         enrol: Callable[[], Awaitable[None]],
+        declare: Declare,
         due_soon: Callable[[float], None],
     ) -> None:
         self.state: Any = None
@@ -76,6 +78,7 @@ class Floor:
         self._gatherer = Gatherer(
             parts, self.pools, lambda attempt, error: self.done(attempt, executor.failed(attempt, error))
         )
+        self._relaner = Relaner(parts.tasks.values(), self.done, executor.failed, declare)
         self._refuse = executor.refuse
         self.lines = self._gatherer.lines
         """What the bulk tasks ask for."""
@@ -100,6 +103,8 @@ class Floor:
 
     def launch(self, attempts: list[Attempt]) -> None:
         """Start them, those that must not wait first; gather those that share calls."""
+        if self._relaner.needed:
+            attempts = self._relaner.sift(attempts)
         if self._bulk:
             attempts = self._gatherer.gather(attempts)
         pressing = [attempt for attempt in attempts if attempt.pressing]
@@ -209,6 +214,7 @@ class Floor:
         found = self._late.get(task)
         if found is None and self._learn is not None and (found := self._learn(task)) is not None:
             self._late[task] = found
+            self._relaner.learn(found)
         return found
 
     def _cannot_run(self, claim: Claim, spec: TaskSpec | None) -> None:

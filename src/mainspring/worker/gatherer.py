@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from mainspring.bulk import Bulk
 from mainspring.clock import boottime
-from mainspring.lanes import bulk_term, is_suspect, on_terms, version_term
+from mainspring.lanes import is_suspect
 from mainspring.worker.bulk_attempt import BulkAttempt
-from mainspring.worker.fitness import can_run
+from mainspring.worker.fitness import bulk_kinds, can_run
 from mainspring.worker.opening import open_record
 
 if TYPE_CHECKING:
@@ -144,15 +144,8 @@ class Gatherer:
         """Of a task that was declared later than the worker: its jobs come enqueued by name, or handed back once."""
         found = self._lines.get(spec.name)
         if found is None:
-            found = self._lines[spec.name] = Line(spec, bulk, self._kinds(spec), self._pools[spec.kind])
+            found = self._lines[spec.name] = Line(spec, bulk, bulk_kinds(spec, self._parts), self._pools[spec.kind])
         return found
-
-    def _kinds(self, spec: TaskSpec) -> tuple[str, ...]:
-        """Of the base lanes that its jobs wait in, under each name that the task has or had."""
-        names = {spec.name, *(name for name, each in self._parts.tasks.items() if each.name == spec.name)}
-        terms = [(*spec.needs, bulk_term(name)) for name in sorted(names)]
-        pinned = [(*each, version_term(self._parts.version)) for each in terms] if spec.pinned else []
-        return tuple(on_terms(spec.kind, each) for each in (*terms, *pinned))
 
     @staticmethod
     def _value(attempt: Attempt, bulk: Bulk) -> Hashable:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from mainspring.codec import dumps
 from mainspring.records import Registration
 from mainspring.redact import redact
-from mainspring.worker.fitness import runnable
+from mainspring.worker.fitness import asked_kinds, runnable
 from mainspring.worker.parts import Parts
 
 
@@ -29,6 +29,7 @@ def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
         "async_slots": settings.async_slots,
         "thread_slots": settings.thread_slots,
         "labels": list(settings.labels),
+        "kinds": asked_kinds(parts),
         **more,
     }
     return Registration(

@@ -57,7 +57,7 @@ def cost(attempt: Attempt | None, task: str, units: int, limiter: Named | None) 
         return
     rates = [limit.name for limit in attempt.spec.limits if limit.kind in ("rate", "smooth")]
     if limiter is not None:
-        rates = [name for name in rates if name in {each.limit(limiter.name).name for each in limiter.limits}]
+        rates = [name for name in rates if name in {each.limit(limiter.owner).name for each in limiter.limits}]
     if not rates:
         why, hint = "is of no use: the task has no such rate", "It needs limit=Rate(...), or a limiter with a rate."
         raise InvalidOption("cost", units, why, subject=f"task {task!r}", hint=hint)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from mainspring.clock import boottime
-from mainspring.records import Registration
+from mainspring.records import Limit, Registration
 from mainspring.services.base import Service
 from mainspring.services.promoter import Promoter
 from mainspring.services.pruner import Pruner
@@ -162,7 +162,7 @@ class Worker:
         herald = self._herald = Herald(parts, self._store) if parts.hooks else None
         floor = Floor(
             parts, self._board, herald=herald,
-            on_stuck=self._on_stuck, enrol=self._enrol, due_soon=self._due_soon,
+            on_stuck=self._on_stuck, enrol=self._enrol, declare=self._declare, due_soon=self._due_soon,
         )  # fmt: skip
         demand = self._demand = Demand(
             settings.queues, settings.concurrency, floor.pools,
@@ -219,6 +219,12 @@ class Worker:
         """Register the current id, however long it takes."""
         assert self._turner is not None
         await enrol(self._turner, self._store, self.registration, self._board, self.beater, self._outage)
+
+    def _declare(self, limits: tuple[Limit, ...]) -> asyncio.Task[None]:
+        """Those of a task that came later."""
+        declaring = asyncio.create_task(declare_limits(self._store, limits, self._outage))
+        self._crew.append(declaring)
+        return declaring
 
     async def _serve(self) -> int:
         assert self._turner is not None

@@ -420,3 +420,23 @@ async def test_an_open_transaction_that_names_a_limit_or_queue_first_keeps_nobod
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
     hand = await Hand(store).join()
     assert len(await hand.take(9)) == 2
+
+
+class TestStirs:
+    async def test_promotions_do_what_is_left_undone(self, store: PostgresStore, sides: Sides) -> None:
+        """Whoever changed the limit is gone before those who wait for it were looked at."""
+        tenants = [bucket("tenant", 1, key=str(n)) for n in range(5)]
+        await put_in(store, *(job(buckets=[each]) for each in tenants for _ in range(2)))
+        hand = await Hand(store).join()
+        assert len(await hand.take(9)) == 5
+        assert (await followed(hand)).claims == ()
+        side = await sides.open()
+        await side.run(f"select {store.schema}.set_size_v1('tenant', 2)")
+        await side.commit()
+        assert {parked for _, parked in await rows(store, sides)} == {f"tenant={n}" for n in range(5)}
+        said = await store.promote(2)
+        assert said.next_due is not None
+        assert said.next_due <= said.now
+        while (said := await store.promote(2)).next_due is not None:
+            pass
+        assert len(await hand.take(9)) == 5

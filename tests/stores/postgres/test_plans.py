@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.ids import new_ids
 from mainspring.outcomes import Ack
-from mainspring.records import Claim, Edge, NewJob, Want
+from mainspring.records import Claim, Edge, Fair, NewJob, Want
 from mainspring.states import Action
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore, statements
@@ -154,6 +154,23 @@ async def test_a_turn_reads_as_many_lanes_as_it_wants(store: PostgresStore, mete
         assert meter.read["jobs"] < 100, meter.read
         await meter.side.run(f"update {store.schema}.lanes set parked_on = 'tenant=9' where id % 10 > 0 returning 1")
         await meter.side.commit()
+
+
+async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: PostgresStore, meter: Meter) -> None:
+    """Of ten thousand keys a turn looks at few; of a key with many jobs at as many as its share."""
+    for start in range(0, 20_000, 5_000):
+        keys = [str(n % 10_000) for n in range(start, start + 5_000)]
+        await put_in(store, *(job(queue="f", fair=Fair(key)) for key in keys))
+    await put_in(store, *(job(queue="f", fair=Fair("flood", 1000)) for _ in range(5_000)))
+    wants = (Want(("f/any",), 10),)
+    for _ in range(2):
+        claims = await meter.turn(wants=wants)
+        assert len(claims) == 10
+        assert meter.read["lanes"] < 200, meter.read
+        assert meter.read["jobs"] < 300, meter.read
+        await meter.turn(*(Ack.succeeded(lease(claim)) for claim in claims))
+        assert meter.read.get("lanes", 0) < 10, meter.read
+        assert meter.read["jobs"] < 100, meter.read
 
 
 def test_places_are_given_in_order_whichever_way_a_join_goes() -> None:

@@ -11,7 +11,7 @@ import redis.asyncio
 from mainspring.ids import derived_id, new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Doc, Follow, Limit, LogLine, Mode, QueueSettings, Report, Retention, Unique
+from mainspring.records import Doc, Fair, Follow, Limit, LogLine, Mode, QueueSettings, Report, Retention, Unique
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis.keys import CATALOGUE, tag
@@ -69,6 +69,8 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await put_in(store, job(queue="gated", buckets=[gate]))
     await hand.take(1, "gated/any")
     await held_back(store, hand)
+    await put_in(store, *(job(queue="fair", fair=Fair(key)) for key in "aab"))
+    assert len(await hand.take(1, "fair/any")) == 1
     listener.close()
     return hand
 

@@ -29,6 +29,7 @@ HOT = (
     "set_tat", "slow", "note_wait", "waits", "renew_guest", "guest", "add_guest", "drop_guest", "add_group", "line_up",
     "open_lanes", "open_at_rank", "open_rank", "parked_above", "set_lane", "drop_lane", "open_lane", "parked",
     "parked_group", "parked_rank", "parked_at_rank", "due_lanes", "first_until", "parked_on_limit", "forget_starts",
+    "line_up_fair", "fair_lanes", "set_fair_lane", "clock", "set_clock", "next_heads", "next_heads_costs",
 )  # fmt: skip
 
 

@@ -29,8 +29,12 @@ select * from {schema}.act_v1(
 """
 _UNHELD = """not exists (
     select 1 from {schema}.keys k
-    where k.hash = key and k.job <> id
-        and (k.until > {schema}.now_v1(%(now)s::bigint) or exists (select 1 from {schema}.jobs j where j.id = k.job))
+    where k.hash = key and (
+        k.job <> id and (
+            k.until > {schema}.now_v1(%(now)s::bigint) or exists (select 1 from {schema}.jobs j where j.id = k.job)
+        )
+        or k.mode <> '' and {schema}.held_after_v1(k, {schema}.now_v1(%(now)s::bigint)) <> id
+    )
 )"""
 _UNTOUCHED = {
     Action.CANCEL: "ordered is null", Action.REPRIORITISE: "priority <> %(priority)s", Action.RETRY: _UNHELD,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString, TypeVar
 
-from mainspring.lanes import base_lane, limited_lane
+from mainspring.lanes import home_lane
 from mainspring.records import Enqueued, NewJob
 from mainspring.stores.base import Batch
+from mainspring.stores.folding import folded, is_latest, unfolded
 from mainspring.stores.postgres import follows
 from mainspring.stores.postgres.arrays import flags, numbers, words
+from mainspring.stores.postgres.latest import modes_json
 from mainspring.stores.postgres.limits import costs_of, limits_json
 from mainspring.stores.postgres.queues import queues_json
 from mainspring.stores.postgres.session import Params, Rows
@@ -28,7 +30,7 @@ _FULL = (
     + _JOBS
     + """,
     %(keep)s::bigint[], %(on)s::smallint[], %(names)b::text[], %(costs)b::text[],
-    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[], %(limits)s::jsonb,
+    %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[], %(modes)s::jsonb, %(limits)s::jsonb,
     %(queues)s::jsonb, %(accepted)s::boolean, %(open)s::boolean,
     %(child_at)s::integer[], %(parent)b::bytea[], %(parent_at)s::integer[], %(policy)b::text[],
     %(mark_at)s::integer[], %(mark)b::text[], %(follows)s::jsonb
@@ -38,7 +40,7 @@ _FULL = (
 
 def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> tuple[LiteralString, Params]:
     """The statement that inserts a batch; ``open_`` if it runs in a transaction that may stay open for long."""
-    jobs = _distinct(batch.jobs)
+    jobs = folded(_distinct(batch.jobs))
     plain = not (batch.retry or batch.limits or batch.queues or batch.accepted) and _plain(jobs)
     each = _one_for_all if plain else list
     params: dict[str, Any] = {
@@ -67,7 +69,9 @@ def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> 
 
 def may_wait(batch: Batch) -> bool:
     """Whether somebody's open transaction can hold it up: keys, limits, queues and parents are locked."""
-    return bool(batch.limits or batch.queues) or any(job.unique or job.buckets or job.after for job in batch.jobs)
+    return bool(batch.limits or batch.queues) or any(
+        job.unique or job.buckets or job.fair or job.after for job in batch.jobs
+    )
 
 
 def reply(batch: Batch, rows: Rows) -> list[Enqueued]:
@@ -76,10 +80,10 @@ def reply(batch: Batch, rows: Rows) -> list[Enqueued]:
         return [Enqueued(batch.jobs[0].id, True)]
     answers = {row[0]: row[1] for row in rows}
     said = []
-    for job in batch.jobs:
+    for job in folded(batch.jobs):
         said.append(Enqueued(answers.get(job.id, job.id), job.id not in answers))
         answers.setdefault(job.id, job.id)
-    return said
+    return unfolded(batch.jobs, said)
 
 
 def freed(rows: Rows) -> set[str]:
@@ -99,7 +103,8 @@ def _distinct(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
 
 def _plain(jobs: Sequence[NewJob]) -> bool:
     return not any([  # noqa: C419  # a generator costs 3 x as much for one
-        job.after or job.buckets or job.unique or job.marks or job.follows or job.keep is not None for job in jobs
+        job.after or job.buckets or job.fair or job.unique or job.marks or job.follows or job.keep is not None
+        for job in jobs
     ])  # fmt: skip
 
 
@@ -108,16 +113,19 @@ def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
     places = {job.id: at for at, job in enumerate(jobs, start=1)}
     edges = [(at, edge) for at, job in enumerate(jobs, start=1) for edge in job.after]
     marks = [(at, mark) for at, job in enumerate(jobs, start=1) for mark in job.marks]
-    named = [costs_of(job.buckets) for job in jobs] if any(job.buckets for job in jobs) else []
+    named = [
+        costs_of(job.buckets) if job.buckets or job.fair else None for job in jobs
+    ] if any(job.buckets or job.fair for job in jobs) else []  # fmt: skip
     keyed = jobs if any(job.unique for job in jobs) else ()
     return {
         "keep": numbers(_unless_none([job.keep for job in jobs])),
         "on": numbers([follows.ends(job) for job in jobs] if any(job.follows for job in jobs) else []),
-        "names": [words(each) if each else None for each in named],
-        "costs": [numbers(each.values()) if set(each.values()) - {1} else None for each in named],
+        "names": [None if each is None else words(each) for each in named],
+        "costs": [numbers(each.values()) if each and set(each.values()) - {1} else None for each in named],
         "key": [job.unique.hash if job.unique else None for job in keyed],
         "window": numbers(job.unique.window if job.unique else None for job in keyed),
-        "conflict": [job.unique.conflict if job.unique else None for job in keyed],
+        "conflict": [job.unique.conflict if job.unique and not is_latest(job) else None for job in keyed],
+        "modes": modes_json(keyed),
         "child_at": numbers(at for at, _ in edges),
         "parent": [edge.parent for _, edge in edges],
         "parent_at": numbers(places.get(edge.parent) for _, edge in edges),
@@ -138,5 +146,4 @@ def _unless_none(values: list[int | None]) -> Iterable[int | None]:
 
 
 def _home(job: NewJob) -> str:
-    base = base_lane(job.queue, job.kind)
-    return limited_lane(base, job.buckets) if job.buckets else base
+    return home_lane(job.queue, job.kind, job.buckets, job.fair)

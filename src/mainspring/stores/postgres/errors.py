@@ -11,6 +11,7 @@ from psycopg import errors as pg
 
 from mainspring.errors import (
     EnqueueError,
+    KeyConflict,
     KeyTaken,
     QueueDisabled,
     QueueDraining,
@@ -37,6 +38,9 @@ DISABLED: Final = "MS004"
 
 FULL: Final = "MS005"
 """No more jobs may wait in the queue that the message names; the detail tells the numbers, as JSON."""
+
+CONFLICT: Final = "MS006"
+"""The first job of the message holds the key with other arguments than the second; the detail is the task."""
 
 MIGRATE = "Run: mainspring migrate"
 
@@ -79,6 +83,8 @@ def translate(error: Exception, url: str = "") -> StoreError | EnqueueError | No
     """The error of ours that a driver's error means; None for what is not the driver's or is a bug of ours."""
     if isinstance(error, psycopg.Error) and error.sqlstate == TAKEN:
         return KeyTaken(error.diag.message_detail or "", UUID(_said(error)))
+    if isinstance(error, psycopg.Error) and error.sqlstate == CONFLICT:
+        return KeyConflict(error.diag.message_detail or "", *map(UUID, _said(error).split()))
     if isinstance(error, psycopg.Error) and error.sqlstate == DRAINING:
         return QueueDraining(_said(error))
     if isinstance(error, psycopg.Error) and error.sqlstate == DISABLED:

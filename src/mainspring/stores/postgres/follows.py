@@ -56,7 +56,7 @@ def _checked(job: NewJob, follow: Follow) -> bool:
         wrong = f"waits for {follow.on}, which is no end"
     elif len(made.id) != 16 or made.id[14:] != b"\0\0":
         wrong = "has an id without room for an epoch"
-    elif made.unique or made.after or made.buckets or made.follows:
+    elif made.unique or made.after or made.buckets or made.fair or made.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
     elif max(abs(made.priority), abs(made.crashes)) >= _INTEGER or any(
         abs(number) > INT_MAX for number in (made.delay, made.run_at or 0, made.expires_in or 0)

@@ -19,13 +19,13 @@ class Limiting(ABC):
 
     async def declare(self, limits: Sequence[Limit]) -> None:
         if limits:
-            await self._changed(told.DECLARE, {"limits": told.limits_json(limits)})
+            await self._stirred(told.DECLARE, {"limits": told.limits_json(limits)})
 
     async def set_size(self, limit: str, size: int | None) -> bool:
-        return await self._changed(told.SET_SIZE, {"limit": limit, "size": size})
+        return await self._stirred(told.SET_SIZE, {"limit": limit, "size": size})
 
     async def forget_limit(self, limit: str) -> bool:
-        return await self._changed(told.FORGET, {"limit": limit})
+        return await self._stirred(told.FORGET, {"limit": limit})
 
     async def limits(self) -> list[LimitRow]:
         return [told.limit_row(row) for row in await self._sessions.rows(fill(told.LIMITS, self.schema), {})]
@@ -54,6 +54,15 @@ class Limiting(ABC):
         ((news, woken),) = await self._sessions.rows(fill(told.TELL, self.schema), said)
         await self._ring(woken)
         return None if news is None else told.breaker_row(news)
+
+    async def _stirred(self, text: str, params: dict[str, object]) -> bool:
+        """The same, and whoever waits for it is looked at again, some at a time; promotions do what is left undone."""
+        known = await self._changed(text, params)
+        more = known
+        while more:
+            ((woken, more),) = await self._sessions.rows(fill(told.STIR, self.schema), {})
+            await self._ring(woken)
+        return known
 
     async def _changed(self, text: str, params: dict[str, object]) -> bool:
         """Change a limit and wake whom that concerns; False if there is none."""

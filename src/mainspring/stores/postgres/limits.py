@@ -9,6 +9,7 @@ from typing import Final, LiteralString
 import msgspec
 
 from mainspring.checks import storable
+from mainspring.lanes import bucket_label
 from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
 from mainspring.stores.postgres.arrays import INT_MAX, numbers
 from mainspring.stores.postgres.session import Params, Rows
@@ -17,6 +18,7 @@ from mainspring.stores.postgres.statements import fill
 DECLARE = "select {schema}.declare_v1(%(limits)s::jsonb)"
 SET_SIZE = "select {schema}.set_size_v1(%(limit)s::text, %(size)s::bigint)"
 FORGET = "select {schema}.forget_limit_v1(%(limit)s::text)"
+STIR = "select woken, more from {schema}.stir_v1(1000)"
 LIMITS = "select name, kind, size, per, burst, share, span, set_size from {schema}.limits order by name"
 _LOOK = "select * from {schema}.look_at_v1(%(names)b::text[], %(costs)s::bigint[], %(now)s::bigint)"
 _ADMIT = """
@@ -64,6 +66,14 @@ def named(names: Sequence[str] | None, costs: Sequence[int] | None) -> tuple[Buc
 def limits_json(limits: Sequence[Limit]) -> str | None:
     """As statements take them, each name once, the last; None for none."""
     return msgspec.json.encode(list({limit.name: limit for limit in limits}.values())).decode() if limits else None
+
+
+def labelled_json(buckets: Sequence[Bucket]) -> str | None:
+    """Buckets for a job that is stored already: each with its cost and with what lanes call it; None for none."""
+    if not buckets:
+        return None
+    labels = {stored_name(bucket): bucket_label(bucket) for bucket in buckets}
+    return msgspec.json.encode([(name, cost, labels[name]) for name, cost in costs_of(buckets).items()]).decode()
 
 
 def spent_json(spent: Sequence[tuple[str, int]]) -> str | None:

@@ -11,7 +11,7 @@ from mainspring.records import BreakerRow, Claim, Order, Turned
 from mainspring.states import State, allows
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres.arrays import INT_MAX, flags, numbers, some
-from mainspring.stores.postgres.limits import breaker_row, spent_json, storable_use
+from mainspring.stores.postgres.limits import breaker_row, labelled_json, spent_json, storable_use
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 
@@ -26,13 +26,14 @@ ROOM = 1024 * 1024
 
 ACKS = """array(
         select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
-            a.refund, a.park, a.slow, a.spent::jsonb, a.fault)::{schema}.ack_v1
+            a.refund, a.park, a.slow, a.spent::jsonb, a.fault, a.buckets::jsonb)::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
             %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[],
-            %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[]
+            %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[], %(a_buckets)b::text[]
         ) with ordinality as a(
-            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault, n
+            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault,
+            buckets, n
         )
     )"""
 
@@ -121,6 +122,7 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_slow": numbers(ack.slow for ack in acks),
         "a_spent": [spent_json(ack.spent) for ack in acks],
         "a_fault": [ack.fault or None for ack in acks],
+        "a_buckets": [labelled_json(ack.buckets) for ack in acks],
     }
 
 
@@ -143,6 +145,8 @@ def _storable(ack: Ack) -> bool:
     if max(len(ack.result or b""), len(ack.error or b"")) > MAX_BYTES or abs(ack.token) >= INT_MAX:
         return False
     if (ack.spent or ack.slow) and not storable_use(ack.spent, ack.slow):
+        return False
+    if not all(storable(each.limit) and abs(each.cost) < INT_MAX for each in ack.buckets):
         return False
     if ack.to is State.SUCCEEDED:
         return allows(ack.action, State.RUNNING, ack.to)

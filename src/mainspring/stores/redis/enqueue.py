@@ -16,11 +16,12 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.lanes import base_lane, limited_lane
-from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob, QueueSettings
+from mainspring.lanes import base_lane, home_lane
+from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob, QueueSettings, Unique
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
 from mainspring.stores.depth import stored
+from mainspring.stores.folding import folded, unfolded
 
 from . import rooms
 from .heads import CODES, LARGE, More, around_record, new_head, rest
@@ -37,6 +38,8 @@ HIGHEST = 100
 """Priorities from minus this to this fit into the place in the line."""
 
 _CONFLICTS = {"return": 0, "error": 1, "replace": 2}
+_MODES = {"debounce": 1, "throttle": 2, "keep_last": 3}
+_KEPT = 4
 _READY = bytes([CODES[State.READY]])
 _pack = msgspec.msgpack.Encoder().encode
 _length = Struct(">I").pack
@@ -98,7 +101,9 @@ def _are_distinct(jobs: Sequence[NewJob]) -> bool:
 def _check(job: NewJob) -> None:
     """Refuse what the scripts could not keep exactly."""
     wrong = ""
-    if max(job.delay, job.expires_in or 0) >= EXACT // 2 or (job.run_at or 0) >= EXACT:
+    unique = job.unique
+    spans = (unique.window, unique.max_wait, unique.keep) if unique else ()
+    if max(job.delay, job.expires_in or 0, *spans) >= EXACT // 2 or (job.run_at or 0) >= EXACT:
         wrong = "a time of it lies further ahead than Redis can count exactly"
     elif abs(job.priority) > HIGHEST:
         wrong = f"its priority is not between -{HIGHEST} and {HIGHEST}"
@@ -120,6 +125,7 @@ def _is_plain(job: NewJob) -> bool:
         or job.expires_in is not None
         or job.after
         or job.buckets
+        or job.fair
         or job.unique
         or job.marks
         or job.keep is not None
@@ -176,7 +182,7 @@ def _plain(jobs: Sequence[NewJob]) -> tuple[str, Words]:
 
 def _any(jobs: Sequence[NewJob], limits: Sequence[Limit], settings: bytes) -> Words:
     words: Words = [rooms.packed(limits) if limits else b"", settings]
-    for job in jobs:
+    for job in folded(jobs):
         _check(job)
         words += (job.id + _text(job), _beside(job))
     return words
@@ -194,7 +200,7 @@ def _text(job: NewJob) -> bytes:
     group, lane = _names(job.queue, job.kind, job.task)
     return new_head(
         group=group,
-        lane=limited_lane(base_lane(job.queue, job.kind), job.buckets).encode() if job.buckets else lane,
+        lane=home_lane(job.queue, job.kind, job.buckets, job.fair).encode() if job.buckets or job.fair else lane,
         priority=job.priority,
         crash_limit=job.crashes,
         early=job.early,
@@ -213,7 +219,16 @@ def _times(job: NewJob) -> bytes:
     """A missing value is False: nil would end an array in Lua."""
     conflict, window = (_CONFLICTS[job.unique.conflict], job.unique.window) if job.unique else (0, 0)
     run_at = False if job.run_at is None else job.run_at
-    return _pack((job.delay, run_at, False if job.expires_in is None else job.expires_in, conflict, window))
+    times = job.delay, run_at, False if job.expires_in is None else job.expires_in, conflict, window
+    if job.unique is None or (job.unique.mode == "once" and not job.unique.keep):
+        return _pack(times)
+    return _pack((*times, *_mode(job.unique)))
+
+
+def _mode(unique: Unique) -> tuple[int, int, str | bool]:
+    if unique.mode == "once":
+        return _KEPT, unique.keep, unique.print.hex() or False
+    return _MODES[unique.mode], unique.max_wait, False
 
 
 def _beside(job: NewJob) -> bytes:
@@ -252,7 +267,7 @@ def _check_follow(job: NewJob, follow: Follow) -> None:
         wrong = f"waits for {follow.on}, which is no end"
     elif made.id[14:] != b"\0\0":
         wrong = "has an id without room for an epoch"
-    elif made.unique or made.after or made.buckets or made.follows:
+    elif made.unique or made.after or made.buckets or made.fair or made.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
     if wrong:
         raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {made.task!r} {wrong}")
@@ -264,7 +279,8 @@ def enqueued(jobs: Sequence[NewJob], reply: Any) -> list[Enqueued]:
         return [Enqueued(job.id, True) for job in jobs]
     if reply and reply[0] in REFUSALS:
         raise REFUSALS[reply[0]](*reply[1:])
-    return [
+    said = [
         Enqueued(made, False) if isinstance(made, bytes) else Enqueued(job.id, made == 1)
-        for job, made in zip(jobs, reply, strict=True)
+        for job, made in zip(folded(jobs), reply, strict=True)
     ]
+    return unfolded(jobs, said)

@@ -29,7 +29,7 @@ CATALOGUE: tuple[Key, ...] = (
     Key("errors", "hash", "ended job -> its error", "retry, delete, prune"),
     Key("progress", "hash", "job -> its last progress", "retry, delete, prune"),
     Key("follows", "hash", "job -> its follow-up jobs", "delete, prune"),
-    Key("unique", "hash", "unique key -> the job that took it last, end of its window", "delete, prune"),
+    Key("unique", "hash", "unique key -> the job that took it last, end of its window, mode", "delete, prune"),
     Key("attempts", "list", "ended attempts, oldest first, 100 at most", "delete, prune", per="job"),
     Key("logs", "list", "log lines with their numbers, 1,000 at most", "delete, prune", per="job"),
     Key("items", "zset", "items of its stream by place", "retry, delete, prune", per="job"),
@@ -53,7 +53,12 @@ CATALOGUE: tuple[Key, ...] = (
         "claim",
         per="base lane or limited lane",
     ),
-    Key("lanes", "zset", "open lanes by the place of their first job", "claim", per="group"),
+    Key(
+        "lanes", "zset", "open lanes by the place of their first job; of fair keys the priorities", "claim", per="group"
+    ),
+    Key("vtimes", "zset", "open lanes of fair keys by virtual time", "claim", per="priority:group"),
+    Key("clocks", "hash", "priority -> how far the virtual time of its fair keys has come", "claim", per="queue"),
+    Key("fair", "set", "groups of lanes of fair keys that have one in line", "claim", per="queue"),
     Key("ages", "zset", "open lanes by the seq of their oldest job", "claim", per="group"),
     Key("parked", "hash", "lane with keys that has no room -> the bucket it waits for", "who frees room, promote"),
     Key("parked_until", "zset", "those of them that wait for a moment, by it", "who frees room, promote"),

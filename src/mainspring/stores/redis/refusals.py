@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from mainspring.errors import KeyTaken, QueueDisabled, QueueDraining, StoreConflict
+from mainspring.errors import KeyConflict, KeyTaken, QueueDisabled, QueueDraining, StoreConflict
 from mainspring.stores.depth import queue_full
 
 
@@ -37,6 +37,10 @@ def _taken(task: bytes, holder: bytes) -> Exception:
     return KeyTaken(task.decode(), UUID(bytes=holder))
 
 
+def _conflict(task: bytes, holder: bytes, job: bytes) -> Exception:
+    return KeyConflict(task.decode(), UUID(bytes=holder), UUID(bytes=job))
+
+
 def _nobody(child: bytes, parent: bytes) -> Exception:
     return StoreConflict(
         f"job {UUID(bytes=child)} waits for job {UUID(bytes=parent)}, which does not exist",
@@ -46,5 +50,5 @@ def _nobody(child: bytes, parent: bytes) -> Exception:
 
 REFUSALS: dict[bytes, Callable[..., Exception]] = {
     b"draining": _draining, b"disabled": _disabled, b"full": _full, b"special": _special, b"taken": _taken,
-    b"nobody": _nobody,
+    b"conflict": _conflict, b"nobody": _nobody,
 }  # fmt: skip

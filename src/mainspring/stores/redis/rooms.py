@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mainspring.lanes import bucket_label
 from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
 
 from .connection import Connection
@@ -30,6 +31,11 @@ def needed(buckets: Iterable[Bucket]) -> list[tuple[str, str, int]]:
         at = bucket.limit, bucket.key
         costs[at] = max(bucket.cost, costs.get(at, 0))
     return [(*at, costs[at]) for at in sorted(costs, key=lambda at: (at[1] != "", at))]
+
+
+def labelled(buckets: Iterable[Bucket]) -> list[tuple[str, str, int, str]]:
+    """The same, each with what lanes call it."""
+    return [(*each, bucket_label(Bucket(*each))) for each in needed(buckets)]
 
 
 def packed_buckets(buckets: Iterable[Bucket]) -> bytes:

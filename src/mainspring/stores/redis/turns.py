@@ -14,6 +14,7 @@ from mainspring.records import Order, Rescued, Turned
 from mainspring.states import Action, State, allows
 from mainspring.stores.base import Turn
 
+from . import rooms
 from .enqueue import EXACT
 from .heads import CODES, moment
 from .rooms import breaker_row
@@ -36,6 +37,7 @@ def storable(acks: Sequence[Ack]) -> tuple[list[Ack], Leases]:
 def _is_storable(ack: Ack) -> bool:
     in_range = abs(ack.due or 0) < EXACT and 0 <= ack.delay < EXACT // 2 and abs(ack.token) < EXACT
     in_range = in_range and 0 <= ack.slow < EXACT // 2 and all(abs(cost) < EXACT for _, cost in ack.spent)
+    in_range = in_range and all(0 <= each.cost < EXACT for each in ack.buckets)
     return in_range and len(ack.id) == 16 and _legal(ack.action, ack.to)
 
 
@@ -118,7 +120,7 @@ def _other(ack: Ack) -> tuple[bytes, bytes]:
     said = ack.outcome, CODES[ack.to], ack.reason or False, ack.delay, due, ack.refund, ack.park, ack.label or False
     result, error = ack.result or b"", ack.error or b""
     return (
-        _pack((*said, *has, ack.slow, ack.spent, ack.fault or False)),
+        _pack((*said, *has, ack.slow, ack.spent, ack.fault or False, rooms.labelled(ack.buckets) or False)),
         b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
     )
 

@@ -13,6 +13,7 @@ from .errors import is_unstorable
 from .finish import End, finish
 from .leaving import correct, free
 from .places import Standing, enter_ready, parked
+from .relaning import relane, unspent
 from .statements import sizes
 from .tx import LIMITED, ORDERED
 
@@ -117,7 +118,7 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         acked = (ack.id, token, epoch, attempt, worker, started, tx.now, ack.outcome, 1, ack.error)
         tx.add_attempt(acked)
     if flags & LIMITED:
-        correct(tx, buckets, ack.spent, ack.slow)
+        correct(tx, buckets, unspent(buckets) if ack.buckets else ack.spent, ack.slow)
     if ack.refund:
         attempt -= 1
     if ordered or ack.to in (State.SUCCEEDED, State.DEAD, State.CANCELLED):
@@ -129,7 +130,9 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         return
     if flags & LIMITED:
         free(tx, (ack.id,))
-    if ack.to is State.READY:
+    if ack.buckets and ack.to is State.READY:
+        relane(tx, ack, queue, attempt, Standing(lane, task, priority, crashes, buckets))
+    elif ack.to is State.READY:
         if ack.park:
             lane = parked(lane, task, buckets)
         seq = tx.next_seq()

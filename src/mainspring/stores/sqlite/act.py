@@ -17,7 +17,7 @@ from .inserts import flags_of
 from .places import Standing, enter_ready, home, line_up
 from .settings import is_bound
 from .tx import HAS_CHILDREN, LIMITED
-from .uniq import retake_key
+from .uniq import drop_key, retake_key
 from .where import TABLES, conditions, parts, tables_of
 
 if TYPE_CHECKING:
@@ -29,15 +29,25 @@ SLICE = 0.002
 Named = tuple[bytes, State]
 
 _BESIDE = (
-    "drop_attempts", "drop_logs", "drop_progress", "drop_items", "drop_marks", "drop_follows", "drop_key",
+    "drop_attempts", "drop_logs", "drop_progress", "drop_items", "drop_marks", "drop_follows",
 )  # fmt: skip
 
 _UNHELD = """not exists (
     select 1
     from {t}uniq as own
     cross join {t}uniq as held
-    where own.job = id and held.hash = own.hash and held.holds = 1 and held.job <> own.job
-        and (held.until > ? or exists (select 1 from {t}jobs as live where live.id = held.job))
+    where own.job = id and held.hash = own.hash and held.holds = 1 and (
+        held.job <> own.job and (
+            held.until > ?
+            or exists (select 1 from {t}jobs as live where live.id = held.job)
+            or held.mode = 'keep' and exists (
+                select 1 from {t}finished as good
+                where good.id = held.job and good.state = 'succeeded' and good.finished + held.span > ?
+            )
+        )
+        or held.mode = 'keep_last' and held.before <> own.job
+            and exists (select 1 from {t}jobs as live where live.id = held.before)
+    )
 )"""
 _UNTOUCHED = {Action.CANCEL: "ordered is null", Action.REPRIORITISE: "priority <> ?", Action.RETRY: _UNHELD}
 """What keeps a repeated call from finding the same jobs: they stay in a state that the action accepts."""
@@ -60,7 +70,7 @@ def candidates(tx: Tx, action: Action, query: Query, limit: int, priority: int) 
             named += _named(tx, part, limit + 1)
         return named[:limit], len(named) > limit
     open_states = able & set(query.states) if query.states else able
-    extra = {Action.REPRIORITISE: [priority], Action.RETRY: [tx.now]}.get(action, [])
+    extra = {Action.REPRIORITISE: [priority], Action.RETRY: [tx.now, tx.now]}.get(action, [])
     untouched = _UNTOUCHED.get(action, "1").replace("{t}", tx.sql.prefix)
     found = _named(tx, _within(query, open_states), limit + 1, untouched, extra) if open_states else []
     return found[:limit], len(found) > limit
@@ -224,3 +234,4 @@ def forget(tx: Tx, job: bytes, table: str) -> None:
 def _drop_beside(tx: Tx, job: bytes) -> None:
     for name in _BESIDE:
         tx.run(name, (job,))
+    drop_key(tx, job)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.lanes import is_fair, is_limited
 from mainspring.records import Claim, Want
 
+from .fair import fair_lines
 from .keyed import KeyedLine
 from .modes import paused
 from .parking import open_due
@@ -38,7 +40,11 @@ class Group(NamedTuple):
 
     @property
     def limited(self) -> bool:
-        return self.keyed or bool(self.gates)
+        return bool(self.gates) or (self.keyed and is_limited(self.name))
+
+    @property
+    def fair(self) -> bool:
+        return self.keyed and is_fair(self.name)
 
 
 class Handed:
@@ -67,7 +73,7 @@ def hand_out(tx: Tx, turn: Turn, tasks: str, rooms: Rooms) -> Handed:
         picker = Picker(want.limited, PATIENCE)
         apart: list[Line] = []
         if suspected and suspects > 0:
-            apart = [_line(tx, rooms, group, want, picker) for group in suspected]
+            apart = _lines(tx, rooms, suspected, want, picker)
             picker.pick(apart, min(want.n, suspects))
             suspects -= len(picker.picked)
         _give(tx, turn, Asked(want, usual, picker, apart), rooms, handed)
@@ -90,8 +96,8 @@ def _give(tx: Tx, turn: Turn, asked: Asked, rooms: Rooms, handed: Handed) -> Non
     left = want.n - len(picker.picked)
     if len(groups) > 1:
         groups = [group for group in groups if _has_jobs(tx, group)]
-    plain = len(groups) == 1 and not groups[0].limited and not want.oldest
-    lines = [] if plain else [_line(tx, rooms, group, want, picker) for group in groups]
+    plain = len(groups) == 1 and not groups[0].limited and not groups[0].keyed and not want.oldest
+    lines = [] if plain else _lines(tx, rooms, groups, want, picker)
     if left > 0 and want.oldest > 0:
         picker.pick(lines, min(left, want.oldest), aged=True)
     picker.pick(lines, want.n - len(picker.picked))
@@ -107,6 +113,12 @@ def _give(tx: Tx, turn: Turn, asked: Asked, rooms: Rooms, handed: Handed) -> Non
 def _has_jobs(tx: Tx, group: Group) -> bool:
     """Whether there is somebody to hand out or, of lanes with keys, to wait for."""
     return group.keyed or bool(tx.all("heads", (group.name, tx.now, 1)))
+
+
+def _lines(tx: Tx, rooms: Rooms, groups: Sequence[Group], want: Want, picker: Picker) -> list[Line]:
+    lines = [_line(tx, rooms, group, want, picker) for group in groups if not group.fair]
+    fair = [group for group in groups if group.fair]
+    return [*lines, *fair_lines(tx, rooms, fair, want.n, picker)] if fair else lines
 
 
 def _line(tx: Tx, rooms: Rooms, group: Group, want: Want, picker: Picker) -> Line:

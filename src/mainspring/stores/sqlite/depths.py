@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from .tx import Tx
 
 
-def settle(tx: Tx, jobs: Sequence[NewJob], *, accepted: bool) -> None:
-    """These have been inserted: they count for the depth of their queues, or end because those skip them."""
+def settle(tx: Tx, jobs: Sequence[NewJob], replaced: set[bytes], *, accepted: bool) -> None:
+    """These are new in their queues: they count for the depth of those, or end because those skip them.
+
+    Those that have been replaced are of the batch too: they are not dropped for the others.
+    """
     queues = kept(tx)
     for job in jobs:
         if job.queue in queues:
@@ -26,7 +29,7 @@ def settle(tx: Tx, jobs: Sequence[NewJob], *, accepted: bool) -> None:
     for name, n in Counter(job.queue for job in jobs if job.queue in queues).items():
         queue = queues[name]
         if queue.settings.max_depth and queue.disabled != Disabled.SKIP and not accepted:
-            _bound(tx, name, queue.settings, n, {job.id for job in jobs})
+            _bound(tx, name, queue.settings, n, replaced.union(job.id for job in jobs))
 
 
 def _count(tx: Tx, job: NewJob, queue: Kept) -> None:
@@ -42,7 +45,7 @@ def _bound(tx: Tx, queue: str, settings: QueueSettings, new: int, batch: set[byt
     if depth <= most:
         return
     if settings.on_full == "drop_oldest":
-        oldest = [id for (id,) in tx.all("oldest_in", (queue, depth - most + new)) if id not in batch]
+        oldest = [id for (id,) in tx.all("oldest_in", (queue, depth - most + len(batch))) if id not in batch]
         if len(oldest) >= depth - most:
             for id in oldest[: depth - most]:
                 finish_waiting(tx, id, Reason.SUPERSEDED, dropped_note(queue, most))

@@ -8,11 +8,13 @@ from uuid import UUID
 from mainspring.errors import StoreConflict
 from mainspring.records import Edge, Enqueued, NewJob
 from mainspring.states import Reason
+from mainspring.stores.folding import folded, unfolded
 
 from .depths import settle
 from .finish import finish_waiting
 from .follows import add_follows
 from .inserts import READY, add_beside, due_of, is_there, line_up_all, row_of, standing_of
+from .latest import take_turn
 from .limits import add_limits
 from .places import enter_ready
 from .settings import Kept, add_declared, admitted, kept, placed
@@ -43,10 +45,10 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
     with tx.savepoint("batch"):
         if batch.retry:
             tx.run("remember_retry", (batch.id, tx.now))
-        said, new = _insert_each(tx, jobs, seq, special, repeat=repeat)
+        said, new, replaced = _insert_each(tx, folded(jobs), seq, special, repeat=repeat)
         if special:
-            settle(tx, new, accepted=batch.accepted)
-        return said
+            settle(tx, new, replaced, accepted=batch.accepted)
+        return unfolded(jobs, said)
 
 
 def _plain(jobs: Sequence[NewJob], special: dict[str, Kept]) -> bool:
@@ -64,7 +66,7 @@ def _insert_plain(tx: Tx, jobs: Sequence[NewJob], seq: int) -> bool:
     inserted = tx.sized("enqueue", 1, rows[0]).rowcount if len(rows) == 1 else _insert_rows(tx, rows)
     if inserted == len(rows):
         tx.woken.update(row[2] for row in rows if row[1] is READY)
-        more = [job for job in jobs if job.marks or job.follows or job.buckets or job.keep is not None]
+        more = [job for job in jobs if job.marks or job.follows or job.buckets or job.fair or job.keep is not None]
         if more:
             add_beside(tx, more)
             add_follows(tx, more)
@@ -86,24 +88,32 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
 
 def _insert_each(
     tx: Tx, jobs: Sequence[NewJob], seq: int, special: dict[str, Kept], *, repeat: bool
-) -> tuple[list[Enqueued], list[NewJob]]:
+) -> tuple[list[Enqueued], list[NewJob], set[bytes]]:
     """One by one: for repeats, keys, limits, dependencies, and queues of which something is stored.
 
-    Edges come after all rows, for parents in the batch; last go the jobs that lost their key.
+    Edges come after all rows, for parents in the batch; last go the jobs that lost their key. Returns what became of
+    each, the jobs that are new in their queue, and those that have been replaced.
     """
     said: list[Enqueued] = []
     new: list[NewJob] = []
     seqs: list[int] = []
     superseded: list[bytes] = []
+    moved: list[NewJob] = []
+    replaced: set[bytes] = set()
     for n, job in enumerate(jobs):
+        queue = special.get(job.queue)
+        place = seq + n if queue is None else placed(seq + n, queue)
         answers = job.id if is_there(tx, job.id, anywhere=repeat) else None
-        if answers is None:
+        if answers is None and job.unique is not None and job.unique.mode != "once":
+            turn = take_turn(tx, job, job.unique, place, queue)
+            job, answers = turn.job, turn.answers  # noqa: PLW2901 - as its key wants it
+            replaced |= {job.id} if answers == job.id else set()
+            moved += [job] if turn.moved else []
+        elif answers is None:
             answers, loser = claim_key(tx, job)
             superseded += [loser] if loser is not None else []
         if answers is None:
-            place, queue = seq + n, special.get(job.queue)
             made = job if queue is None else admitted(job, queue)
-            place = place if queue is None else placed(place, queue)
             _insert(tx, made, place)
             new.append(made)
             seqs.append(place)
@@ -114,7 +124,7 @@ def _insert_each(
         _settle_new(tx, job, place)
     for loser in superseded:
         finish_waiting(tx, loser, Reason.SUPERSEDED)
-    return said, new
+    return said, new + moved, replaced
 
 
 def _insert(tx: Tx, job: NewJob, seq: int) -> None:

@@ -37,7 +37,7 @@ def _check(job: NewJob, on: State, follow: NewJob) -> None:
         wrong = f"waits for {on}, which is no end"
     elif len(follow.id) != 16 or follow.id[14:] != b"\0\0":
         wrong = "has an id without room for an epoch"
-    elif follow.unique or follow.after or follow.buckets or follow.follows:
+    elif follow.unique or follow.after or follow.buckets or follow.fair or follow.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
     elif any(abs(number) > LARGEST for number in (*numbers, follow.keep or 0)):
         wrong = "has a number that is too large"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.lanes import base_lane, limited_lane
+from mainspring.lanes import base_lane, home_lane
 from mainspring.records import NewJob
 from mainspring.states import State
 
@@ -24,8 +24,8 @@ def row_of(job: NewJob, seq: int, now: int) -> Row:
     due = due_of(job, now)
     lane = base_lane(job.queue, job.kind)
     flags = 0
-    if job.buckets:
-        lane, flags = limited_lane(lane, job.buckets), LIMITED
+    if job.buckets or job.fair:
+        lane, flags = home_lane(job.queue, job.kind, job.buckets, job.fair), LIMITED if job.buckets else 0
     if job.follows:
         flags |= flags_of([follow.on for follow in job.follows])
     return (
@@ -44,7 +44,7 @@ def line_up_all(tx: Tx, rows: Sequence[Row]) -> None:
     """Of new jobs in the order of their seqs, the first of each lane and priority stands for those behind it."""
     first: dict[tuple[str, int], Row] = {}
     for row in rows:
-        if row[13] is not None and row[1] is READY:
+        if "#" in row[3] and row[1] is READY:
             first.setdefault((row[3], row[5]), row)
     for row in first.values():
         line_up(tx, standing_of(row), row[6])

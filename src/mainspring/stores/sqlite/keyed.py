@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .parking import first_parked
+from .parking import Parked, first_parked
 from .picking import Gates, Head, Key, Picked, Picker, head_of
 from .room import ANY
 from .rooms import Rooms
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 LATE = "=late"
 """Stands for a bucket in the rows of lanes all of whose jobs have expired."""
 LATER = 1_000_000
-_BELOW = -(1 << 62)
+BELOW_ALL = -(1 << 40)
+BELOW = -(1 << 62)
 """Below every place in the line: of a stack they are negative."""
-_FIRST = (-(1 << 40), _BELOW, "")
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Front:
     """A lane at one priority: where it stands in line and who stands in it."""
 
-    __slots__ = ("buckets", "gone", "heads", "lane", "rank", "seq", "set")
+    __slots__ = ("buckets", "gone", "heads", "lane", "rank", "seq", "set", "vtime")
 
-    def __init__(self, lane: str, rank: int, seq: int, buckets: str) -> None:
+    def __init__(self, lane: str, rank: int, seq: int, buckets: str, vtime: float | None) -> None:
         self.lane = lane
         self.rank = rank
         self.seq = seq
@@ -40,12 +40,15 @@ class Front:
         self.set: tuple[str, int | None] | None = None
         """On what it waits, and until when, if anything has changed for it; "" when it stands in line."""
         self.gone = False
+        self.vtime = vtime
+        """Of a fair key, the virtual time of its next claim."""
 
 
 class KeyedLine:
     """See :class:`.picking.Line`."""
 
     limited = True
+    _FIRST: tuple[Any, ...] = (BELOW_ALL, BELOW, "")
 
     def __init__(self, tx: Tx, rooms: Rooms, group: str, gates: tuple[str, ...], n: int, picker: Picker) -> None:
         self._tx = tx
@@ -59,7 +62,7 @@ class KeyedLine:
         self._fronts: dict[tuple[str, int], Front] = {}
         self._line: list[tuple[Key, str, int]] = []
         self._aged = False
-        self._last: tuple[int, int, str] | None = _FIRST
+        self._last: tuple[Any, ...] | None = self._FIRST
         self._ages: dict[int, tuple[int, str]] = {}
         self._stuck: Mapping[str, int] | None = None
         self.looked = 0
@@ -72,7 +75,7 @@ class KeyedLine:
         for front in self._fronts.values():
             if not front.gone and not (front.set and front.set[0]):
                 self._push(front)
-        self._ages = dict.fromkeys(self._ranks(), (_BELOW, "")) if aged else {}
+        self._ages = dict.fromkeys(self._ranks(), (BELOW, "")) if aged else {}
 
     def key(self) -> Key | None:
         if self._stuck is not None:
@@ -82,7 +85,7 @@ class KeyedLine:
                 for rank in behind:
                     self._read_rank(rank, *self._ages.pop(rank))
         else:
-            while self._last is not None and self._lies_before(self._last[:2]):
+            while self._last is not None and self._lies_before(self._last[:-1]):
                 self._read_on(self._last)
         return self._line[0][0] if self._line else None
 
@@ -91,10 +94,12 @@ class KeyedLine:
         return not self._line or read < self._line[0][0]
 
     def _push(self, front: Front) -> None:
-        key = (front.seq,) if self._aged else (front.rank, front.seq)
-        heappush(self._line, (key, front.lane, front.rank))
+        heappush(self._line, (self._place(front), front.lane, front.rank))
 
-    def _read_on(self, last: tuple[int, int, str]) -> None:
+    def _place(self, front: Front) -> Key:
+        return (front.seq,) if self._aged else (front.rank, front.seq)
+
+    def _read_on(self, last: tuple[Any, ...]) -> None:
         """The next lanes by priority and seq; those that are known stand in line already."""
         rows = self._tx.all("open_lanes", (self._group, *last, self._size))
         for row in rows:
@@ -112,13 +117,13 @@ class KeyedLine:
     def _ranks(self) -> list[int]:
         """The priorities in use: one probe for each, so no index by seq alone is needed."""
         ranks: list[int] = []
-        while lower := self._tx.first("open_rank", (self._group, ranks[-1] if ranks else _FIRST[0])):
+        while lower := self._tx.first("open_rank", (self._group, ranks[-1] if ranks else BELOW_ALL)):
             ranks += lower
         return ranks
 
-    def _meet(self, lane: str, rank: int, seq: int, buckets: str) -> None:
+    def _meet(self, lane: str, rank: int, seq: int, buckets: str, vtime: float | None) -> None:
         if (lane, rank) not in self._fronts:
-            front = self._fronts[lane, rank] = Front(lane, rank, seq, buckets)
+            front = self._fronts[lane, rank] = Front(lane, rank, seq, buckets, vtime)
             self._push(front)
 
     # ---- its first ----------------------------------------------------------------------------
@@ -152,11 +157,7 @@ class KeyedLine:
     def _head(self, front: Front) -> Head | None:
         """The first job of the lane; None if there is none, or if it stands further back than was thought."""
         if front.heads is None:
-            rooms = [self._rooms[name] for name in front.buckets]
-            costs = "_costs" if self._gates.costs or any(room.costs for room in rooms) else ""
-            n = min(self._n, *(room.most() for room in rooms)) + 1
-            rows = self._tx.all("level_heads" + costs, (front.lane, self._tx.now, n, -front.rank))
-            front.heads = [head_of(row) for row in reversed(rows)]
+            front.heads = self._read(front)
         if not front.heads:
             self._leave(front)
             return None
@@ -168,6 +169,16 @@ class KeyedLine:
             self._pass_along(front)
             return None
         return head
+
+    def _read(self, front: Front) -> list[Head]:
+        """The first jobs of the lane, the last of them first: one more than there is room for."""
+        n = min(self._n, *(self._rooms[name].most() for name in front.buckets)) + 1
+        rows = self._tx.all("level_heads" + self._costs(front), (front.lane, self._tx.now, n, -front.rank))
+        return [head_of(row) for row in reversed(rows)]
+
+    def _costs(self, front: Front) -> str:
+        """Whether it matters what a start costs, as the end of a statement's name."""
+        return "_costs" if self._gates.costs or any(self._rooms[name].costs for name in front.buckets) else ""
 
     def _take(self, front: Front, head: Head) -> Picked:
         self.looked -= 1
@@ -217,22 +228,25 @@ class KeyedLine:
             room = self._rooms[name]
             if name != parked_on and not room.costs and 0 < room.most() < ANY:
                 for row in first_parked(self._tx, name, self._group, 1):
-                    self._open(row.lane, row.rank, row.seq, row.buckets)
+                    self._open(row)
 
-    def _open(self, lane: str, rank: int, seq: int, buckets: str) -> None:
+    def _open(self, row: Parked) -> None:
         """Written at once: it must not be found again."""
-        self._tx.run("open_lane", (lane, rank))
-        self._meet(lane, rank, seq, buckets)
+        self._tx.run("open_lane", (row.lane, row.rank))
+        self._meet(row.lane, row.rank, row.seq, row.buckets, row.vtime)
 
     def end(self) -> int | None:
         for front in self._fronts.values():
             if front.gone:
                 front.set = None if self._tx.run("drop_lane", (front.lane, front.rank)) else self._late()
             if front.set is not None:
-                self._tx.run("set_lane", (front.seq, *front.set, front.lane, front.rank))
+                self._write(front, *front.set)
         moment = None if self._stuck is None else self._gates.wait(self._stuck)
         (until,) = self._tx.all("first_until", (self._group,))[0]
         return min((at for at in (moment, until) if at is not None), default=None)
+
+    def _write(self, front: Front, parked_on: str, until: int | None) -> None:
+        self._tx.run("set_lane", (front.seq, parked_on, until, front.lane, front.rank))
 
     def _late(self) -> tuple[str, int | None]:
         """A lane with expired jobs only stands in line, for they are good to whoever has an earlier clock: unless there

@@ -36,6 +36,7 @@ class Parked(NamedTuple):
     seq: int
     lane: str
     buckets: str
+    vtime: float | None
 
 
 def settle(tx: Tx, rooms: Rooms) -> None:

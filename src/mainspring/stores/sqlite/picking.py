@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .tx import Row, Tx
 
-Key = tuple[int, ...]
+Key = tuple[float, ...]
 _ABOVE_ALL = 1 << 40
 _NO_COSTS: Mapping[str, int] = {}
 
@@ -56,7 +56,8 @@ class Picker:
     def __init__(self, limited: int | None, patience: int) -> None:
         self.picked: dict[bytes, Picked] = {}
         self.patience = patience
-        self._limited = ANY if limited is None else limited
+        self.limited = ANY if limited is None else limited
+        """How many more may name a bucket."""
 
     def pick(self, lines: Sequence[Line], n: int, *, aged: bool = False) -> None:
         """Up to ``n`` more."""
@@ -65,19 +66,19 @@ class Picker:
         wanted = len(self.picked) + n
         heap: list[tuple[Key, int]] = []
         for at, line in enumerate(lines):
-            if not line.limited or self._limited > 0:
+            if not line.limited or self.limited > 0:
                 line.begin(wanted, aged=aged)
                 self._push(heap, at, line)
         heapify(heap)
         while heap and len(self.picked) < wanted:
             _, at = heappop(heap)
             line = lines[at]
-            if line.limited and (self._limited <= 0 or line.looked >= self.patience):
+            if line.limited and (self.limited <= 0 or line.looked >= self.patience):
                 continue
             picked = line.pop()
             if picked is not None:
                 self.picked[picked.id] = picked
-                self._limited -= line.limited
+                self.limited -= bool(picked.buckets)
             self._push(heap, at, line)
 
     @staticmethod

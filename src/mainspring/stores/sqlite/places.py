@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.lanes import base_of, limited_lane, parked_lane, suspect_lane
+from mainspring.lanes import base_of, is_fair, limited_lane, parked_lane, suspect_lane, weight_of
 from mainspring.records import Bucket
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def group_of(lane: str) -> tuple[str, bool]:
 def home(lane: str, buckets: str | None) -> str:
     """Where a job stands that is no suspect: its base lane, or the limited lane beside it."""
     base = base_of(lane)
+    if is_fair(lane):
+        return re.split(r"[!?]", lane, maxsplit=1)[0]
     return limited_lane(base, read_buckets(buckets)) if buckets else base
 
 
@@ -104,4 +106,8 @@ def line_up(tx: Tx, job: Standing, seq: int) -> None:
     tx.run("add_group", (group, base, apart, known, _encode(gates).decode() if gates else None, keyed))
     if keyed:
         names = _encode(sorted({each.name for each in buckets if each.key})).decode()
-        tx.run("line_up", (job.lane, -job.priority, group, seq, names))
+        if is_fair(group):
+            step = 1 / weight_of(job.lane)
+            tx.run("line_up_fair", (job.lane, -job.priority, group, seq, names, queue_of(job.lane), step))
+        else:
+            tx.run("line_up", (job.lane, -job.priority, group, seq, names))

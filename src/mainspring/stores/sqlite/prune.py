@@ -84,6 +84,7 @@ def tidy(tx: Tx, retention: Retention) -> None:
     tx.run("drop_workers", (tx.now - retention.keep_workers,))
     tx.run("drop_retried", (tx.now - REMEMBERED,))
     tx.run("drop_groups")
+    tx.run("drop_clocks")
     tx.run("drop_rates", (tx.now,))
     tx.run("drop_guests", (tx.now,))
 

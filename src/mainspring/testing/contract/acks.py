@@ -6,7 +6,8 @@ import pytest
 
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack, Outcome
-from mainspring.states import Reason, State
+from mainspring.query import Query
+from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
 from .hands import ERROR, SECOND, Hand, ending, job, last_attempt, lease, one, outcomes, row, running, state
@@ -46,6 +47,14 @@ class TestAckSucceeded:
         await hand.succeed(again)
         assert await outcomes(store, claim) == [Outcome.FAILED]
         assert (await row(store, claim)).attempt == 2
+
+    async def test_said_again_after_a_retry_by_hand(self, store: Store) -> None:
+        """It was heard, though the job is no history any more."""
+        hand, claim = await running(store)
+        await hand.succeed(claim)
+        await store.act(Action.RETRY, Query(ids=(claim.id,)))
+        assert (await hand.repeat()).already == (lease(claim),)
+        assert await state(store, claim) == State.READY
 
     async def test_a_success_without_result(self, store: Store) -> None:
         hand, claim = await running(store)

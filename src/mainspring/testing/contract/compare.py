@@ -30,6 +30,7 @@ def same_job(job: ModelJob, row: JobRow) -> None:
     assert row.ordered == job.ordered, (row, job)
     if job.state in (State.SCHEDULED, State.RETRYING):
         assert row.due == job.due, (row, job)
+    assert set(row.buckets) == set(job.new.buckets), (row, job)
     if job.state is State.RUNNING:
         assert row.worker == job.worker, (row, job)
 
@@ -60,6 +61,8 @@ class Ledger:
         One that was freed and ended in the same step (it and its parent are both late) needs no place.
         """
         fresh = {job.new.id: job for job in self.model.fresh if job.state not in FINAL}
+        for id, job in self.model.jobs.items():
+            assert id in fresh or job.state is not State.READY or rows[id].seq == job.seq, "its place has changed"
         for id, job in fresh.items():
             job.seq = rows[id].seq
             assert job.seq > self.top, f"seq {job.seq} is not behind {self.top}"

@@ -46,6 +46,7 @@ def acks(draw: st.DrawFn, lease: Lease) -> Ack:
         Ack.cancelled(lease),
         Ack.interrupted(lease),
         Ack.returned(lease),
+        Ack.returned(lease, buckets=draw(st.sampled_from(SETS[1:]))),
     )
     return draw(st.sampled_from(ways))
 

@@ -206,6 +206,11 @@ class Model:
             self._finish(job, State.CANCELLED, Reason.BY_USER)
         elif ack.to in FINAL:
             self._finish(job, ack.to, ack.reason)
+        elif ack.buckets:
+            named = {bucket.limit for bucket in job.new.buckets}
+            more = [bucket for bucket in ack.buckets if bucket.limit not in named]
+            job.new = msgspec.structs.replace(job.new, buckets=(*job.new.buckets, *more))
+            job.state, job.due = State.READY, None  # its seq stays
         elif ack.to is State.READY:
             self._ready(job)
         else:

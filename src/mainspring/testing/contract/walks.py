@@ -19,7 +19,7 @@ CHANGES = (None, None, *((queue, mode) for mode in (Mode.PAUSED, Mode.DRAINING, 
 class KeyedMachine(FullMachine):
     """``walk(KeyedMachine, make_store)``"""
 
-    actions = (Action.CANCEL, Action.RETRY, Action.RETRY, Action.DELETE)
+    actions: tuple[Action, ...] = (Action.CANCEL, Action.RETRY, Action.RETRY, Action.DELETE)
     draw_job = staticmethod(keyed_jobs)
 
     @rule(data=st.data(), n=st.integers(1, 3))

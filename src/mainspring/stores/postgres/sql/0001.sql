@@ -118,10 +118,18 @@ create table {schema}.edges (
 create index edges_child on {schema}.edges (child);
 
 -- who took a unique key last. Nothing is written when its time is over: the next to ask for the key looks
+-- mode is keep for one that is held after its job succeeded too, or debounce, throttle, keep_last; span: for how long after
+-- that, or (throttle) after a start, it counts. before: the job of the key that was started last. said: the enqueue
+-- that replaced the job last
 create table {schema}.keys (
     hash bytea primary key check (length(hash) = 16),
     job bytea,
-    until bigint not null default 0
+    until bigint not null default 0,
+    span bigint not null default 0,
+    mode text not null default '',
+    print bytea,
+    before bytea,
+    said bytea
 ) with (fillfactor = 70);
 create index keys_job on {schema}.keys (job);
 
@@ -229,7 +237,7 @@ create index retried_at on {schema}.retried (at);
 create type {schema}.ack_v1 as (
     n integer, id bytea, token bigint, outcome text, "to" text, reason text, delay bigint, due bigint,
     result bytea, error bytea, label text, refund boolean, park boolean, slow bigint, spent jsonb,
-    fault text
+    fault text, buckets jsonb
 );
 create type {schema}.ending_v1 as (
     id bytea, state text, reason text, result bytea, error bytea, label text, note text, refund integer

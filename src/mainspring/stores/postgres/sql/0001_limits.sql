@@ -54,8 +54,15 @@ create table {schema}.waits (
     primary key (bucket, queue)
 );
 
+-- limits that were changed, and the bucket from which on lanes are still to be looked at again
+create table {schema}.stirs (
+    name text collate "C" primary key,
+    bucket text collate "C" not null
+);
+
 -- lanes with keys that have ready jobs of a priority, in the order of their first; a row that is parked is not in that
--- order until somebody opens it. Two rows of one lane and priority are harmless, and so is one without jobs
+-- order until somebody opens it. Two rows of one lane and priority are harmless, and so is one without jobs. Those of fair
+-- keys have a vtime, the virtual time of their next claim
 create table {schema}.lanes (
     id bigint generated always as identity primary key,
     seq bigint not null,
@@ -65,7 +72,8 @@ create table {schema}.lanes (
     queue text not null,
     buckets text[] not null,
     parked_on text collate "C",
-    parked_until bigint
+    parked_until bigint,
+    vtime double precision
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 create index lanes_lane on {schema}.lanes (lane, priority);
 create index lanes_order on {schema}.lanes (grp, priority desc, seq) where parked_on is null;

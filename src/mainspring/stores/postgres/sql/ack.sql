@@ -16,7 +16,7 @@ begin
     with gone as (
         delete from {schema}.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and (j.buckets is null or p_limited) and j.follows & 1 = 0
+            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
             j.costs, a.result, a.error
@@ -100,7 +100,8 @@ end
 $$;
 
 -- hand_back: keep the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled for
--- those that say so and have no order; their places in buckets are free. returns the queues in which a job became ready
+-- those that say so and have no order; their places in buckets are free. One that is handed back with buckets keeps its
+-- seq. returns the queues in which a job became ready
 create function {schema}.hand_back_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -122,7 +123,7 @@ begin
         return '{}';
     end if;
     with placed as materialized (
-        select u.*, case when u."to" = 'ready' then nextval('{schema}.seq') end as seq
+        select u.*, case when u."to" = 'ready' and u.buckets is null then nextval('{schema}.seq') end as seq
         from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
     ), moved as (
         update {schema}.jobs j
@@ -141,6 +142,11 @@ begin
     into v_woken, v_limited from moved m;
     if v_limited is not null then
         perform {schema}.free_v1(p_worker, {schema}.buckets_of_v1(v_limited));
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
+        v_limited := v_limited || {schema}.widen_v1(p_acks, v_back);
+    end if;
+    if v_limited is not null then
         perform {schema}.line_up_v1(v_limited, false);
     end if;
     return coalesce(v_woken, '{}');

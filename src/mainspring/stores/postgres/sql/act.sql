@@ -169,7 +169,10 @@ begin
                 return query select v_job, v_holder, null::text;
                 continue;
             end if;
-            update {schema}.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end
+            update {schema}.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
+                mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
+                before = case when k.job = v_job then k.before end, said = case when k.job = v_job then k.said end,
+                span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
             where k.hash = v_hash;
         end if;
         v_free := v_free || v_job;
@@ -182,11 +185,11 @@ begin
     ), revived as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, started, keep, key, buckets, costs, record, bound
+            expires, keep, key, buckets, costs, record, bound
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
             case when a.seq < 0 then -nextval('{schema}.seq') else nextval('{schema}.seq') end, a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.started, a.keep,
+            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
             a.key, a.buckets, a.costs, a.record,
             exists (select 1 from {schema}.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
@@ -223,8 +226,10 @@ begin
 end
 $$;
 
--- forget: all that stands beside these jobs
+-- forget: all that stands beside these jobs. A key is that of the job before them again, if that was started under it
 create function {schema}.forget_v1(p_ids bytea[]) returns void language plpgsql as $$
+declare
+    v_left {schema}.keys[];
 begin
     delete from {schema}.attempts where job = any(p_ids);
     delete from {schema}.logs where job = any(p_ids);
@@ -232,6 +237,15 @@ begin
     delete from {schema}.items where job = any(p_ids);
     delete from {schema}.marks where job = any(p_ids);
     delete from {schema}.follows where job = any(p_ids);
-    delete from {schema}.keys where job = any(p_ids);
+    with gone as (
+        delete from {schema}.keys k where k.job = any(p_ids) returning k
+    )
+    select array_agg(g.k) filter (where (g.k).before is not null) into v_left from gone g;
+    if v_left is not null then
+        insert into {schema}.keys (hash, job, span, mode)
+        select l.hash, l.before, l.span, l.mode from unnest(v_left) l
+        where exists (select 1 from {schema}.jobs j where j.id = any(array[l.before]))
+            or l.before = any({schema}.over_v1(array[l.before]));
+    end if;
 end
 $$;

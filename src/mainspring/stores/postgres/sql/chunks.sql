@@ -46,7 +46,8 @@ begin
     for v_name in select c.name from {schema}.chunks_v1() c where c.until <= p_before order by c.until loop
         execute format(
             'select exists (select 1 from {schema}.%1$I where drop_at > $1) or exists ('
-            'select 1 from {schema}.keys k join {schema}.%1$I f on f.id = k.job where k.until > $1)', v_name
+            'select 1 from {schema}.keys k join {schema}.%1$I f on f.id = k.job '
+            'where {schema}.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
         ) into v_held using {schema}.now_v1(p_now);
         if not v_held then
             return v_name;

@@ -61,7 +61,11 @@ begin
             ) n
         )
         select row(
-            h.grp, starts_with(m.marks, '!'), array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0),
+            h.grp, starts_with(m.marks, '!'),
+            -- Who claims from lanes of fair keys holds the lock of their queue.
+            array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0) || case
+                when {schema}.is_fair_v1(h.start, split_part(h.start, '/', 1)) then array['*' || split_part(h.start, '/', 1)]
+            end,
             null, null, null, true
         )::{schema}.lane_v1
         from hops h cross join lateral (select substr(h.grp, length(h.start) + 2) as marks) m

@@ -48,20 +48,21 @@ begin
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
     if {schema}.take_in_v1(v_made) then
-        return query select null::bytea, null::bytea, w.queue from unnest({schema}.keep_depth_v1(v_made, false, v_now)) as w(queue);
+        return query select null::bytea, null::bytea, w.queue from unnest({schema}.keep_depth_v1(v_made, '{}', false, v_now)) as w(queue);
     end if;
 end
 $$;
 
 -- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly; all of the batch or nothing
--- Locks in this order: batch, keys, new limits, job rows, dependents. _at is the place of a job in the batch, from 1.
+-- Locks in this order: batch, depths, keys, new limits, job rows, dependents. _at is the place of a job in the batch, from 1.
 -- p_open: a caller's transaction, which may stay open for long: it holds nothing that a turn could wait for.
 -- returns the ids that were not made with the job that answers for each, and the queues of other jobs that became ready
 create function {schema}.enqueue_v1(
     p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[],
     p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[],
     p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[],
-    p_key bytea[], p_window bigint[], p_conflict text[], p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean,
+    p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean,
+    p_open boolean,
     p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[],
     p_mark_at integer[], p_mark text[], p_follows jsonb
 ) returns table (id bytea, answer bytea, woken text)
@@ -80,6 +81,8 @@ declare
     v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
     v_made bytea[];
     v_special boolean;
+    v_anew jsonb := '[]';
+    v_stayed bytea[] := '{}';
     v_row record;
 begin
     v_late := {schema}.is_late_v1(p_batch, p_retry, p_now);
@@ -94,8 +97,14 @@ begin
             select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
         );
     end if;
+    if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
+        perform {schema}.lock_depths_v1(p_queue);
+    end if;
+    if p_modes is not null then
+        perform {schema}.lock_latest_v1(p_key);
+    end if;
     if cardinality(p_key) > 0 then
-        for v_row in select * from {schema}.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_now) loop
+        for v_row in select * from {schema}.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) loop
             if v_row.holder is not null then
                 v_take[v_row.at] := false;
                 v_answered[v_row.at] := true;
@@ -104,6 +113,36 @@ begin
                 v_losers := v_losers || v_row.loser;
             elsif v_row.woken is not null then
                 return query select null::bytea, null::bytea, v_row.woken;
+            end if;
+        end loop;
+    end if;
+    if p_modes is not null then
+        p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
+        for v_row in select * from {schema}.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
+            if v_row.answer is not null then
+                return query select p_id[v_row.at], v_row.answer, null::text;
+            end if;
+            if v_row.answer is not null and not v_row.anew then
+                v_take[v_row.at] := false;
+                v_answered[v_row.at] := true;
+                continue;
+            end if;
+            p_now := v_row.moment;  -- it is due so long after its enqueue, not after the locks were waited for
+            p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
+            if v_row.anew then
+                p_id[v_row.at] := v_row.answer;
+                -- nobody can wait for an id that is not made; those who wait for the job find it here
+                p_parent_at := array(
+                    select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
+                    from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
+                );
+                v_anew := v_anew || to_jsonb(v_row);
+            end if;
+            if v_row.parent is not null then
+                p_child_at := p_child_at || v_row.at;
+                p_parent := p_parent || v_row.parent;
+                p_parent_at := p_parent_at || null::integer;
+                p_policy := p_policy || 'ignore'::text;
             end if;
         end loop;
     end if;
@@ -159,6 +198,19 @@ begin
         where not u.made and not u.answered;
     end if;
     v_special := {schema}.take_in_v1(v_made);
+    if v_anew <> '[]' then
+        update {schema}.jobs j
+        set enqueued = o.enqueued, epoch = o.epoch,
+            seq = case when j.state = 'ready' and j.queue = o.queue then coalesce(o.seq, j.seq) else j.seq end
+        from jsonb_to_recordset(v_anew) as o(at integer, enqueued bigint, epoch integer, seq bigint, queue text)
+        where j.id = any(array[p_id[o.at]]);
+        v_stayed := array(
+            select p_id[o.at] from jsonb_to_recordset(v_anew) as o(at integer, queue text) where p_queue[o.at] = o.queue
+        );
+        if not p_open then
+            perform {schema}.open_left_v1(array(select o.leaves from jsonb_to_recordset(v_anew) as o(leaves text)));
+        end if;
+    end if;
     if cardinality(p_names) > 0 then
         perform {schema}.line_up_v1(v_made, p_open);
     end if;
@@ -201,7 +253,7 @@ begin
     ) as w(queue);
     if v_special then
         return query select null::bytea, null::bytea, w.queue
-        from unnest({schema}.keep_depth_v1(v_made, p_accepted, v_now)) as w(queue);
+        from unnest({schema}.keep_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
     end if;
 end
 $$;

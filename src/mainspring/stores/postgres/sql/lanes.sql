@@ -37,8 +37,9 @@ begin
         );
     end if;
     -- Grouped: a list that is looked through for each lane of a large batch takes longer than a call may.
-    insert into {schema}.lanes (lane, priority, seq, grp, queue, buckets)
-    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets) from (
+    insert into {schema}.lanes (lane, priority, seq, grp, queue, buckets, vtime)
+    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets), {schema}.vtime_v1(s.lane, max(s.queue), s.priority)
+    from (
         select n.*, false as there from unnest(v_lines) n union all select t.*, true from unnest(v_there) t
     ) s
     group by s.lane, s.priority having not bool_or(s.there);

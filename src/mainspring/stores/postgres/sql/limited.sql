@@ -12,7 +12,11 @@ declare
     v_new {schema}.room_v1;
     v_lanes {schema}.lane_v1[];
     v_groups text[];
+    v_fair text[];
     v_rows bigint[] := '{}';
+    v_fair_rows bigint[] := '{}';
+    v_all boolean;
+    v_queue text;
     v_look {schema}.looked_v1;
     v_age boolean;
     v_most integer;
@@ -37,9 +41,12 @@ begin
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
         )
     );
-    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed);
+    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed and {schema}.is_fair_v1(l.lane, split_part(l.lane, '/', 1)));
+    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
     v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
-    if cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
+    if cardinality(v_fair) > 0 then
+        null;
+    elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
         v_said.ids := {schema}.pick_v1(v_lanes, p_n, p_oldest, p_now);
         return v_said;
     elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
@@ -74,31 +81,62 @@ begin
             v_said.locked := v_look.locked;
             v_said.more := v_said.more or v_look.more;
         end if;
+        for v_queue in select distinct split_part(g.grp, '/', 1) from unnest(v_fair) as g(grp) loop
+            v_look := {schema}.look_v1(
+                array(
+                    select g.grp from unnest(v_fair) as g(grp)
+                    where split_part(g.grp, '/', 1) = v_queue and ({schema}.is_free_v1(g.grp) or v_said.limited < p_few)
+                ), v_most, v_age, v_said.looked, v_said.locked, array(
+                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                ), p_now, true
+            );
+            foreach v_new in array v_look.rooms loop
+                v_names := v_names || v_new.name;
+                v_room := v_room || v_new.room;
+                v_cap := v_cap || v_new.cap;
+                v_unit := v_unit || v_new.unit;
+            end loop;
+            v_fair_rows := v_fair_rows || v_look.good;
+            v_said.looked := v_look.looked;
+            v_said.locked := v_look.locked;
+            v_said.more := v_said.more or v_look.more;
+        end loop;
         v_chosen := '{}';
         v_stuck := '{}';
-        for v_head in select * from {schema}.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now) loop
-            exit when cardinality(v_chosen) >= v_most;
-            continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
-            continue when v_head.buckets is not null and v_said.limited >= p_few;
-            v_fits := true;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
-                exit when not v_fits;
+        v_all := false;
+        <<again>>
+        loop
+            for v_head in select * from (
+                select *, 0::bigint as nth from {schema}.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now)
+                union all
+                select * from {schema}.fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_room, p_now)
+            ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
+                exit again when cardinality(v_chosen) >= v_most;
+                continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
+                continue when cardinality(v_head.buckets) > 0 and v_said.limited >= p_few;
+                v_fits := true;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                    exit when not v_fits;
+                end loop;
+                if not v_fits then
+                    v_stuck := v_stuck || v_head.lane;
+                    -- Its lane will be parked: there may be others behind those that were looked at.
+                    v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                    continue;
+                end if;
+                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                    v_at := array_position(v_names, v_head.buckets[v_n]);
+                    v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
+                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                end loop;
+                v_chosen := v_chosen || v_head.id;
+                v_said.limited := v_said.limited + coalesce(cardinality(v_head.buckets) > 0, false)::integer;
             end loop;
-            if not v_fits then
-                v_stuck := v_stuck || v_head.lane;
-                -- Its lane will be parked: there may be others behind those that were looked at.
-                v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
-                continue;
-            end if;
-            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                v_at := array_position(v_names, v_head.buckets[v_n]);
-                v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
-                    else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-            end loop;
-            v_chosen := v_chosen || v_head.id;
-            v_said.limited := v_said.limited + (v_head.buckets is not null)::integer;
+            -- The part of a key that has fewer jobs, or no room for them, is for the others.
+            exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
+            v_all := true;
         end loop;
         v_got := array(
             select j.id from {schema}.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
@@ -115,8 +153,13 @@ begin
                 );
             end loop;
         end if;
+        if cardinality(v_fair_rows) > 0 then
+            perform {schema}.charge_v1(v_got, v_age);
+        end if;
         v_said.ids := v_said.ids || array(
-            select j.id from {schema}.jobs j where j.id = any(v_got) order by case when v_age then 0 else -j.priority end, j.seq
+            select j.id from {schema}.jobs j where j.id = any(v_got)
+            order by case when v_age then 0 else -j.priority end,
+                case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end, j.seq
         );
     end loop;
     return v_said;
@@ -157,7 +200,8 @@ $$;
 -- They are read in their order, a few at a time; their buckets are locked as they come, those that another has passed over.
 -- It ends after so many: rows without room leave the order when they are settled, so the next turn begins behind them.
 create function {schema}.look_v1(
-    p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint
+    p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint,
+    p_fair boolean default false
 ) returns {schema}.looked_v1 language plpgsql as $$
 declare
     c_most constant integer := 128;
@@ -173,7 +217,8 @@ declare
 begin
     loop
         v_size := least(v_size, c_most + cardinality(p_looked) - cardinality(v_said.looked) - v_again);
-        v_rows := {schema}.window_v1(p_groups, v_size, p_age, v_said.looked);
+        v_rows := case when p_fair and not p_age then {schema}.fair_window_v1(p_groups, v_size, v_said.looked)
+            else {schema}.window_v1(p_groups, v_size, p_age, v_said.looked) end;
         exit when cardinality(v_rows) = 0;
         v_said.looked := v_said.looked || v_rows;
         v_new := {schema}.try_buckets_v1(

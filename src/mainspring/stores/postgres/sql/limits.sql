@@ -60,26 +60,53 @@ begin
 end
 $$;
 
--- changed: wait for the turns that have read these limits already; no turn reads meanwhile. Then whatever waits for their
--- buckets is looked at again. The caller has written the limits: a producer's open transaction is waited for before, never here
+-- changed: wait for the turns that have read these limits already; no turn reads meanwhile. Whatever waits for their buckets
+-- has to be looked at again: see stir. The caller has written the limits: a producer's open transaction is waited for before,
+-- never here
 create function {schema}.changed_v1(p_limits text[]) returns text[] language plpgsql as $$
 declare
-    v_lanes bigint[];
     v_woken text[];
 begin
     perform pg_advisory_xact_lock({schema}.modes_lock_v1());
-    v_lanes := array(
-        select l.id from unnest(p_limits) as u(name) join {schema}.lanes l
-            on l.parked_on >= u.name and l.parked_on < u.name || '>' and split_part(l.parked_on, '=', 1) = u.name
-        order by l.id for no key update of l
-    );
+    insert into {schema}.stirs (name, bucket) select u.name, u.name from unnest(p_limits) as u(name) order by u.name collate "C"
+    on conflict (name) do update set bucket = excluded.bucket;
+    with told as (
+        delete from {schema}.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
+    )
+    select array(select distinct t.queue from told t) into v_woken;
+    return v_woken;
+end
+$$;
+
+-- stir: open the next lanes that wait for a limit which was changed. What a turn has in hand is passed over: it has read the
+-- limit as it stands. returns the queues in which something may start, and whether there is more to open
+create function {schema}.stir_v1(p_limit integer, out woken text[], out more boolean) language plpgsql as $$
+declare
+    v_stir {schema}.stirs;
+    v_lanes bigint[];
+    v_last text;
+begin
+    select s.* into v_stir from {schema}.stirs s order by s.name limit 1 for update;
+    woken := '{}';
+    more := found;
+    if not found then
+        return;
+    end if;
+    select coalesce(array_agg(n.id), '{}'), max(n.parked_on) into v_lanes, v_last from (
+        select l.id, l.parked_on from {schema}.lanes l
+        where l.parked_on >= v_stir.bucket and l.parked_on < v_stir.name || '>' and split_part(l.parked_on, '=', 1) = v_stir.name
+        order by l.parked_on limit p_limit for no key update skip locked
+    ) n;
+    if cardinality(v_lanes) < p_limit then
+        delete from {schema}.stirs s where s.name = v_stir.name;
+    else
+        update {schema}.stirs s set bucket = v_last where s.name = v_stir.name;
+    end if;
     with opened as (
         update {schema}.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
         where l.id = any(array[i.id]) returning l.queue
-    ), told as (
-        delete from {schema}.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
     )
-    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
-    return v_woken;
+    select array(select distinct o.queue from opened o) into woken;
+    more := exists (select 1 from {schema}.stirs);
 end
 $$;

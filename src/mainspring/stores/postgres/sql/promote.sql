@@ -1,5 +1,5 @@
 -- promote: scheduled, retrying -> ready when due, in the order of due; any waiting -> cancelled (expired), which goes first
--- Lanes that waited for a moment that has come are opened.
+-- Lanes that waited for a moment that has come are opened, and those of a limit that was changed.
 -- returns how many were promoted, which expired, the queues that got work, and when to come again
 create function {schema}.promote_v1(p_limit integer, p_now bigint)
 returns table (now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
@@ -13,6 +13,8 @@ declare
     v_queues text[];
     v_woken text[];
     v_limited bytea[];
+    v_stirred text[];
+    v_more boolean := false;
 begin
     perform {schema}.guard_v1();
     v_expired := array(
@@ -43,8 +45,13 @@ begin
         perform {schema}.line_up_v1(v_limited, false);
     end if;
     v_woken := v_woken || {schema}.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
+    if exists (select 1 from {schema}.stirs) then
+        select s.woken, s.more into v_stirred, v_more from {schema}.stir_v1(p_limit) s;
+        v_woken := v_woken || v_stirred;
+    end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
+            case when v_more then v_now end,
             (select j.due from {schema}.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from {schema}.jobs j where j.expires is not null and j.state <> 'running'
              order by j.expires limit 1),

@@ -70,10 +70,12 @@ $$;
 -- set_aside: jobs past their retention that hold their unique key by its window: they are looked at again when it is over
 create function {schema}.set_aside_v1(p_ids bytea[], p_dead bytea[], p_now bigint) returns void language plpgsql as $$
 begin
-    update {schema}.finished f set drop_at = k.until from {schema}.keys k
-    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id and k.until > p_now;
-    update {schema}.dead d set drop_at = k.until from {schema}.keys k
-    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id and k.until > p_now;
+    update {schema}.finished f set drop_at = {schema}.key_until_v1(k, f.state, f.started, f.finished) from {schema}.keys k
+    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
+        and {schema}.key_until_v1(k, f.state, f.started, f.finished) > p_now;
+    update {schema}.dead d set drop_at = {schema}.key_until_v1(k, d.state, d.started, d.finished) from {schema}.keys k
+    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id
+        and {schema}.key_until_v1(k, d.state, d.started, d.finished) > p_now;
 end
 $$;
 
@@ -94,6 +96,7 @@ begin
     delete from {schema}.guests g where g.until <= p_now;
     perform {schema}.tidy_buckets_v1(p_now);
     perform {schema}.tidy_lanes_v1(p_now);
+    perform {schema}.tidy_clocks_v1();
 end
 $$;
 

@@ -120,7 +120,8 @@ begin
 end
 $$;
 
--- gated: the home of a job with more gates: base lane, #, gates in order, and the keys if there are any (see lanes.py)
+-- gated: the home of a job with more gates, and keys: base lane, #, gates in order, and the keys if there are any (see lanes.py).
+-- A fair key stands before the others, and has another sign among gates if its jobs need room
 create function {schema}.gated_v1(p_home text, p_queue text, p_labels jsonb) returns text language plpgsql immutable as $$
 declare
     v_rest text := substr(p_home, length(p_queue) + 1);
@@ -130,20 +131,38 @@ declare
     v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
 begin
     v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return v_base || '#' || (
-        select string_agg(g.label, ',' order by g.label collate "C") from (
-            select u.label from unnest(string_to_array(v_gates, ',')) as u(label) where u.label <> ''
+    return (
+        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0, g.label collate "C") filter (where g.keyed), '')
+        from (
+            select u.label, u.keyed from (
+                select case x.label when '*' then '**' else x.label end as label, false as keyed
+                from unnest(string_to_array(v_gates, ',')) as x(label)
+                union all
+                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
+            ) u where u.label <> ''
             union
-            select l.label from jsonb_array_elements_text(p_labels) as l(label)
+            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
         ) g
-    ) || v_keys;
+    );
+end
+$$;
+
+-- lock_depths: hold what those of these queues are counted under that have a max_depth. Before anything that whoever makes
+-- room in one of them could wait for
+create function {schema}.lock_depths_v1(p_queue text[]) returns void language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || b.name, 0)) from (
+        select q.name from {schema}.queues q where q.bounded and q.name = any(p_queue) order by q.name
+    ) b;
 end
 $$;
 
 -- keep_depth: new jobs end at once in a queue that skips them; in one with a max_depth no more wait than that, or all is
--- refused. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
+-- refused. p_stayed: those of them that were in their queue before, and count as they did. Whoever counts holds the lock of the queue to its commit, so nobody counts without the jobs of another.
 -- returns the queues in which jobs became ready that waited for those that ended
-create function {schema}.keep_depth_v1(p_ids bytea[], p_accepted boolean, p_now bigint) returns text[] language plpgsql as $$
+create function {schema}.keep_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint)
+returns text[] language plpgsql as $$
 declare
     v_queue record;
     v_woken text[] := '{}';
@@ -151,7 +170,8 @@ begin
     for v_queue in
         select q.*, n.ids from {schema}.queues q
         join (
-            select j.queue, array_agg(j.id) as ids from {schema}.jobs j where j.id = any(p_ids) group by j.queue
+            select j.queue, array_agg(j.id) as ids from {schema}.jobs j
+            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
         ) n on n.queue = q.name
         where q.special order by q.name
     loop
@@ -164,7 +184,7 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || v_queue.name, 0));
             v_woken := v_woken || {schema}.make_room_v1(
                 v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_now
+                v_queue.ids, p_stayed, p_now
             );
         end if;
     end loop;
@@ -172,9 +192,11 @@ begin
 end
 $$;
 
--- make_room: refuse these new jobs, or end the oldest of the others, if more jobs wait in their queue than may
-create function {schema}.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_now bigint)
-returns text[] language plpgsql as $$
+-- make_room: refuse these new jobs, or end the oldest of the others (but for some that stay), if more jobs wait in their
+-- queue than may
+create function {schema}.make_room_v1(
+    p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint
+) returns text[] language plpgsql as $$
 declare
     v_depth bigint;
     v_first bigint;
@@ -188,7 +210,7 @@ begin
         if p_on_full = 'drop_oldest' then
             v_old := array(
                 select j.id from {schema}.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids)
+                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
                 order by j.enqueued, j.id limit v_depth - p_most
             );
         end if;
@@ -198,8 +220,8 @@ begin
                 'excess', v_depth - p_most, 'age', p_now - v_first
             )::text;
         end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes.
-        perform 1 from {schema}.jobs j where j.id = any(v_old) order by j.id for update;
+        -- One that a claim has in hand runs when we get it: then the next oldest goes. One that was replaced is another row.
+        v_old := array(select j.id from {schema}.jobs j where j.id = any(v_old) order by j.id for update);
         v_woken := v_woken || {schema}.cancel_new_v1(
             v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
         );

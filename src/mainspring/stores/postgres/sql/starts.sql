@@ -113,14 +113,15 @@ begin
 end
 $$;
 
--- amend_acked: the same for the jobs of these acks
+-- amend_acked: the same for the jobs of these acks; those that are handed back with buckets have cost nothing
 create function {schema}.amend_acked_v1(p_acks {schema}.ack_v1[], p_now bigint) returns void language plpgsql as $$
 declare
     v_ack record;
 begin
     for v_ack in
-        select a.spent, a.slow, j.buckets, j.costs from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
-        where (a.slow > 0 or a.spent is not null) and j.buckets is not null
+        select case when a.buckets is null then a.spent else {schema}.unspent_v1(j.buckets) end as spent, a.slow, j.buckets, j.costs
+        from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+        where (a.slow > 0 or a.spent is not null or a.buckets is not null) and j.buckets is not null
     loop
         perform {schema}.amend_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
     end loop;

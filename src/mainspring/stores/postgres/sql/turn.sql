@@ -85,8 +85,10 @@ begin
         v_lanes := {schema}.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null)
-            and exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0);
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
+            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
+            or exists (select 1 from unnest(v_lanes) l where {schema}.is_free_v1(l.lane))
+        );
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := {schema}.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
@@ -115,7 +117,7 @@ begin
             v_acks := p_acks || array(
                 select row(
                     -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null
+                    0, null, null, null
                 )::{schema}.ack_v1
                 from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
                 where not exists (
@@ -130,7 +132,7 @@ begin
         from {schema}.ack_v1(p_worker, v_acks, v_now) a;
     end if;
     if cardinality(v_freed) > 0 then
-        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null);
+        v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
         v_opened := {schema}.open_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
@@ -166,7 +168,7 @@ begin
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null);
+                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or {schema}.is_free_v1(l.lane));
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;

@@ -1,9 +1,12 @@
 -- claims: hand out ready jobs from the front of a line. Needs common, heads, rooms, lines, parking, moves.
 -- What is claimed is changed in place where nothing but the line can hold the job back.
 -- A turn that has met so many useless entries and parked so many lanes stops and says so; the next goes on from there.
+-- gives: looked, parks, claimed, writes, held, groups, known_buckets, crowded, soonest, allowed, started, is_enough
+-- gives: claim_again, knows, begin, lack, source_of, draw
 local LOOK = 1000
 local HEAVY = 1048576 -- bytes handed out after which it stops and says so as well: a reply must come through in time
-local looked, parks, weight, tasks_known = 0, 0, 0, nil
+local looked, parks = 0, 0
+local weight, tasks_known = 0, nil
 local claimed, writes, held, groups = {}, {}, {}, {}
 local known_buckets = {} -- by lane
 local crowded = {} -- queues in which a gate had no room

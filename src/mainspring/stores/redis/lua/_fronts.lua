@@ -35,6 +35,7 @@ local function claim_oldest(roots, n, worker)
     local taken, stuck
     if best.group then
       taken, stuck = draw_limited(best.group, best.lane, best.line, 1, math.huge, worker)
+      if is_fair(best.group) then charge_aged(best.group, best.lane, string.match(best.line, '^~?(-?%d+):'), taken) end
       settle_groups()
     else
       taken, stuck = draw(source_of(best.key, best.line), 1, math.huge, worker)
@@ -47,6 +48,7 @@ end
 
 -- The next line of a front behind its floor and the place where the one after it begins.
 local function look_at(front)
+  if front.fair then return look_at_fair(front) end
   local lines = call('ZRANGEBYSCORE', front.heads, front.floor, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
   front.line, front.at, front.after = lines[1], tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
   front.mark = lines[2]
@@ -54,35 +56,46 @@ end
 
 local function front_of(name, group)
   local front = {heads = named(group and 'lanes' or 'heads', name), floor = '-inf', group = group}
+  if group and is_fair(group) then front.fair = string.match(group, '^[^/]*') end
   look_at(front)
   return front
 end
 
 local function claim_merged(roots, n, worker)
-  local fronts, by_name, got = {}, {}, 0
+  local fronts, by_name, got, fair = {}, {}, 0, false
   local function add(name, group)
     by_name[name] = front_of(name, group)
     fronts[#fronts + 1] = by_name[name]
+    fair = fair or by_name[name].fair
   end
   for _, root in ipairs(roots) do add(root) end
   while got < n and not is_enough() do
     local best, bound, at = nil, math.huge, nil
+    if fair then hide_later(fronts) end
     for m, front in ipairs(fronts) do
-      if front.line and (not best or front.at < best.at) then best, at = front, m end
+      if front.line and not front.hidden and (not best or front.at < best.at) then best, at = front, m end
     end
     if not best then break end
-    for _, front in ipairs(fronts) do bound = math.min(bound, front == best and front.after or front.at) end
+    for _, front in ipairs(fronts) do
+      if not front.hidden then bound = math.min(bound, front == best and front.after or front.at) end
+    end
     local taken, stuck = 0, false
-    if best.group and allowed <= 0 then
+    if best.group and allowed <= 0 and not is_free(best.group) then
       table.remove(fronts, at)
+    elseif best.fair then
+      taken, stuck = draw_fair(best, n - got, bound, worker)
+      if stuck then table.remove(fronts, at) end
     elseif best.group then
       taken, stuck = draw_from(best, n - got, bound, worker)
       if stuck then table.remove(fronts, at) end
     elseif sub(best.line, 1, 1) == '#' then
-      local group = sub(best.line, 2)
       with_limited()
       best.floor = '(' .. best.mark
-      if not by_name[group] and may_enter(group, worker) then add(group, group) end
+      local is_one = not is_fair(sub(best.line, 2)) -- else all of them stand at one place
+      for _, line in ipairs(is_one and {best.line} or call('ZRANGEBYSCORE', best.heads, best.mark, best.mark)) do
+        local group = sub(line, 2)
+        if not by_name[group] and may_enter(group, worker) then add(group, group) end
+      end
     else
       taken, stuck = draw(source_of(best.heads, best.line), n - got, bound, worker)
       if stuck then best.floor = '(' .. call('ZSCORE', best.heads, best.line) end

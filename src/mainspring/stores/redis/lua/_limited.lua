@@ -5,7 +5,7 @@ with_rooms()
 -- Whether lanes with the marks of this group are for this worker.
 local function may_enter(group, worker)
   local task = string.match(group, '^[^/]*/[^!?]*!?%?(.*)$')
-  return allowed > 0 and (not task or knows(worker, task))
+  return (allowed > 0 or is_free(group)) and (not task or knows(worker, task))
 end
 
 -- What a lane lacks room in: a lane with keys is parked if it is a key's; a gate closes its whole group. Returns whether.
@@ -25,8 +25,10 @@ end
 
 -- Draws from one line of a lane with limits. Returns how many, and whether its group is closed to this turn.
 local function draw_limited(group, lane, line, n, bound, worker)
-  local taken, stuck = draw(source_of(named('heads', lane), line, lane), math.min(n, allowed), bound, worker)
-  allowed = allowed - taken
+  local free = is_free(group)
+  if free then known_buckets[lane] = {} end
+  local taken, stuck = draw(source_of(named('heads', lane), line, lane), free and n or math.min(n, allowed), bound, worker)
+  if not free then allowed = allowed - taken end
   local closed = stuck and give_way(group, lane)
   settle_lanes()
   return taken, closed

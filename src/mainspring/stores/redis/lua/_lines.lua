@@ -3,6 +3,8 @@
 -- place of its first entry. There is one index for each base lane with the lanes beside it (its suspects apart): a root.
 -- A lane with limits has an index of its own. It stands in that of its group (base lane, gates and marks), and the group
 -- as `#` and its name in its root.
+-- gives: home_of, line_of, index_of, arrivals, arriving, pending, touch, index_list, index_moved, line_up, leave_line
+-- gives: close_gaps
 local function base_of(lane) return string.match(lane, '^[^/]*/[^!#?]+') end
 local function home_of(lane) return string.match(lane, '^[^/]*/[^!?]*') end
 local function line_of(lane, priority) return priority .. ':' .. lane end
@@ -12,11 +14,16 @@ local function index_of(lane)
   return named('heads', is_limited and lane or string.match(lane, '^[^/]*/[^#!?]*!?'))
 end
 
-local arrivals, arriving, gaps = {}, {}, {}
+local arrivals, arriving = {}, {}
+local gaps = {}
 local pending = {} -- lanes with limits whose index has changed, with the buckets that their jobs name
 
 local function touch(head)
-  if head[MORE].b then pending[head[LANE]] = head[MORE].b end
+  if head[MORE].b then
+    pending[head[LANE]] = head[MORE].b
+  elseif string.find(head[LANE], '#*=', 1, true) then
+    pending[head[LANE]] = {}
+  end
 end
 
 -- The index has the place of the first entry of a list, and behind `~` of the set beside it.

@@ -1,4 +1,7 @@
 -- moves: every way in and out of a state, with its indexes. Needs common, heads, wake, rooms, lines, parking.
+-- gives: LATER, EXPIRING, OVERDUE, DONE, DIED, DROPS, HELD, ERRORS, PARENTS, FOLLOWS, counts, count, move_counts, guilt_of
+-- gives: set_lane, leave, enter, enter_line, new_head, put_beside, resolve, enter_history, finish_all, finish
+-- gives: keep_attempt, flush
 local LATER, EXPIRING, OVERDUE = TAG .. 'later', TAG .. 'expiring', TAG .. 'overdue'
 local DONE, DIED, DROPS, HELD = TAG .. 'done', TAG .. 'died', TAG .. 'drops', TAG .. 'held'
 local ERRORS, PARENTS, FOLLOWS = TAG .. 'errors', TAG .. 'parents', TAG .. 'follows'

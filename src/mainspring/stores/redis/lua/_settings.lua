@@ -2,7 +2,7 @@
 -- An entry is a mode, marks, and since when it is in that mode. The marks say that more is stored: `!` the queue hands out
 -- nothing, `+` an enqueue has to look at it. Then a packed [declared, given, disabled, when, by whom] stands behind a `|`;
 -- settings are JSON, false stands for none.
--- gives: kept_of, keep, settings_of, place_new
+-- gives: kept_of, keep, settings_of, place_new, widen
 local MODES = TAG .. 'modes'
 
 local function kept_of(queue)
@@ -36,21 +36,44 @@ local function by_kind_and_name(a, b)
   return a[2] < b[2]
 end
 
--- The job names the limits of its queue too: its lane has their gates (see lanes.py).
-local function limit(head, settings)
-  local more, own, labels, gates = head[MORE], {}, {}, {}
-  local buckets = more.b or {}
-  for _, bucket in ipairs(buckets) do own[bucket[1] .. '=' .. bucket[2]] = true end
-  for _, pair in ipairs(settings.limits) do
-    if not own[pair[1] .. '='] then buckets[#buckets + 1] = {pair[1], '', pair[2]} end
+-- A fair key comes before all others, and has another sign among gates if its jobs need room.
+local function fair_first(a, b)
+  local is_fair = string.find(a, '*', 1, true) ~= nil
+  if is_fair ~= (string.find(b, '*', 1, true) ~= nil) then return is_fair end
+  return a < b
+end
+
+local function joined(there, labels)
+  local seen, all = {}, {}
+  for label in string.gmatch(there, '[^,]+') do seen[label == '*' and '**' or label] = true end
+  for _, label in ipairs(labels) do seen[label] = true end
+  for label in pairs(seen) do all[#all + 1] = label end
+  table.sort(all, fair_first)
+  return table.concat(all, ',')
+end
+
+-- The job names these [limit, key, cost, label] too: its lane has their gates and keys (see lanes.py). Of a limit that
+-- it names already nothing changes.
+local function widen(head, more)
+  local buckets, own, gates, keys = head[MORE].b or {}, {}, {}, {}
+  for _, bucket in ipairs(buckets) do own[bucket[1]] = true end
+  for _, each in ipairs(more) do
+    if not own[each[1]] then
+      buckets[#buckets + 1] = {each[1], each[2], each[3]}
+      local labels = each[2] == '' and gates or keys
+      labels[#labels + 1] = each[4]
+    end
   end
-  local base, there, keys, marks = string.match(head[LANE], '^([^/]*/[^#!?]*)#?([^=!?]*)([^!?]*)(.*)$')
-  for label in string.gmatch(there, '[^,]+') do labels[label] = true end
-  for _, label in ipairs(settings.labels) do labels[label] = true end
-  for label in pairs(labels) do gates[#gates + 1] = label end
-  table.sort(gates)
   table.sort(buckets, by_kind_and_name)
-  more.b, head[LANE] = buckets, base .. '#' .. table.concat(gates, ',') .. keys .. marks
+  local base, had, keyed, marks = string.match(head[LANE], '^([^/]*/[^#!?]*)#?([^=!?]*)=?([^!?]*)(.*)$')
+  keyed = joined(keyed, keys)
+  head[MORE].b, head[LANE] = buckets, base .. '#' .. joined(had, gates) .. (keyed ~= '' and '=' .. keyed or '') .. marks
+end
+
+local function limit(head, settings)
+  local more = {}
+  for n, pair in ipairs(settings.limits) do more[n] = {pair[1], '', pair[2], settings.labels[n]} end
+  widen(head, more)
 end
 
 -- A new job stands in the order of its queue, names its limits, and counts for its depth.

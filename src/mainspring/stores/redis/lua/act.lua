@@ -54,7 +54,11 @@ function doing.retry(id, head)
   local holder, late = rival(id, head)
   if holder then return holder end
   if late then finish(late, live(late), CANCELLED, 'expired') end
-  if head[MORE].u and key_entry(head[MORE].u) ~= id then take_key(head[MORE].u, id, 0) end
+  local last, _, rest = key_entry(head[MORE].u or '')
+  if head[MORE].u and last ~= id then
+    local mode = more_of(rest)
+    take_key(head[MORE].u, id, 0, mode ~= KEPT and mode > 0 and pack_more(mode, 0))
+  end
   leave_history(id, head)
   if head[ERROR] then call('HDEL', ERRORS, id) end
   if head[FAR] then call('HDEL', RESULTS, id) end

@@ -1,26 +1,43 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, uniq
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, places, uniq, latest*
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all of it or nothing
 -- args: now, limits that are made if there are none [name, kind, size, per, burst] or empty, [whether it was accepted
 --       before, settings that are declared if there are none [queue, JSON]] or empty, then for each job: id and job (see
 --       heads.py), and beside it, each with its length in front: times [delay, run_at, expires_in, conflict,
---       window], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a record that lies apart
+--       window; of a key with a mode also its mode, max_wait or keep, print], edges (parent and `f` or `i`, 17 bytes each),
+--       follow-up jobs, a record that lies apart
 -- returns for each job 1: made now, 0: found, or the id of the job that holds its key. Instead, for what stands in the
 -- way of the whole batch: draining and the queue; disabled, the queue and by whom; full, the queue, how many may wait,
 -- what it does then, how many wait, how many are too many, for how long the first has waited; taken, the task and the
--- holder; nobody, the child and the parent.
+-- holder; conflict, the task, the holder and the job; nobody, the child and the parent.
 local RETURN, FAIL = 0, 1
 local jobs = (#ARGV - 3) / 2
-local ids, said, plans, late, losers, taken, batch = {}, {}, {}, {}, {}, {}, {}
-local stored, tight, dropped, accepted = {}, {}, {}, false
+local ids, said, plans, late, losers, taken, prints, batch = {}, {}, {}, {}, {}, {}, {}, {}
+local stored, tight, dropped, moving, staying, accepted = {}, {}, {}, {}, {}, false
 
--- What a new job's key says: the holder that answers for it, or nil; and whether the batch is refused.
+-- Whether the job that holds a key that is kept stands for another request.
+local function is_other(key, print)
+  local _, _, more = key_entry(key)
+  local _, _, stored = more_of(more)
+  stored = prints[key] or stored
+  return print and stored and stored ~= print
+end
+
+-- What a new job's key says: the holder that answers for it, or nil; and why the batch is refused.
 local function ask_for_key(plan)
-  local key, conflict = plan.head[MORE].u, plan.times[4]
+  local key, conflict, mode, print = plan.head[MORE].u, plan.times[4], plan.times[6], plan.times[8]
   if not key then return nil end
+  if mode and mode ~= KEPT then
+    with_latest()
+    return latest_of(plan, late)
+  end
   local holder, expired = taken[key], nil
   if not holder then holder, expired = holder_of(key) end
   if expired then late[#late + 1] = expired end
-  if holder and conflict == FAIL then return holder, true end
+  if mode then
+    if holder and is_other(key, print) then return nil, {'conflict', task_of(plan.head), holder, plan.id} end
+    if not holder then prints[key] = print end
+  end
+  if holder and conflict == FAIL then return nil, {'taken', task_of(plan.head), holder} end
   if holder and conflict == RETURN then return holder end
   if holder then losers[#losers + 1] = holder end
   taken[key] = plan.id
@@ -35,13 +52,15 @@ local function stored_of(queue)
   return unpack(stored[queue])
 end
 
--- What its queue makes of a new job. Returns what refuses the batch.
+-- What its queue makes of a new job, or of one that replaces another: in the same queue that is none. Returns what
+-- refuses the batch.
 local function take_in(plan, queue)
   with_settings()
   local kept, settings = stored_of(queue)
   if kept.mode == 'draining' then return {'draining', queue} end
   if kept.how == 'reject' then return {'disabled', queue, kept.by} end
   place_new(plan.head, settings)
+  if plan.stays then return nil end
   if kept.how == 'skip' then
     plan.head[MORE].d = nil
     plan.note = "queue '" .. queue .. "' is disabled" .. (kept.by ~= '' and ' by ' .. kept.by or '')
@@ -50,21 +69,24 @@ local function take_in(plan, queue)
   end
 end
 
--- Room for `n` new jobs of a queue: who loses its key to one of them gives up its place; then the oldest are dropped, if
--- that is what the queue does. Returns what refuses the batch.
+-- Room for `n` new jobs of a queue: who loses its key to one of them, goes to another queue or has expired gives up its
+-- place; then the oldest are dropped, if that is what the queue does, but none that this batch speaks of. Returns what
+-- refuses the batch.
 local function make_room(queue, n)
   local _, settings = stored_of(queue)
   local key, leaving, going = named('depth', queue), {}, 0
-  for _, id in ipairs(losers) do
-    if not leaving[id] and call('ZSCORE', key, id) then leaving[id], going = true, going + 1 end
+  for _, list in ipairs({losers, moving, late}) do
+    for _, id in ipairs(list) do
+      if not leaving[id] and call('ZSCORE', key, id) then leaving[id], going = true, going + 1 end
+    end
   end
   local depth, most = call('ZCARD', key), settings.max_depth
   local excess = depth - going + n - most
   if excess <= 0 then return nil end
   local note, old = "dropped: queue '" .. queue .. "' was full (max_depth " .. most .. ')', {}
   if settings.on_full == 'drop_oldest' and n <= most then
-    for _, id in ipairs(call('ZRANGE', key, 0, excess + going - 1)) do
-      if not leaving[id] and #old < excess then old[#old + 1] = {id, note} end
+    for _, id in ipairs(call('ZRANGE', key, 0, excess + going + #staying - 1)) do
+      if not leaving[id] and not staying[id] and #old < excess then old[#old + 1] = {id, note} end
     end
   end
   if #old < excess then
@@ -102,15 +124,21 @@ for n, id in ipairs(ids) do
     local plan = {id = id, times = times, edges = edges, follows = follows, record = record}
     plan.head = new_head(sub(ARGV[2 * n + 2], 17), times)
     local holder, refused = ask_for_key(plan)
-    if refused then return {'taken', task_of(plan.head), holder} end
+    if refused then return refused end
     if holder then
       said[n] = holder
     else
-      local queue = queue_of(plan.head)
+      local queue, old = queue_of(plan.head), plan.old
+      plan.stays = old and queue_of(live(old)) == queue
+      if plan.stays then
+        staying[#staying + 1], staying[old] = old, true
+      elseif old then
+        moving[#moving + 1] = old
+      end
       local word = draining and draining[queue]
       local refusal = word == true and {'draining', queue} or word and take_in(plan, queue)
       if refusal then return refusal end
-      said[n], batch[id], plans[#plans + 1] = 1, true, plan
+      said[n], batch[id], plans[#plans + 1] = plan.old or 1, not plan.old, plan
     end
   end
 end
@@ -128,7 +156,7 @@ end
 
 -- writes; the first one needs memory, so that a full store refuses here
 local entries = {}
-for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.id end
+for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.old or plan.id end
 spread('ZADD', IDS, entries)
 if ARGV[2] ~= '' then
   with_rooms()
@@ -139,10 +167,17 @@ for _, id in ipairs(late) do
   if head and is_waiting(head) then finish(id, head, CANCELLED, 'expired') end
 end
 for _, plan in ipairs(plans) do
-  local id, head, window = plan.id, plan.head, plan.times[5]
+  if plan.old then take_out(plan) end
+  local id, head, window, mode = plan.id, plan.head, plan.times[5], plan.times[6]
   put_beside(id, head, plan.record)
   if plan.follows ~= '' then call('HSET', FOLLOWS, id, plan.follows) end
-  if head[MORE].u then take_key(head[MORE].u, id, window > 0 and NOW + window or 0) end
+  if mode == KEPT then
+    take_key(head[MORE].u, id, 0, pack_more(KEPT, plan.times[7], plan.times[8]))
+  elseif mode then
+    take_latest(plan)
+  elseif head[MORE].u then
+    take_key(head[MORE].u, id, window > 0 and NOW + window or 0)
+  end
   enter(id, head, BLOCKED)
 end
 
@@ -169,7 +204,7 @@ local function settle_new(plan)
     call('HSET', PARENTS, id, table.concat(parents))
   else
     leave(id, head)
-    enter_line(id, head)
+    if plan.seq and (head[DUE] == NONE or head[DUE] <= NOW) then resume(plan) else enter_line(id, head) end
   end
 end
 

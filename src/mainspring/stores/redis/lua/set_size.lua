@@ -5,8 +5,9 @@
 with_rooms()
 local stored = call('HGET', LIMITS, ARGV[2])
 if not stored then return {0, 0} end
-local limit = cmsgpack.unpack(stored)
-limit[5] = tonumber(ARGV[3]) or false
+local limit, size = cmsgpack.unpack(stored), tonumber(ARGV[3]) or false
+if limit[5] == size then return {1, 0} end
+limit[5] = size
 pass_when_full()
 call('HSET', LIMITS, ARGV[2], cmsgpack.pack(limit))
 local left = reopen(ARGV[2])

@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, breakers*, spending*, acks, places, claims, limited*, fronts
+-- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, breakers*, spending*, places, relane*, acks, claims, limited*, fair*, fronts
 -- turn: running -> by its acks; ready -> running for its wants
 -- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], plain successes, with
 --       holds, successes in numbers [breaker, how many]], holds (id and token, 24 bytes each), then the acks (see _acks.lua)

@@ -35,7 +35,8 @@ from {t}jobs
 where id = ?
 
 -- name: ended_by
--- whether the owner said the same before: a plain success stands in the history only, anything else in the attempts
+-- whether the owner said the same before: a plain success stands in the history only, or in the epoch after it; anything
+-- else in the attempts
 select 1
 from {t}finished
 where id = :id and token = :token and worker = :worker and state = 'succeeded' and :outcome = 'succeeded'
@@ -43,6 +44,11 @@ union all
 select 1
 from {t}attempts
 where job = :id and token = :token and worker = :worker and acked = 1 and outcome = :outcome
+union all
+select 1
+from {t}jobs
+where id = :id and token = :token and worker = :worker and state <> 'running' and :outcome = 'succeeded'
+    and not exists (select 1 from {t}attempts where job = :id and token = :token)
 
 -- name: add_attempt
 insert or ignore into {t}attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
@@ -63,3 +69,10 @@ where id = ?
 update {t}jobs
 set state = 'ready', due = null, attempt = ?1, lane = ?2, seq = case when seq < 0 then -?3 else ?3 end
 where id = ?4
+
+-- name: relane
+-- it names buckets that it did not name: a flag says so
+update {t}jobs
+set state = 'ready', due = null, attempt = ?1, lane = ?2, buckets = ?3, flags = flags | 4
+where id = ?4
+returning seq

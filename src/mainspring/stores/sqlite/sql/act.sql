@@ -63,4 +63,4 @@ delete from {t}marks where job = ?
 delete from {t}follows where job = ?
 
 -- name: drop_key
-delete from {t}uniq where job = ?
+delete from {t}uniq where job = ? returning holds, before

@@ -43,6 +43,21 @@ where state = 'ready' and lane = ?1 and priority = ?4 and (expires is null or ex
 order by seq
 limit ?3
 
+-- name: next_heads
+-- those behind a seq
+select priority, seq, id
+from {t}jobs
+where state = 'ready' and lane = ?1 and priority = ?4 and seq > ?5 and (expires is null or expires > ?2)
+order by seq
+limit ?3
+
+-- name: next_heads_costs
+select priority, seq, id, buckets
+from {t}jobs
+where state = 'ready' and lane = ?1 and priority = ?4 and seq > ?5 and (expires is null or expires > ?2)
+order by seq
+limit ?3
+
 -- name: claim
 -- straight from one lane: lane, now, how many, worker, turn
 update {t}jobs

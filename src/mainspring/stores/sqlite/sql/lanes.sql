@@ -15,16 +15,40 @@ select ?1, ?2, ?3, min(?4, coalesce(
 where true
 on conflict (lane, rank) do update set seq = excluded.seq where seq > excluded.seq
 
+-- name: line_up_fair
+-- the same in a lane of a fair key: a new one stands behind the claim before it
+insert into {t}lanes (lane, rank, team, seq, buckets, vtime)
+values (?1, ?2, ?3, ?4, ?5, coalesce((select vtime from {t}clocks where queue = ?6 and rank = ?2), 0) + ?7)
+on conflict (lane, rank) do update set seq = excluded.seq where seq > excluded.seq
+
+-- name: fair_lanes
+-- those of a group of fair keys that stand in line: group, the last that was read, how many
+select lane, rank, seq, buckets, vtime
+from {t}lanes
+where parked_on = '' and vtime is not null and team = ?1 and (rank, vtime, seq, lane) > (?2, ?3, ?4, ?5)
+order by rank, vtime, seq, lane
+limit ?6
+
+-- name: clock
+select vtime from {t}clocks where queue = ? and rank = ?
+
+-- name: set_clock
+insert into {t}clocks (queue, rank, vtime) values (?, ?, ?)
+on conflict (queue, rank) do update set vtime = excluded.vtime
+
+-- name: set_fair_lane
+update {t}lanes set seq = ?, parked_on = ?, until = ?, vtime = ? where lane = ? and rank = ?
+
 -- name: open_lanes
 -- those of a group that stand in line: group, the last that was read, how many
-select lane, rank, seq, buckets
+select lane, rank, seq, buckets, vtime
 from {t}lanes
 where parked_on = '' and team = ?1 and (rank, seq, lane) > (?2, ?3, ?4)
 order by rank, seq, lane
 limit ?5
 
 -- name: open_at_rank
-select lane, rank, seq, buckets
+select lane, rank, seq, buckets, vtime
 from {t}lanes
 where parked_on = '' and team = ?1 and rank = ?2 and (seq, lane) > (?3, ?4)
 order by seq, lane
@@ -57,7 +81,7 @@ update {t}lanes set parked_on = '', until = null where lane = ? and rank = ?
 
 -- name: parked
 -- on one bucket, by group
-select team, rank, seq, lane, buckets from {t}lanes where parked_on = ?1 order by team, rank, seq limit ?2
+select team, rank, seq, lane, buckets, vtime from {t}lanes where parked_on = ?1 order by team, rank, seq limit ?2
 
 -- name: parked_group
 -- the next group that has lanes parked on a bucket
@@ -67,7 +91,7 @@ select team from {t}lanes where parked_on = ?1 and team > ?2 order by team limit
 select rank from {t}lanes where parked_on = ?1 and team = ?2 and rank > ?3 order by rank limit 1
 
 -- name: parked_at_rank
-select team, rank, seq, lane, buckets
+select team, rank, seq, lane, buckets, vtime
 from {t}lanes
 where parked_on = ?1 and team = ?2 and rank = ?3
 order by seq

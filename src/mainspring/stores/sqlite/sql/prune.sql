@@ -10,7 +10,15 @@ select finished from {t}dead order by finished desc limit 1 offset ?
 select id, finished
 from {t}finished
 where drop_at <= :before
-    and not exists (select 1 from {t}uniq as u where u.job = {t}finished.id and u.holds = 1 and u.until > :now)
+    and not exists (
+        select 1
+        from {t}uniq as u
+        where u.job = {t}finished.id and u.holds = 1 and (
+            u.until > :now
+            or u.mode = 'keep' and {t}finished.state = 'succeeded' and {t}finished.finished + u.span > :now
+            or u.mode = 'throttle' and {t}finished.started + u.span > :now
+        )
+    )
 order by drop_at
 limit :limit
 
@@ -19,7 +27,15 @@ select id, finished
 from {t}finished
 where finished < :before
     and drop_at is null
-    and not exists (select 1 from {t}uniq as u where u.job = {t}finished.id and u.holds = 1 and u.until > :now)
+    and not exists (
+        select 1
+        from {t}uniq as u
+        where u.job = {t}finished.id and u.holds = 1 and (
+            u.until > :now
+            or u.mode = 'keep' and {t}finished.state = 'succeeded' and {t}finished.finished + u.span > :now
+            or u.mode = 'throttle' and {t}finished.started + u.span > :now
+        )
+    )
 order by finished
 limit :limit
 
@@ -27,7 +43,15 @@ limit :limit
 select id, finished
 from {t}dead
 where finished < :before
-    and not exists (select 1 from {t}uniq as u where u.job = {t}dead.id and u.holds = 1 and u.until > :now)
+    and not exists (
+        select 1
+        from {t}uniq as u
+        where u.job = {t}dead.id and u.holds = 1 and (
+            u.until > :now
+            or u.mode = 'keep' and {t}dead.state = 'succeeded' and {t}dead.finished + u.span > :now
+            or u.mode = 'throttle' and {t}dead.started + u.span > :now
+        )
+    )
 order by finished
 limit :limit
 
@@ -48,6 +72,13 @@ delete from {t}retried where at < ?
 delete from {t}groups
 where keyed = 0 and not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}groups.name)
     or keyed = 1 and not exists (select 1 from {t}lanes where team = {t}groups.name)
+
+-- name: drop_clocks
+-- of queues without lanes of fair keys: the range is that of the names that begin with the queue's
+delete from {t}clocks
+where not exists (
+    select 1 from {t}lanes where lane > {t}clocks.queue || '/' and lane < {t}clocks.queue || '0' and vtime is not null
+)
 
 -- name: empty_lanes
 select lane, rank, buckets

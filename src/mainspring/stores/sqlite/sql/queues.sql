@@ -49,10 +49,10 @@ order by enqueued, id
 limit ?
 
 -- name: last_holder
--- 0: not live, 1: live, 2: waits and has expired
+-- 0: not live, 1: live, 2: waits and has expired; then the mode, how long it counts after that, the job before
 select u.job, u.until, coalesce(
     (select case when j.state <> 'running' and j.expires <= ?2 then 2 else 1 end from {t}jobs as j where j.id = u.job), 0
-)
+), u.mode, u.span, u.before
 from {t}uniq as u
 where u.hash = ?1 and u.holds = 1
 
@@ -64,7 +64,7 @@ update {t}uniq set holds = 0, until = 0 where hash = ? and holds = 1
 insert or replace into {t}uniq (job, hash, until, holds) values (?, ?, ?, 1)
 
 -- name: key_of
-select hash from {t}uniq where job = ?
+select hash, mode, holds from {t}uniq where job = ?
 
 -- name: add_mark
 insert or ignore into {t}marks (mark, job) values (?, ?)

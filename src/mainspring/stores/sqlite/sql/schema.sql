@@ -303,7 +303,8 @@ update {t}groups set gates = null where gates = '[]';
 drop table {t}lanes;
 
 -- lanes with keys, a row for each priority (rank: its negative). seq: no job of it stands before that.
--- parked_on: empty for one in line, else the bucket that has no room. until: when to look again whatever happens
+-- parked_on: empty for one in line, else the bucket that has no room. until: when to look again whatever happens.
+-- vtime: of fair keys, the virtual time of its next claim
 create table {t}lanes (
     lane text not null,
     rank integer not null,
@@ -312,11 +313,21 @@ create table {t}lanes (
     buckets text not null,
     parked_on text not null default '',
     until integer,
+    vtime real,
     primary key (lane, rank)
 ) without rowid;
 
 create index {t}lanes_line on {t}lanes (parked_on, team, rank, seq);
 create index {t}lanes_until on {t}lanes (team, until) where until is not null;
+create index {t}lanes_fair on {t}lanes (team, rank, vtime, seq) where parked_on = '' and vtime is not null;
+
+-- how far the virtual time of fair keys has come
+create table {t}clocks (
+    queue text not null,
+    rank integer not null,
+    vtime real not null,
+    primary key (queue, rank)
+) without rowid;
 
 -- gates that held something back, and the queues to wake when they have room
 create table {t}waits (
@@ -350,6 +361,15 @@ create table {t}guests (
 ) without rowid;
 
 create index {t}guests_guest on {t}guests (guest);
+
+-- of keys that are kept after a success (keep), and of those under which the newest enqueue replaces the job that waits
+-- (debounce, throttle, keep_last). span: for how long after the job succeeded, or (throttle) was started, they count.
+-- before: the job of the key that was started last. said: the enqueue that replaced this job last
+alter table {t}uniq add column mode text not null default '';
+alter table {t}uniq add column span integer not null default 0;
+alter table {t}uniq add column print blob;
+alter table {t}uniq add column before blob;
+alter table {t}uniq add column said blob;
 
 -- limits that were changed, until every lane that is parked on them has been opened
 create table {t}stirs (

@@ -1,0 +1,115 @@
+-- is_fair: whether a lane, or a group of lanes, of this queue is one of fair keys
+create function {schema}.is_fair_v1(p_lane text, p_queue text) returns boolean language sql immutable as $$
+    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+$$;
+
+-- is_free: whether the jobs in a group of lanes of fair keys need room nowhere
+create function {schema}.is_free_v1(p_group text) returns boolean language sql immutable as $$
+    select strpos(p_group, '#*=') > 0
+$$;
+
+-- step: how far a claim puts back the lane of a fair key: one over its weight
+create function {schema}.step_v1(p_lane text, p_queue text) returns double precision language sql immutable as $$
+    select 1 / split_part(substr(p_lane, {schema}.keyed_at_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+$$;
+
+-- vtime: where a lane that appears stands: one step behind the claim before it. null for one that is not of a fair key
+create function {schema}.vtime_v1(p_lane text, p_queue text, p_priority integer) returns double precision language plpgsql as $$
+begin
+    if not {schema}.is_fair_v1(p_lane, p_queue) then
+        return null;
+    end if;
+    return coalesce((select c.vtime from {schema}.clocks c where c.queue = p_queue and c.priority = p_priority), 0)
+        + {schema}.step_v1(p_lane, p_queue);
+end
+$$;
+
+-- fair_window: the next rows in the order of these groups of one queue, without those looked at already
+create function {schema}.fair_window_v1(p_groups text[], p_size integer, p_looked bigint[]) returns bigint[]
+language plpgsql as $$
+begin
+    return array(
+        select x.id from unnest(p_groups) as g(grp) cross join lateral (
+            select l.id, l.priority, l.vtime, l.seq from {schema}.lanes l
+            where l.parked_on is null and l.vtime is not null and l.grp = g.grp and l.id <> all(p_looked)
+            order by l.priority desc, l.vtime, l.seq limit p_size
+        ) x order by x.priority desc, x.vtime, x.seq limit p_size
+    );
+end
+$$;
+
+-- fair_heads: the first jobs of these rows by their virtual time, of each as many as its part of p_n can be, or with p_all
+-- as many as there is room for. In seq is their place among other jobs: that of the one whose turn it is; by age it is their own
+create function {schema}.fair_heads_v1(
+    p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_room bigint[], p_now bigint
+) returns table (id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
+language plpgsql as $$
+begin
+    if cardinality(p_rows) = 0 then
+        return;
+    end if;
+    return query
+    with rows as (
+        select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
+            select greatest(coalesce(min(p_room[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
+        )) as most
+        from {schema}.lane_rows_v1(p_rows) l
+        cross join lateral (select {schema}.step_v1(l.lane, l.queue) as step) s
+        left join {schema}.clocks c on c.queue = l.queue and c.priority = l.priority
+    ), cuts as (
+        select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
+        from rows r group by r.queue, r.priority
+    ), heads as (
+        select x.*, r.queue, case when x.n = 1 then r.vtime else r.behind + (x.n - 1) * r.step end as vtime
+        from rows r join cuts c on c.queue = r.queue and c.priority = r.priority
+        cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq, row_number() over (order by j.seq) as n
+            from (
+                select * from {schema}.jobs j
+                where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority and (j.expires is null or j.expires > p_now)
+                order by j.seq
+                limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
+            ) j
+        ) x
+    )
+    select h.id, h.lane, h.buckets, h.costs, h.priority,
+        case when p_age then h.seq else max(h.seq) over w end, true, row_number() over w
+    from heads h window w as (partition by h.queue, h.priority order by h.vtime, h.seq);
+end
+$$;
+
+-- charge: these jobs are claimed: the lanes of those with fair keys that have more are put back, and the clocks go to where
+-- they stood. By age nobody's turn came, so the clocks stand. The caller has locked the buckets of their queues
+create function {schema}.charge_v1(p_ids bytea[], p_age boolean) returns void language plpgsql as $$
+begin
+    with took as (
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, {schema}.step_v1(j.lane, j.queue) as step
+        from {schema}.jobs j where j.id = any(p_ids) and {schema}.is_fair_v1(j.lane, j.queue)
+        group by j.lane, j.priority, j.queue
+    ), behind as (
+        select l.id, t.*, m.seq as more,
+            case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
+        from took t
+        join {schema}.lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        left join {schema}.clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
+        left join lateral (
+            select j.seq from {schema}.jobs j
+            where j.state = 'ready' and j.lane = t.lane and j.priority = t.priority and j.seq > t.last order by j.seq limit 1
+        ) m on true
+    ), put_back as (
+        update {schema}.lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
+    )
+    insert into {schema}.clocks (queue, priority, vtime)
+    select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
+    on conflict (queue, priority) do update set vtime = greatest(clocks.vtime, excluded.vtime);
+end
+$$;
+
+-- tidy_clocks: those of queues without lanes of fair keys
+create function {schema}.tidy_clocks_v1() returns void language plpgsql as $$
+begin
+    delete from {schema}.clocks c where not exists (
+        select 1 from {schema}.lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
+    );
+end
+$$;

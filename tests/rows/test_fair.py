@@ -1,0 +1,219 @@
+"""Q7, B9: the claims of a queue are shared between keys; whoever floods it waits, the others do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mainspring import Concurrency, Mainspring, sync
+from mainspring.errors import InvalidOption
+from mainspring.query import Query
+from tests.rows.crew import LIMIT, until
+
+
+def lanes_of(app: Mainspring) -> list[str]:
+    """Where its jobs stand, as the store has it."""
+
+    async def found() -> list[str]:
+        store = await app.client.store()
+        return sorted(row.lane for row in (await store.find(Query.everything(), limit=1000)).jobs)
+
+    return sync.run("a test", found())
+
+
+def noting(app: Mainspring, ran: list[str], **options: Any) -> Any:
+    async def note(tenant: str, n: int = 0) -> None:
+        ran.append(tenant)
+
+    return app.task(name="note", queue="mail", **options)(note)
+
+
+def fill(app: Mainspring, note: Any, *tenants: tuple[str, int]) -> None:
+    calls = [note.s(tenant, n) for tenant, many in tenants for n in range(many)]
+    for start in range(0, len(calls), 1000):
+        app.enqueue_many(calls[start : start + 1000])
+
+
+@pytest.mark.row("Q7")
+class TestFairKeys:
+    @pytest.mark.option("queue.fair_by")
+    def test_tenants_with_a_backlog_share_the_claims(self, app: Mainspring) -> None:
+        """Enqueued one after the other, so that any other order would show."""
+        ran: list[str] = []
+        app.queue("mail", fair_by="tenant")
+        note = noting(app, ran)
+        fill(app, note, ("a", 400), ("b", 400))
+        with app.worker():
+            until(lambda: len(ran) == 800, "all have run")
+        first = Counter(ran[:400])
+        assert abs(first["a"] - 200) <= 20, first
+
+    @pytest.mark.option("queue.fair_weights")
+    def test_weights_are_kept_to_within_five_points(self, app: Mainspring) -> None:
+        ran: list[str] = []
+        weights = {"a": 5, "b": 3, "c": 2}
+        app.queue("mail", fair_by="tenant", fair_weights=weights)
+        note = noting(app, ran)
+        fill(app, note, *((tenant, 600) for tenant in weights))
+        with app.worker(), app.worker():
+            until(lambda: len(ran) == 1800, "all have run")
+        backlogged = Counter(ran[:1000])
+        assert all(abs(backlogged[tenant] / 1000 - weight / 10) <= 0.05 for tenant, weight in weights.items()), (
+            backlogged
+        )
+
+    def test_weights_may_be_a_function_of_the_key(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by="tenant", fair_weights=lambda key: 4 if key == "gold" else 1)
+        note = noting(app, [])
+        fill(app, note, ("gold", 1), ("free", 1))
+        assert lanes_of(app) == ["mail/async#*=1*free", "mail/async#*=4*gold"]
+
+    def test_the_lowest_priority_does_not_starve(self, app: Mainspring) -> None:
+        """One claim in twenty is by age alone, whatever its key."""
+        ran: list[str] = []
+        app.queue("mail", fair_by="tenant")
+
+        @app.task(name="note", queue="mail")
+        async def note(tenant: str, n: int) -> None:
+            ran.append(tenant)
+            await asyncio.sleep(0.011)  # too long to be claimed ahead
+
+        note.options(priority="low").enqueue("old", 0)
+        fill(app, note, ("a", 50), ("b", 50))
+        with app.worker(async_slots=1, thread_slots=0):
+            until(lambda: "old" in ran, "the old one has run")
+        assert ran.index("old") < 50
+
+    def test_both_hold_with_a_limit_by_the_same_key(self, app: Mainspring) -> None:
+        ran: list[str] = []
+        app.queue("mail", fair_by="tenant")
+        note = noting(app, ran, limit=Concurrency(2, by="tenant"))
+        fill(app, note, ("a", 50), ("b", 50))
+        with app.worker():
+            until(lambda: len(ran) == 100, "all have run")
+        first = Counter(ran[:50])
+        assert abs(first["a"] - 25) <= 5, first
+
+    @pytest.mark.parametrize("by", ["order.customer", lambda order, **_: order["customer"]])
+    def test_a_path_or_a_function_tells_the_key(self, app: Mainspring, by: Any) -> None:
+        app.queue("mail", fair_by=by)
+
+        @app.task(queue="mail")
+        def ship(order: dict[str, str]) -> None: ...
+
+        ship.enqueue({"customer": "acme"})
+        assert lanes_of(app) == ["mail/thread#*=1*acme"]
+
+    def test_who_belongs_to_nobody_has_a_key_of_its_own(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by=lambda tenant=None, **_: tenant)
+
+        @app.task(queue="mail")
+        def clean(days: int) -> None: ...
+
+        clean.enqueue(3)
+        assert lanes_of(app) == ["mail/thread#*=1*"]
+
+    def test_a_job_by_name_has_the_key_that_its_arguments_tell(self, app: Mainspring) -> None:
+        """Or the empty one, where they do not."""
+        app.queue("mail", fair_by="tenant")
+        app.call("elsewhere.send", tenant="acme").options(queue="mail").enqueue()
+        app.call("elsewhere.send", "acme").options(queue="mail").enqueue()
+        assert lanes_of(app) == ["mail/any#*=1*", "mail/any#*=1*acme"]
+
+    def test_other_queues_have_no_keys(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by="tenant")
+        note = noting(app, [])
+        note.options(queue="other").enqueue("acme")
+        assert lanes_of(app) == ["other/async"]
+
+    def test_a_follow_up_has_none_either(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by=lambda tenant=None, **_: tenant)
+
+        @app.task(queue="mail", name="after")
+        def after(job: UUID) -> None: ...
+
+        @app.task(queue="mail", name="send", on_success=after)
+        def send(tenant: str) -> str:
+            return tenant
+
+        job = send.enqueue("acme")
+        with app.worker():
+            assert job.result(timeout=LIMIT) == "acme"
+            until(lambda: app.jobs.count()["succeeded"] == 2, "it was followed")
+
+
+@pytest.mark.row("B9")
+def test_a_flood_of_one_does_not_hold_up_the_others(app: Mainspring) -> None:
+    ran: list[str] = []
+    app.queue("mail", fair_by="tenant")
+    note = noting(app, ran)
+    fill(app, note, ("flood", 1500), *((f"small {n}", 2) for n in range(50)))
+    with app.worker():
+        until(lambda: len(ran) == 1600, "all have run")
+    last = max(n for n, tenant in enumerate(ran) if tenant != "flood")
+    assert last < 400, last
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("by", [5, "", "tenant id", "a..b", [], b"tenant"])
+    def test_what_tells_no_key_is_refused(self, app: Mainspring, by: Any) -> None:
+        with pytest.raises(InvalidOption, match=r"queue 'mail': fair_by=.*neither the name of an argument"):
+            app.queue("mail", fair_by=by)
+
+    def test_a_coroutine_function_is_refused(self, app: Mainspring) -> None:
+        async def later(**_: Any) -> str:
+            return ""
+
+        with pytest.raises(InvalidOption, match="nor a def"):
+            app.queue("mail", fair_by=later)
+
+    @pytest.mark.parametrize("weights", [5, "acme", {"acme": 0}, {"acme": "5"}, {7: 5}, {"acme": float("nan")}])
+    def test_what_are_no_weights_is_refused(self, app: Mainspring, weights: Any) -> None:
+        with pytest.raises(InvalidOption, match=r"queue 'mail': fair_weights"):
+            app.queue("mail", fair_by="tenant", fair_weights=weights)
+
+    def test_weights_of_nothing_are_refused(self, app: Mainspring) -> None:
+        with pytest.raises(InvalidOption, match="no meaning without fair_by"):
+            app.queue("mail", fair_weights={"acme": 5})
+
+    def test_a_task_without_the_argument_is_refused(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by="tennant")
+        with pytest.raises(
+            InvalidOption, match=r"names 'tennant', which is no argument of task 'note'; did you mean 'tenant'"
+        ):
+            noting(app, [])
+
+    def test_whichever_of_them_is_declared_first(self, app: Mainspring) -> None:
+        noting(app, [])
+        with pytest.raises(InvalidOption, match="no argument of task 'note'"):
+            app.queue("mail", fair_by="customer.id")
+        app.queue("mail", fair_by="tenant")
+
+    def test_a_path_that_leads_nowhere_is_told_by_enqueue(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by="tenant.id")
+        note = noting(app, [])
+        with pytest.raises(InvalidOption, match=r"queue 'mail'.*leads nowhere: there is no 'id'"):
+            note.enqueue("acme")
+        assert lanes_of(app) == []
+
+    @pytest.mark.parametrize("option", ["fair_by", "fair_weights"])
+    def test_a_function_that_raises_is_told_by_enqueue(self, app: Mainspring, option: str) -> None:
+        def broken(*_: Any, **__: Any) -> Any:
+            raise KeyError("no such tenant")
+
+        options: Any = {"fair_by": "tenant"} | {option: broken}
+        app.queue("mail", **options)
+        note = noting(app, [])
+        with pytest.raises(InvalidOption, match=rf"{option}.*raised KeyError"):
+            note.enqueue("acme")
+        assert lanes_of(app) == []
+
+    def test_a_weight_that_is_none_is_told_by_enqueue(self, app: Mainspring) -> None:
+        app.queue("mail", fair_by="tenant", fair_weights=lambda _: -1)
+        note = noting(app, [])
+        with pytest.raises(InvalidOption, match=r"queue 'mail', key 'acme'.*must be a number"):
+            note.enqueue("acme")
