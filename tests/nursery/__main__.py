@@ -48,10 +48,13 @@ def fork(line: socket.socket, parent: int) -> bool:
     if child:
         os.waitpid(child, 0)
         return False
+    between = os.getpid()
     if os.fork():
         os._exit(0)
-    while os.getppid() != parent:
+    while (now := os.getppid()) == between:
         time.sleep(0.0005)
+    if now != parent:
+        os._exit(1)  # it has ended meanwhile, and somebody else got us
     line.sendall(SIZE.pack(os.getpid()))
     line.close()
     return True

@@ -27,7 +27,7 @@ _OBJECTS = """
 select c.relkind::text, c.relname::text, pg_relation_size(c.oid), c.relispartition from pg_class c
 where c.relnamespace = to_regnamespace(%(schema)s) and c.relkind in ('r', 'p', 'i', 'I', 'S', 'v')
 union all
-select 'f', p.oid::regprocedure::text, 0, false from pg_proc p where p.pronamespace = to_regnamespace(%(schema)s)
+select 'f', p.oid::text, 0, false from pg_proc p where p.pronamespace = to_regnamespace(%(schema)s)
 order by 1, 2
 """
 

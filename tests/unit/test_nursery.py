@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.nursery import Nursed, nursery
+from tests.nursery import SIZE, Nursed, nursery
 
 TELL = """
 import json, os, sys
@@ -93,3 +95,15 @@ def test_it_leaves_no_child_behind() -> None:
     assert popen.wait() == 0
     with pytest.raises(ChildProcessError):
         os.waitpid(popen.pid, 0)
+
+
+def test_whoever_is_born_too_late_ends_at_once() -> None:
+    """Whoever gave the order has ended meanwhile; here it never was."""
+    end, theirs = os.pipe()
+    body = json.dumps({"parent": 2**30}).encode()
+    socket.send_fds(nursery()._line, [SIZE.pack(len(body))], [theirs])
+    nursery()._line.sendall(body)
+    os.close(theirs)
+    assert os.read(end, 1) == b"", "somebody still has the other end"
+    os.close(end)
+    assert Nursed([sys.executable, "-c", "pass"]).wait() == 0
