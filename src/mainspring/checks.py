@@ -179,7 +179,7 @@ def weight(value: Any, name: str) -> int | float:
     if type(value) in (int, float) and 0.001 <= value <= 1_000_000:
         found: int | float = value
         return found
-    raise InvalidOption(name, value, "must be a number from 0.001 to 1,000,000", hint="With 5 and 1, five for each one.")
+    raise InvalidOption(name, value, "must be a number from 0.001 to 1,000,000", hint="5 and 1 share 5 : 1.")
 
 
 def by(value: Any, name: str) -> Any:
