@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from mainspring.bulk import outcomes_of
 from mainspring.errors import Undecodable, WrongOutcomes
 from mainspring.worker.bulk_attempt import BulkAttempt
@@ -98,11 +100,14 @@ class BulkExecutor:
         return call.settled[-1][1]
 
     def failed(self, attempt: Attempt, error: BaseException) -> Ack:
-        """Settle each item as if it had failed with ``error`` itself."""
+        """Settle each item as if it had failed with ``error`` itself. In a row with others that is one failure."""
         call = cast("BulkAttempt", attempt)
-        for item in call.items:
+        for place, item in enumerate(call.items):
             _adopt(item, call)
-            call.settle(item, self._one.failed(item, error))
+            ack = self._one.failed(item, error)
+            if place and ack.fault and call.spec.breaker is not None and not call.spec.breaker.weighs:
+                ack = msgspec.structs.replace(ack, fault="")
+            call.settle(item, ack)
         return call.settled[-1][1]
 
 
