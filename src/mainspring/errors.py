@@ -689,8 +689,12 @@ class WouldBlockLoop(UseError, RuntimeError):
 
     def __init__(self, verb: str, twin: str = "") -> None:
         head, _, last = verb.rpartition(".")
-        twin = twin or (f"{head}.a{last}" if head else f"a{last}")
-        super().__init__(f"{verb}() would block the running event loop", hint=f"Use: await {twin}(...)")
+        if verb.startswith("with "):
+            twin, call, hint = f"async {verb}", verb, f"Use: async {verb}"
+        else:
+            twin = twin or (f"{head}.a{last}" if head else f"a{last}")
+            call, hint = f"{verb}()", f"Use: await {twin}(...)"
+        super().__init__(f"{call} would block the running event loop", hint=hint)
         self.verb = verb
         self.twin = twin
 
