@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mainspring.bulk import outcomes_of
+from mainspring.bulk import error_of, outcomes_of
 from mainspring.errors import Undecodable, WrongOutcomes
 from mainspring.worker.bulk_attempt import BulkAttempt
 from mainspring.worker.context import current
@@ -95,8 +95,9 @@ class BulkExecutor:
             return self.failed(call, error)
         for item, outcome in zip(call.items, outcomes, strict=True):
             _adopt(item, call)
-            failed = isinstance(outcome, BaseException)
-            call.settle(item, (self._one.failed if failed else self._one.succeeded)(item, outcome))
+            wrong = error_of(outcome)
+            ack = self._one.succeeded(item, outcome) if wrong is None else self._one.failed(item, wrong)
+            call.settle(item, ack)
         return call.settled[-1][1]
 
     def failed(self, attempt: Attempt, error: BaseException) -> Ack:

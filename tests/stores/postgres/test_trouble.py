@@ -57,6 +57,25 @@ class TestSilence:
             assert (await app.jobs.acount())[State.READY] == 2
             await app.aclose()
 
+    async def test_an_enqueue_that_is_repeated_waits_for_room_too(self, fresh_postgres_url: str) -> None:
+        with chaos.Proxy(fresh_postgres_url) as wire:
+            app = Mainspring(wire.url)
+            app.queue("mail", max_depth=1, on_full="wait")
+
+            @app.task(name="silence.work", queue="mail")
+            async def work() -> None: ...
+
+            await work.aenqueue()
+            wire.set(chaos.Reset())
+            waiting = asyncio.create_task(work.aenqueue())
+            await asyncio.sleep(0.2)
+            wire.heal()
+            await asyncio.sleep(0.5)
+            assert not waiting.done()
+            await app.queues.aconfigure("mail", max_depth=2)
+            assert (await (await waiting).ainfo()).state is State.READY
+            await app.aclose()
+
 
 class TestNoWrites:
     async def test_a_server_that_takes_no_writes_is_unavailable_and_its_connections_are_left(
