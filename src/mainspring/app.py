@@ -88,6 +88,7 @@ class Mainspring(Declaring):
         self._middleware: list[Middleware] = []
         self._on_enqueue: list[Middleware] = []
         self._limiters: dict[str, tuple[Limit, ...]] = {}
+        self._breakers: dict[str, Limit] = {}
 
     # ---- declare ------------------------------------------------------------------------------
 
@@ -125,7 +126,8 @@ class Mainspring(Declaring):
         from mainspring.breaker import Breaker
         from mainspring.breaking import guarded
 
-        return Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
+        made = Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
+        return made.told_to(self._breakers)
 
     def on(self, *events: EventName | BreakerEventName, task: str | None = None) -> Callable[[H], H]:
         """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from mainspring import sync
 from mainspring.breaker_news import announce
@@ -22,7 +22,8 @@ from mainspring.codec.failures import words_of
 from mainspring.colours import is_async, yields
 from mainspring.errors import BreakerOpen, InvalidOption, StoreError
 from mainspring.ids import new_id
-from mainspring.records import Bucket
+from mainspring.limits import bind
+from mainspring.records import Bucket, Limit
 from mainspring.reserved import Handle
 
 if TYPE_CHECKING:
@@ -38,17 +39,25 @@ TELL = 1.0
 log = logging.getLogger("mainspring.breakers")
 
 
-class Entry(NamedTuple):
+class Entry:
     """One passage through a breaker."""
 
-    name: str
-    started: int = 0
-    """By the store's clock, if it is a probe; else it is none, whenever the breaker opens."""
-    guest: bytes = b""
-    """The place of a probe."""
-    renewing: Future[None] | None = None
-    counts: bool = True
-    """False inside of another passage through the same breaker."""
+    __slots__ = ("counts", "guest", "name", "over", "renewing", "started")
+
+    def __init__(
+        self, name: str, started: int = 0, guest: bytes = b"", renewing: Future[None] | None = None, *,
+        counts: bool = True,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.started = started
+        """By the store's clock, if it is a probe; else it is none, whenever the breaker opens."""
+        self.guest = guest
+        """The place of a probe."""
+        self.renewing = renewing
+        self.counts = counts
+        """False inside of another passage through the same breaker."""
+        self.over = False
+        """Contexts are copied (by tasks, by frameworks), and a copy may outlive the block."""
 
 
 _entries: contextvars.ContextVar[tuple[Entry, ...]] = contextvars.ContextVar("mainspring_breakers", default=())
@@ -63,15 +72,26 @@ class Breaker(Handle, Guarded):
     def __init__(self, app: Mainspring, guard: Guarded) -> None:
         super().__init__(guard.name, guard.options)
         self._app = app
-        self._limit = self.limit()
+        [(self._limit, _, _)] = bind("", (self,), f"breaker {self.name!r}")
         self._known = False
         self._lock = threading.Lock()
         self._good = 0
         self._told = time.monotonic()
+        self._inside: list[Entry] = []
 
     def at(self, *, fallback: Callable[..., Any]) -> Breaker:
         """The same breaker with a fallback: what a function that it decorates returns while it is open."""
         return Breaker(self._app, Guarded(self.name, {**self.options, "fallback": function(fallback, "fallback")}))
+
+    def told_to(self, known: dict[str, Limit]) -> Self:
+        """Itself; refused if another of its name is known with other options."""
+        if known.setdefault(self.name, self._limit) != self._limit:
+            why, hint = (
+                "is that of a breaker with other options",
+                "Declare it once and pass what app.breaker(...) returned.",
+            )
+            raise InvalidOption("name", self.name, why, subject=repr(self), hint=hint)
+        return self
 
     def __call__(self, fn: F) -> F:
         """Guard a function."""
@@ -79,20 +99,20 @@ class Breaker(Handle, Guarded):
         return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
 
     def __enter__(self) -> Self:
-        _push(sync.run(f"with {self!r}", self._enter(self._is_inside())))
+        self._push(sync.run(f"with {self!r}", self._enter(self._is_inside())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        sync.run(f"with {self!r}", self._exit(_popped(self.name), error))
+        sync.run(f"with {self!r}", self._exit(self._popped(), error))
 
     async def __aenter__(self) -> Self:
-        _push(await self._enter(self._is_inside()))
+        self._push(await self._enter(self._is_inside()))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self._exit(_popped(self.name), error)
+        await self._exit(self._popped(), error)
 
     def __repr__(self) -> str:
         return f"<Breaker {self.name}>"
@@ -157,7 +177,7 @@ class Breaker(Handle, Guarded):
 
         attempt = current.get(None)
         own = attempt is not None and any(limit.name == self._limit.name for limit in attempt.spec.limits)
-        return own or any(entry.name == self.name for entry in _entries.get())
+        return own or any(entry.name == self.name and not entry.over for entry in _entries.get())
 
     async def _enter(self, inside: bool) -> Entry:
         if inside:
@@ -177,7 +197,11 @@ class Breaker(Handle, Guarded):
         if not found or found[0].breaker is None or found[0].breaker.state == "closed":
             return Entry(self.name)
         guest = new_id().bytes
-        said = await store.take(guest, [bucket], TTL, [self._limit])
+        try:
+            said = await store.take(guest, [bucket], TTL, [self._limit])
+        except BaseException:  # it may have arrived
+            sync.spawn(self._give(guest))
+            raise
         for row in said.breakers:
             announce(self._app.hooks, row, said.now)
         if said.ok:
@@ -194,8 +218,12 @@ class Breaker(Handle, Guarded):
         try:
             await self._tell(entry, error is None, fault)
             if entry.guest:
-                await (await self._app.client.store()).give(entry.guest)
-        except StoreError as trouble:
+                await self._give(entry.guest)
+        except BaseException as trouble:
+            if entry.guest:
+                sync.spawn(self._give(entry.guest))
+            if not isinstance(trouble, StoreError):
+                raise
             log.warning("%r was not told how a call ended: %s", self, trouble)
 
     async def _tell(self, entry: Entry, succeeded: bool, fault: str) -> None:
@@ -226,13 +254,19 @@ class Breaker(Handle, Guarded):
             with suppress(StoreError):
                 await (await self._app.client.store()).take(guest, [bucket], TTL)
 
+    async def _give(self, guest: bytes) -> None:
+        with suppress(StoreError):  # then its time runs out
+            await (await self._app.client.store()).give(guest)
 
-def _push(entry: Entry) -> None:
-    _entries.set((*_entries.get(), entry))
+    def _push(self, entry: Entry) -> None:
+        self._inside.append(entry)
+        _entries.set((*[each for each in _entries.get() if not each.over], entry))
 
-
-def _popped(name: str) -> Entry:
-    entries = _entries.get()
-    at = max(n for n, entry in enumerate(entries) if entry.name == name)
-    _entries.set((*entries[:at], *entries[at + 1 :]))
-    return entries[at]
+    def _popped(self) -> Entry:
+        """The last of its passages in this context; if it was entered in another one, the last of all."""
+        with self._lock:
+            mine = [each for each in _entries.get() if each in self._inside]
+            entry = (mine or self._inside)[-1]
+            self._inside.remove(entry)
+        entry.over = True
+        return entry

@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring import checks, sync
 from mainspring.breaker_news import announce
+from mainspring.breaking import Guarded
 from mainspring.clock import SystemClock, to_datetime
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.records import BREAKER, BreakerRow, Bucket, BucketRow, Limit
@@ -16,6 +17,7 @@ from mainspring.reserved import Reserved
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.breaker import Breaker
     from mainspring.duration import Duration
     from mainspring.stores.base import Store
 
@@ -62,40 +64,40 @@ class Breakers(Reserved):
     async def alist(self) -> BreakerInfos:
         return await _infos(await self._app.client.store())
 
-    def get(self, name: str) -> BreakerInfo:
+    def get(self, name: str | Breaker) -> BreakerInfo:
         """One breaker by its name."""
         return sync.run("app.breakers.get", self.aget(name))
 
-    async def aget(self, name: str) -> BreakerInfo:
-        infos = await self.alist()
+    async def aget(self, name: str | Breaker) -> BreakerInfo:
+        wanted, infos = _checked(name), await self.alist()
         for info in infos:
-            if info.name == name:
+            if info.name == wanted:
                 return info
-        raise _unknown(name, [info.name for info in infos])
+        raise _unknown(wanted, [info.name for info in infos])
 
-    def trip(self, name: str, for_: Duration | None = None) -> None:
+    def trip(self, name: str | Breaker, for_: Duration | None = None) -> None:
         """Open it now, for a time or until it is reset. Jobs that run go on; nothing else that it guards starts."""
         return sync.run("app.breakers.trip", self.atrip(name, for_))
 
-    async def atrip(self, name: str, for_: Duration | None = None) -> None:
-        span = checks.span_or_none(for_, "for_")
+    async def atrip(self, name: str | Breaker, for_: Duration | None = None) -> None:
+        wanted, span = _checked(name), checks.span_or_none(for_, "for_")
         store = await self._app.client.store()
-        if not await store.trip(name + BREAKER, span):
-            raise _unknown(name, [info.name for info in await _infos(store)])
+        if not await store.trip(wanted + BREAKER, span):
+            raise _unknown(wanted, [info.name for info in await _infos(store)])
         until = None if span is None else SystemClock().now_us() + span
-        announce(self._app.hooks, BreakerRow(name=name + BREAKER, state="open", until=until, tripped=True))
+        announce(self._app.hooks, BreakerRow(name=wanted + BREAKER, state="open", until=until, tripped=True))
 
-    def reset(self, name: str) -> None:
+    def reset(self, name: str | Breaker) -> None:
         """Close it now and forget its failures."""
         return sync.run("app.breakers.reset", self.areset(name))
 
-    async def areset(self, name: str) -> None:
-        store = await self._app.client.store()
-        before = await store.buckets([Bucket(name + BREAKER)])
-        if not await store.reset(name + BREAKER):
-            raise _unknown(name, [info.name for info in await _infos(store)])
+    async def areset(self, name: str | Breaker) -> None:
+        wanted, store = _checked(name), await self._app.client.store()
+        before = await store.buckets([Bucket(wanted + BREAKER)])
+        if not await store.reset(wanted + BREAKER):
+            raise _unknown(wanted, [info.name for info in await _infos(store)])
         if any(row.breaker is not None and row.breaker.state != "closed" for row in before):
-            announce(self._app.hooks, BreakerRow(name=name + BREAKER))
+            announce(self._app.hooks, BreakerRow(name=wanted + BREAKER))
 
 
 async def _infos(store: Store) -> BreakerInfos:
@@ -123,6 +125,11 @@ def _info(limit: Limit, row: BucketRow) -> BreakerInfo:
         rate=limit.share / 1_000_000 if limit.share else None,
         over=timedelta(microseconds=limit.span) if limit.share else None,
     )
+
+
+def _checked(name: object) -> str:
+    """The name of a breaker; one that code has in hand may stand for its name."""
+    return checks.some_task_name(name.name if isinstance(name, Guarded) else name, "breaker")
 
 
 def _unknown(name: str, known: BreakerNames) -> InvalidOption:

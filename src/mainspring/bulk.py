@@ -66,6 +66,16 @@ def outcomes_of(value: Any, count: int, task: str) -> Sequence[Any]:
     return value
 
 
+def error_of(outcome: Any) -> BaseException | None:
+    """The error that an outcome is. A class of errors stands for one without arguments, as behind ``raise``."""
+    if isinstance(outcome, type) and issubclass(outcome, BaseException):
+        try:
+            return outcome()
+        except Exception as error:  # noqa: BLE001 - it needs arguments
+            return error
+    return outcome if isinstance(outcome, BaseException) else None
+
+
 def in_list(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a plain call, which has one item, as the handler takes them."""
     given = dict(kwargs)
@@ -78,8 +88,8 @@ def in_list(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tupl
 def out_of_list(task: str, value: Any) -> Any:
     """What a plain call returns, or raises, of what the handler gave."""
     [outcome] = outcomes_of(value, 1, task)
-    if isinstance(outcome, BaseException):
-        raise outcome
+    if (error := error_of(outcome)) is not None:
+        raise error
     return outcome
 
 

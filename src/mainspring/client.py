@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 from typing import Any
@@ -17,7 +16,7 @@ from mainspring.errors import QueueFull, StoreUnavailable
 from mainspring.records import Enqueued, MigrationPlan
 from mainspring.stores.base import Batch, Store
 from mainspring.stores.connect import StoreAddress
-from mainspring.waiting import Room
+from mainspring.waiting import Room, Trouble
 
 ENQUEUE_PATIENCE = 10.0
 """Seconds during which an enqueue is repeated while the store cannot be reached."""
@@ -46,56 +45,36 @@ class Client:
         if connection is not None:  # the caller's transaction: the caller repeats it
             return self._blocking_store().enqueue_now(batch, connection)
         room: Room | None = None
+        trouble: Trouble | None = None
         while True:
             try:
-                return self._blocking_store().enqueue_now(batch)
-            except StoreUnavailable:
-                return self._enqueue_again(msgspec.structs.replace(batch, retry=True))
+                return self._blocking_store().enqueue_now(batch)  # asked anew: it may have been closed meanwhile
+            except StoreUnavailable as error:
+                batch = msgspec.structs.replace(batch, retry=True)
+                trouble = trouble or Trouble(ENQUEUE_PATIENCE)
+                pause = trouble.pause(error)
             except QueueFull as full:
                 if sync.in_loop():  # to wait here would stop everything else
                     raise
-                room = room or Room()
+                room, trouble = room or Room(), None
                 pause = room.pause(full)
             time.sleep(pause)
-
-    def _enqueue_again(self, batch: Batch) -> list[Enqueued]:
-        """Repeat until it is known to be there, or patience ends."""
-        give_up = time.monotonic() + ENQUEUE_PATIENCE
-        pause = 0.05
-        while True:
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(1.0, pause * 2)
-            try:
-                return self._blocking_store().enqueue_now(batch)  # asked anew: it may have been closed meanwhile
-            except StoreUnavailable:
-                if time.monotonic() + pause > give_up:
-                    raise
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
         """The async twin of :meth:`enqueue_now`."""
         room: Room | None = None
+        trouble: Trouble | None = None
         while True:
             try:
                 return await (await self.store()).enqueue(batch)
-            except StoreUnavailable:
-                return await self._aenqueue_again(msgspec.structs.replace(batch, retry=True))
+            except StoreUnavailable as error:
+                batch = msgspec.structs.replace(batch, retry=True)
+                trouble = trouble or Trouble(ENQUEUE_PATIENCE)
+                pause = trouble.pause(error)
             except QueueFull as full:
-                room = room or Room()
+                room, trouble = room or Room(), None
                 pause = room.pause(full)
             await asyncio.sleep(pause)
-
-    async def _aenqueue_again(self, batch: Batch) -> list[Enqueued]:
-        # From here on, however long the first try took: a reply that was lost in silence must be repeated too.
-        give_up = time.monotonic() + ENQUEUE_PATIENCE
-        pause = 0.05
-        while True:
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(1.0, pause * 2)
-            try:
-                return await (await self.store()).enqueue(batch)
-            except StoreUnavailable:
-                if time.monotonic() + pause > give_up:
-                    raise
 
     async def store(self) -> Store:
         """The store for the running loop, open."""

@@ -413,12 +413,16 @@ class QueueFull(EnqueueError):
     """
 
     def __init__(
-        self, queue: str, max_depth: int, retry_after: float = 1.0, *, waits: bool = False, waited: float = 0.0
-    ) -> None:
+        self, queue: str, max_depth: int, retry_after: float = 1.0, *, waits: bool = False, waited: float = 0.0,
+        batch: int = 0,
+    ) -> None:  # fmt: skip
         after = f" after {waited:.1f} s" if waited else ""
+        why, hint = f"is full{after}", f"Try again in about {retry_after:.1f} s"
+        if batch:
+            why, hint = f"never has room for {batch:,} jobs at once", "Enqueue fewer at once"
         super().__init__(
-            f"queue {queue!r} is full{after}: {max_depth:,} jobs may wait in it",
-            hint=f"Try again in about {retry_after:.1f} s; app.queues.configure({queue!r}, max_depth=...) changes it.",
+            f"queue {queue!r} {why}: {max_depth:,} jobs may wait in it",
+            hint=f"{hint}; app.queues.configure({queue!r}, max_depth=...) changes it.",
         )
         self.queue = queue
         self.max_depth = max_depth
@@ -689,8 +693,12 @@ class WouldBlockLoop(UseError, RuntimeError):
 
     def __init__(self, verb: str, twin: str = "") -> None:
         head, _, last = verb.rpartition(".")
-        twin = twin or (f"{head}.a{last}" if head else f"a{last}")
-        super().__init__(f"{verb}() would block the running event loop", hint=f"Use: await {twin}(...)")
+        if verb.startswith("with "):
+            twin, call, hint = f"async {verb}", verb, f"Use: async {verb}"
+        else:
+            twin = twin or (f"{head}.a{last}" if head else f"a{last}")
+            call, hint = f"{verb}()", f"Use: await {twin}(...)"
+        super().__init__(f"{call} would block the running event loop", hint=hint)
         self.verb = verb
         self.twin = twin
 

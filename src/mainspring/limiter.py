@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -122,9 +123,16 @@ class Limiter(Handle, Named):
             await asyncio.sleep(pause)
 
     async def _give(self, place: Place) -> None:
+        """Whatever it meets, the work is done: a place that cannot be given back is free when its time is over."""
         if place.renewing is not None:
             place.renewing.cancel()
-        await (await self._app.client.store()).give(place.guest)
+        try:
+            await (await self._app.client.store()).give(place.guest)
+        except BaseException as trouble:
+            sync.spawn(self._give_up(place.guest))
+            if not isinstance(trouble, StoreError):
+                raise
+            log.warning("%r could not give its place back, which is free within 30 s: %s", self, trouble)
 
     def _push(self, guest: bytes) -> None:
         held = any(limit.kind == "concurrency" for limit in self._limits)
@@ -135,7 +143,8 @@ class Limiter(Handle, Named):
         return self._places.pop()  # those of one limiter are alike: whoever leaves gives the last one back
 
     async def _give_up(self, guest: bytes) -> None:
-        await (await self._app.client.store()).give(guest)
+        with suppress(StoreError):
+            await (await self._app.client.store()).give(guest)
 
     async def _renew(self, guest: bytes) -> None:
         """Keep the place, from the background loop: whoever holds it may block its own."""

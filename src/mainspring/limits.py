@@ -154,6 +154,11 @@ def bind(owner: str, limits: Iterable[AnyLimit | Guarded], subject: str) -> tupl
     for each in limits:
         for one in each.limits if isinstance(each, Named) else (each,):
             limit = one.limit(each.owner if isinstance(each, Named) else owner)
+            if "=" in limit.name:
+                hint = "Behind a = stands the value of by=. Give what has the limit another name."
+                raise InvalidOption(
+                    "name", limit.name, "is no name for a limit: it has a =", subject=subject, hint=hint
+                )
             if limit.name in found:
                 hint = "Several limits must differ in kind, window or by."
                 raise InvalidOption("limit", one, f"is there twice: {limit.name}", subject=subject, hint=hint)

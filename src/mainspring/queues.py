@@ -173,7 +173,13 @@ class Queues(Reserved):
         store = await self._app.client.store()
         rows = {row.name: row for row in await store.modes()}
         before = rows[queue].given if queue in rows else QueueSettings()
-        await store.configure(queue, msgspec.convert(told, QueueSettings).over(before))
+        given_now = msgspec.convert(told, QueueSettings).over(before)
+        code = self._app.tasks.declared_queues.settings.get(queue, QueueSettings())
+        holds = given_now.over(rows[queue].declared if queue in rows else QueueSettings()).over(code)
+        if settings.get("on_full", "error") != "error" and not holds.max_depth:
+            hint = f"app.queues.configure({queue!r}, max_depth=10_000, on_full={settings['on_full']!r})"
+            raise InvalidOption("on_full", settings["on_full"], "needs max_depth", subject=subject, hint=hint)
+        await store.configure(queue, given_now)
         return await self.aget(queue)
 
     def reset(self, name: str, *, declared: bool = False) -> None:

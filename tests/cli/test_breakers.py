@@ -22,7 +22,7 @@ def make(app: Mainspring, *names: str) -> None:
 
 @pytest.mark.row("U2", "R8")
 def test_ls_tells_how_they_stand(shop: Shop, golden: Golden) -> None:
-    make(shop.app, "mail", "payments")
+    make(shop.app, "mail")
     with shop.app.breaker("search", rate=0.25, minimum=10):
         pass
     with pytest.raises(ConnectionError), shop.app.breaker("payments", failures=1, open_for="1h"):

@@ -79,6 +79,12 @@ def test_an_error_is_one_jobs_own_and_it_alone_is_tried_again(app: Mainspring, c
     assert failed.error.message == "not 3"
 
 
+def test_a_class_of_errors_is_an_error_too(app: Mainspring) -> None:
+    job = bulk(app, "def", lambda items: [ConnectionError for _ in items]).enqueue(1)
+    with app.worker(), pytest.raises(JobDead, match="ConnectionError"):
+        job.result(timeout=LIMIT)
+
+
 def test_each_outcome_goes_by_the_policy_of_its_job(app: Mainspring) -> None:
     """Signals are obeyed, error classes are asked, and the job's own number of retries counts."""
     seen: list[str] = []

@@ -255,4 +255,8 @@ class TestBadInput:
             app.queues.configure("mail", max_dept=5)  # type: ignore[call-arg]
         with pytest.raises(UnknownOption):
             app.queues.configure("mail", weight=5)  # type: ignore[call-arg]
+        with pytest.raises(InvalidOption, match="on_full='wait': needs max_depth"):
+            app.queues.configure("mail", on_full="wait")
         assert app.queues.get("mail").max_depth is None
+        app.queue("bounded", max_depth=5)
+        assert app.queues.configure("bounded", on_full="wait").on_full == "wait"

@@ -13,6 +13,7 @@ import pytest
 
 from mainspring import Context, Mainspring, waiting
 from mainspring.errors import QueueFull
+from mainspring.queues import OnFull
 from mainspring.states import Reason, State
 from tests.plugins.outside import SqlOutside
 from tests.rows.crew import LIMIT, until
@@ -50,6 +51,19 @@ class TestFull:
         with app.worker():
             assert [job.result(timeout=LIMIT) for job in jobs] == [0, 1, 2]
             assert send.enqueue(4).result(timeout=LIMIT) == 4
+
+    @pytest.mark.parametrize("on_full", ["error", "wait", "drop_oldest"])
+    def test_a_batch_that_never_has_room_is_told_so_at_once(self, app: Mainspring, on_full: OnFull) -> None:
+        app.queue("mail", max_depth=3, on_full=on_full)
+
+        @app.task(name="full.send", queue="mail")
+        def send(n: int) -> None: ...
+
+        send.enqueue(0)
+        with pytest.raises(QueueFull, match="never has room for 4 jobs at once: 3 jobs may wait") as said:
+            app.enqueue_many(send.s(n) for n in range(4))
+        assert "Enqueue fewer at once" in str(said.value)
+        assert app.queues.get("mail").depth == 1
 
     @pytest.mark.option("queue.on_full")
     def test_who_waits_gets_in_when_there_is_room(self, app: Mainspring) -> None:

@@ -190,6 +190,21 @@ def test_a_plain_call_gives_one_outcome(app: Mainspring) -> None:
         anything(half)()
 
 
+def test_a_class_of_errors_is_an_error(app: Mainspring) -> None:
+    @app.bulk_task(name="classes")
+    def classes(items: list[type[BaseException]]) -> list[type[BaseException]]:
+        return items
+
+    with pytest.raises(KeyError):
+        classes(KeyError)
+    with pytest.raises(TypeError, match="missing"):
+        classes(NeedsOne)
+
+
+class NeedsOne(Exception):
+    def __init__(self, one: int) -> None: ...
+
+
 def test_a_plain_call_of_a_handler_that_answers_wrongly(app: Mainspring) -> None:
     @app.bulk_task(name="bulk")
     def bulk(items: list[int]) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from mainspring.outcomes import Outcome
 from mainspring.states import Reason, State
 from mainspring.worker import blame, fence
-from mainspring.worker.board import EARLY, STRICT, STUCK, UNTOLD, BoardJob, Phase
+from mainspring.worker.board import EARLY, STRICT, STUCK, TRIPS, UNTOLD, BoardJob, Phase
 from mainspring.worker.judge import Cause, Look, Sentence, judge
 
 NOW = 1000.0
@@ -136,6 +136,12 @@ class TestBlame:
         late = job(1, deadline=NOW - 9, retry_in=-1)
         _, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
+
+    @pytest.mark.parametrize("flags", [0, TRIPS])
+    def test_a_breaker_hears_of_it_if_it_hears_of_time_limits(self, flags: int) -> None:
+        late = job(1, deadline=NOW - 9, flags=flags)
+        _, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        assert ("HardTimeout" in ack.fault) == bool(flags)
 
     def test_a_job_that_ended_after_the_sentence_is_not_charged(self) -> None:
         said = blame.verdict(Sentence(Cause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)

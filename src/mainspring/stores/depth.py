@@ -24,8 +24,11 @@ def stored(settings: QueueSettings) -> dict[str, Any]:
 def queue_full(queue: str, max_depth: int, on_full: str, *, depth: int, excess: int, age: int) -> QueueFull:
     """``excess`` jobs are too many. ``age``: how long the first of the ``depth`` that wait has waited, in microseconds.
 
-    In a queue that is worked off in its order that is how long all of them take.
+    In a queue that is worked off in its order that is how long all of them take. More than all that wait are too
+    many of a batch that has no room in the empty queue: nobody waits for that.
     """
+    if excess > depth:
+        return QueueFull(queue, max_depth, _LONGEST, batch=max_depth + excess - depth)
     guess = excess * age / 1e6 / max(depth, 1)
     retry_after = min(max(guess, _SHORTEST), _LONGEST)
     return QueueFull(queue, max_depth, retry_after, waits=on_full == "wait")

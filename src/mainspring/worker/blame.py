@@ -9,7 +9,7 @@ import msgspec
 from mainspring.errors import Fenced, HardTimeout, JobCancelled, MainspringError, WorkerCrashed
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.states import Reason
-from mainspring.worker.board import EARLY, ORDERED, STUCK, UNTOLD, BoardJob
+from mainspring.worker.board import EARLY, ORDERED, STUCK, TRIPS, UNTOLD, BoardJob
 from mainspring.worker.judge import Cause, Sentence
 
 
@@ -55,7 +55,7 @@ def _ended(job: BoardJob, now: float, code: str) -> Ack:
     limit = job.deadline - job.started if job.started else 0.0
     late = HardTimeout(round(limit, 3))
     error, label = _record(late, code)
-    fault = f"{label}: {late.args[0]}"  # heard by a breaker if the job has one
+    fault = f"{label}: {late.args[0]}" if job.flags & TRIPS else ""
     if job.retry_in < 0:
         return Ack.dead(lease, error, Reason.TIMED_OUT, label=label, timed_out=True, run_us=run_us, fault=fault)
     return Ack.failed(lease, error, retry_in=job.retry_in, timed_out=True, run_us=run_us, fault=fault)

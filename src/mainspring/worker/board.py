@@ -32,6 +32,9 @@ ORDERED = 16
 UNTOLD = 32
 """The store does not know that the job is an early one: its producer knew only the task's name."""
 
+TRIPS = 64
+"""The breaker of the task hears of it if the job times out."""
+
 CAPACITY = 16_384
 """Slots of a board whose worker is not known yet; untouched pages cost nothing."""
 

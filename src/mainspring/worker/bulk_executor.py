@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.bulk import outcomes_of
+import msgspec
+
+from mainspring.bulk import error_of, outcomes_of
 from mainspring.errors import Undecodable, WrongOutcomes
 from mainspring.worker.bulk_attempt import BulkAttempt
 from mainspring.worker.context import current
@@ -93,16 +95,20 @@ class BulkExecutor:
             return self.failed(call, error)
         for item, outcome in zip(call.items, outcomes, strict=True):
             _adopt(item, call)
-            failed = isinstance(outcome, BaseException)
-            call.settle(item, (self._one.failed if failed else self._one.succeeded)(item, outcome))
+            wrong = error_of(outcome)
+            ack = self._one.succeeded(item, outcome) if wrong is None else self._one.failed(item, wrong)
+            call.settle(item, ack)
         return call.settled[-1][1]
 
     def failed(self, attempt: Attempt, error: BaseException) -> Ack:
-        """Settle each item as if it had failed with ``error`` itself."""
+        """Settle each item as if it had failed with ``error`` itself. In a row with others that is one failure."""
         call = cast("BulkAttempt", attempt)
-        for item in call.items:
+        for place, item in enumerate(call.items):
             _adopt(item, call)
-            call.settle(item, self._one.failed(item, error))
+            ack = self._one.failed(item, error)
+            if place and ack.fault and call.spec.breaker is not None and not call.spec.breaker.weighs:
+                ack = msgspec.structs.replace(ack, fault="")
+            call.settle(item, ack)
         return call.settled[-1][1]
 
 

@@ -21,7 +21,7 @@ from mainspring.errors import HardTimeout
 from mainspring.outcomes import Ack
 from mainspring.worker import around, verdict
 from mainspring.worker.attempt import NEVER, Attempt, Ending
-from mainspring.worker.board import EARLY, STRICT, SUSPECT, UNTOLD, Board
+from mainspring.worker.board import EARLY, STRICT, SUSPECT, TRIPS, UNTOLD, Board
 from mainspring.worker.bulk_executor import BulkExecutor
 from mainspring.worker.context import context_of, current
 from mainspring.worker.opening import open_record
@@ -99,6 +99,8 @@ class Executor:
         flags = ((spec.strict or attempt.limited) and STRICT) | (claim.crashes and SUSPECT)
         if attempt.early:
             flags |= EARLY if claim.early else EARLY | UNTOLD
+        if spec.breaker is not None and issubclass(HardTimeout, spec.breaker.trip_on or HardTimeout):
+            flags |= TRIPS
         if slot >= 0:  # there may be none left on the board for an item of a bulk call
             self._board.start(slot, claim.id, claim.token, deadline, later, flags, now)
         current.set(attempt)

@@ -97,7 +97,7 @@ class Floor:
             self._cannot_run(claim, spec)
             return Ack.returned(lease, park=True)
         self._bulk = self._bulk or spec.bulk is not None
-        if spec.breaker is not None and spec.breaker.weighs and self.turner.tallies is None:
+        if spec.breaker is not None and self.turner.tallies is None:
             self.turner.tallies = Tallies()
         return Attempt(claim, spec, lease, now, self)
 

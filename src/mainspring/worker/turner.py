@@ -248,8 +248,10 @@ class Turner:
             self.store_ahead -= (self.store_ahead - ahead) // 8  # the store's clock may have been set back
 
     def _next(self) -> Turn:
-        acks = self._acks
-        self._acks = acks[_MOST_ACKS:]
+        acks: Sequence[Ack] = self._acks[:_MOST_ACKS]
+        self._acks = self._acks[_MOST_ACKS:]
+        if self.tallies is not None:
+            acks = self.tallies.in_a_row(acks, self.held)
         self._first_ack = boottime() if self._acks else NEVER
         self._force = False
         now = boottime()
@@ -263,11 +265,11 @@ class Turner:
             worker=self.id,
             number=self._number + 1,
             seen=seen,
-            acks=tuple(acks[:_MOST_ACKS]),
+            acks=tuple(acks),
             wants=self._demand.wants() if self.claiming else (),
             suspects=0 if self._suspects else 1,
             holds=holds,
-            good=() if self.tallies is None else self.tallies.due(acks[:_MOST_ACKS], self.held, now),
+            good=() if self.tallies is None else self.tallies.due(acks, self.held, now),
         )
 
     # ---- the reply ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import logging
 import psycopg
 import pytest
 
-from mainspring import Mainspring, client
+from mainspring import Concurrency, Mainspring, client
 from mainspring.errors import StoreConflict, StoreError, StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.query import Query
@@ -55,6 +55,36 @@ class TestSilence:
             again = await work.aenqueue()
             assert (await again.ainfo()).state is State.READY
             assert (await app.jobs.acount())[State.READY] == 2
+            await app.aclose()
+
+    async def test_a_limiter_whose_store_is_gone_at_the_end_does_not_undo_the_work(
+        self, fresh_postgres_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with chaos.Proxy(fresh_postgres_url) as wire:
+            app = Mainspring(wire.url)
+            async with app.limiter("one", Concurrency(1)):
+                wire.set(chaos.Reset())
+            assert "could not give its place back" in caplog.text
+            wire.heal()
+            await app.aclose()
+
+    async def test_an_enqueue_that_is_repeated_waits_for_room_too(self, fresh_postgres_url: str) -> None:
+        with chaos.Proxy(fresh_postgres_url) as wire:
+            app = Mainspring(wire.url)
+            app.queue("mail", max_depth=1, on_full="wait")
+
+            @app.task(name="silence.work", queue="mail")
+            async def work() -> None: ...
+
+            await work.aenqueue()
+            wire.set(chaos.Reset())
+            waiting = asyncio.create_task(work.aenqueue())
+            await asyncio.sleep(0.2)
+            wire.heal()
+            await asyncio.sleep(0.5)
+            assert not waiting.done()
+            await app.queues.aconfigure("mail", max_depth=2)
+            assert (await (await waiting).ainfo()).state is State.READY
             await app.aclose()
 
 

@@ -11,7 +11,7 @@ from mainspring.errors import QueueFull
 from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Enqueued, Follow, NewJob, QueueSettings, Unique
+from mainspring.records import Disabled, Enqueued, Follow, NewJob, QueueSettings, Unique
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Batch, Store
 
@@ -170,6 +170,18 @@ class TestAccepted:
         assert [await state(store, each) for each in (failed, lost, dead)] == [State.READY] * 3
         hand = await Hand(store).join()
         await hand.take(3)
+        await full(store, job())
+
+    async def test_retries_by_hand_count_also_of_jobs_that_never_counted(self, store: Store) -> None:
+        """One that had ended before there was a bound, and one that was skipped."""
+        before = await one(store)
+        await store.act(Action.CANCEL, Query(ids=(before.id,)))
+        await store.configure("q", ERRORS)
+        await store.disable(["q"], Disabled.SKIP)
+        skipped = await one(store)
+        await store.disable(["q"], None)
+        await store.act(Action.RETRY, Query(ids=(before.id, skipped.id)))
+        await one(store)
         await full(store, job())
 
 

@@ -5,7 +5,7 @@
 -- Only a query by ids is told of refusals: others mean the jobs that the action changes and has not changed yet.
 local action, query, limit, reason = ARGV[2], cmsgpack.unpack(ARGV[3]), tonumber(ARGV[5]), ARGV[6]
 local priority, most = tonumber(ARGV[7]), tonumber(ARGV[8])
-local by_ids, done, refused, held, chosen = query[1], {}, {}, {}, {}
+local by_ids, done, refused, held, chosen, bound = query[1], {}, {}, {}, {}, {}
 
 -- Another job that holds the key of this one, and one that must end first because it has expired.
 local function rival(id, head)
@@ -49,6 +49,14 @@ function doing.reprioritise(id, head)
   if head[STATE] == READY then put_in_place(id, head) end
 end
 
+local function is_bound(queue)
+  if bound[queue] == nil then
+    with_settings()
+    bound[queue] = (settings_of(kept_of(queue)).max_depth or 0) > 0
+  end
+  return bound[queue]
+end
+
 -- A new epoch, in the lane of a job without blame; the token goes on and the last owner stays readable.
 function doing.retry(id, head)
   local holder, late = rival(id, head)
@@ -65,7 +73,7 @@ function doing.retry(id, head)
   call('HDEL', PROGRESS, id)
   call('UNLINK', named('items', id))
   local more = head[MORE]
-  more.r, more.e, more.n = nil, nil, nil
+  more.r, more.e, more.n, more.d = nil, nil, nil, is_bound(queue_of(head)) or nil
   head[EPOCH], head[ATTEMPT], head[CRASHES], head[STARTED] = head[EPOCH] + 1, 0, 0, NONE
   head[ENDED], head[RESULT], head[ERROR], head[FAR] = NONE, false, false, false
   if head[EXPIRES] ~= NONE and head[EXPIRES] <= NOW then head[EXPIRES] = NONE end
