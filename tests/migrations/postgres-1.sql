@@ -5011,40 +5011,40 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794838610103329, 1, 1, 'hand-1-5634e9', 1794838610120098, 1794838610145556, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794838610103329, 1, 1, 'hand-1-5634e9', 1794838610120098, 1794838610145556, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794840810677082, 1, 1, 'hand-1-3030b5', 1794840810679015, 1794840810691684, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794840810677082, 1, 1, 'hand-1-3030b5', 1794840810679015, 1794840810691684, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794838610103329, 1794838610001479, 1794838610145556, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', 1794838610120098, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794840810677082, 1794840810658047, 1794840810691684, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', 1794840810679015, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794838610103329, 1794838610001479, 1794838610145556, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', 1794838610120098, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794838610304987, 1794838610359152, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794840810677082, 1794840810658047, 1794840810691684, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', 1794840810679015, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794840810738216, 1794840810747547, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794838610103329, 1794838610001479, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', NULL, NULL, 1794838610120098, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794838610103329, 1794838610001479, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-5634e9', 1794842210145556, NULL, 1794838610120098, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794838610304987, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794838610304987, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794838610304987, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794838610304987, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794838610304987, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794840810677082, 1794840810658047, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', NULL, NULL, 1794840810679015, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794840810677082, 1794840810658047, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', 1794844410691684, NULL, 1794840810679015, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794840810738216, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794840810738216, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794840810738216, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794840810738216, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794840810738216, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('40ae1551-4c06-45d3-b77e-aa292d3e904e');
+INSERT INTO mainspring_stored.meta VALUES ('940e270a-8787-4840-9b01-79110da3be20');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794838610397203, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794840810759105, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794838610219212);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794840810720503);
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-5634e9', 1, 2, false, false, 1794838609943364, 1794838610145556, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-3030b5', 1, 2, false, false, 1794840810643683, 1794840810691684, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
