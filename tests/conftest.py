@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = [f"tests.plugins.{name}" for name in ("mission", "servers", "clean", "outside", "nursery")]
+pytest_plugins = [f"tests.plugins.{name}" for name in ("mission", "servers", "clean", "outside", "nursery", "garbage")]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ MODULES = (
     "mainspring.worker.supervisor", "mainspring.worker.worker", "mainspring.worker.ending", "mainspring.worker.beater",
     "mainspring.stores.sqlite", "mainspring.stores.postgres", "mainspring.stores.redis",
 )  # fmt: skip
-PARENTS = (["-m", "tests.processes.supervise"], ["-m", "tests.processes.failing"])
+PARENTS = ("-m tests.processes.supervise ", "-m tests.processes.failing ", "-m mainspring worker ")
 """Programs whose own programs come out of a nursery too."""
 FAR = 600
 """Numbers from here on are free: files wait there until they have the number that they are known by."""
@@ -108,7 +108,7 @@ def wait_for_orders(line: socket.socket) -> None:
         for fd in fds:
             os.close(fd)
     become(order, fds)
-    if order["command"][1:3] in PARENTS:
+    if " ".join([*order["command"][1:], ""]).startswith(PARENTS):
         nest()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     end(code_of(order["command"]))
