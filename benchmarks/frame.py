@@ -78,14 +78,22 @@ class Samples:
     def systems(self) -> list[str]:
         return list(dict.fromkeys([*self._values, *self._failures]))
 
-    def row(self, column: str, system: str, unit: str, *, at_most: float | None = None, note: str = "") -> Row:
-        """The median of a system; with ``at_most`` it is held to that goal."""
+    def row(
+        self,
+        column: str,
+        system: str,
+        unit: str,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        note: str = "",
+    ) -> Row:
+        """The median of a system; with ``at_least`` or ``at_most`` it is held to that goal."""
         samples = self.of(system)
         why = self._failures.get(system, "")
         value = statistics.median(samples) if samples else None
-        goal = "" if at_most is None else f"<= {at_most:g} {unit}"
-        met = None if at_most is None or value is None else value <= at_most
-        return Row(column, system, value, unit, samples, goal, met, "; ".join(filter(None, (note, why))))
+        row = Row(column, system, value, unit, samples, note="; ".join(filter(None, (note, why))))
+        return _held(row, at_least, at_most)
 
     def rows(self, column: str, unit: str) -> list[Row]:
         return [self.row(column, system, unit) for system in self.systems()]
@@ -110,11 +118,7 @@ class Samples:
         row = Row(
             column, f"{top} / {names[0] if len(names) == 1 else 'best of ' + ', '.join(names)}", value, "x", samples
         )
-        if at_least is not None:
-            return dataclasses.replace(row, goal=f">= {at_least:g} x", met=None if value is None else value >= at_least)
-        if at_most is not None:
-            return dataclasses.replace(row, goal=f"<= {at_most:g} x", met=None if value is None else value <= at_most)
-        return row
+        return _held(row, at_least, at_most)
 
     def _highest(self, names: Iterable[str]) -> dict[int, float]:
         highest: dict[int, float] = {}
@@ -122,6 +126,17 @@ class Samples:
             for number, value in self._values.get(name, {}).items():
                 highest[number] = max(value, highest.get(number, value))
         return highest
+
+
+def _held(row: Row, at_least: float | None, at_most: float | None) -> Row:
+    """The row with its goal, if it has one."""
+    if at_least is not None:
+        met = None if row.value is None else row.value >= at_least
+        return dataclasses.replace(row, goal=f">= {at_least:g} {row.unit}", met=met)
+    if at_most is not None:
+        met = None if row.value is None else row.value <= at_most
+        return dataclasses.replace(row, goal=f"<= {at_most:g} {row.unit}", met=met)
+    return row
 
 
 def percentile(values: Iterable[float], share: float) -> float:
