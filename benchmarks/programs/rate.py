@@ -10,13 +10,15 @@ from bisect import bisect_left
 from datetime import datetime
 
 from benchmarks.programs.mainspring_app import app, paced
+from benchmarks.programs.produce import chunks
 
 COUNT = 8_000
 SIZE = 1_000
 
 
 def main(worker: list[str]) -> None:
-    jobs = app.enqueue_many([paced.s(n) for n in range(COUNT)])
+    batches = chunks(COUNT, 1_000)  # the most that an enqueue on Redis takes
+    jobs = [job for numbers in batches for job in app.enqueue_many([paced.s(n) for n in numbers])]
     workers = [subprocess.Popen(worker, env=os.environ) for _ in range(2)]
     try:
         starts = sorted(_start(job.join(timeout="120s").started) for job in jobs)
