@@ -131,6 +131,22 @@ def test_queues_share_a_limit_that_all_of_them_need(places: int) -> None:
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
+def test_who_found_a_limit_used_up_is_asked_for_beside_the_others() -> None:
+    """Those who had all that they were asked for come again before a limit has room: alone they would take it all."""
+    shop = Shop(backlog(), aio=Slots(20), thread=Slots(0), weights=WEIGHTS)
+    for lane in shop.turn():
+        shop.finish(lane)
+    while shop.got.total() < 2_000:
+        for lane in shop.turn(7, gate=True):
+            shop.finish(lane)
+        while not shop.demand.dry:  # whoever is not dry goes on, as a worker does
+            for lane in shop.turn(3, gate=True):
+                shop.finish(lane)
+        assert not shop.demand.urgent, "nobody asks again and again while the limit has no room"
+        shop.demand.wake()
+    assert all(abs(share - 10 * WEIGHTS[queue]) <= 5 for queue, share in shop.shares().items()), shop.shares()
+
+
 @settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from([f"{q}/{k}" for q in WEIGHTS for k in ("async", "thread")]), st.integers(0, 40)),

@@ -68,6 +68,8 @@ class Demand:
         self._dry: set[tuple[str, str]] = set()
         self._spared: set[tuple[str, str]] = set()
         """Those of the dry that may hold limited jobs, which wait for a free slot."""
+        self._kept_out: set[tuple[str, str]] = set()
+        """Those of the dry that found a limit used up: worth no turn of their own, but they compete in any other."""
         self._held = dict.fromkeys(self._caps, 0)
         self._named: dict[tuple[str, str], tuple[str, ...]] = {}  # lanes by group and kind
         self._asked = Plan()
@@ -101,6 +103,7 @@ class Demand:
         """There may be work in any lane: also of those that a turn under way asks for, which may have come too soon."""
         self._dry.clear()
         self._spared.clear()
+        self._kept_out.clear()
         self._woken = True
 
     # ---- asking ------------------------------------------------------------------------------
@@ -158,6 +161,7 @@ class Demand:
         for group, kind, want in plan.asks:
             if got.get((group, kind), 0) < want.n:
                 self._dry.add((group, kind))
+                (self._kept_out.add if group in held else self._kept_out.discard)((group, kind))
                 if want.limited is not None:
                     self._spared.add((group, kind))
 
@@ -256,10 +260,15 @@ class Demand:
             rooms.append(("any", min(1, aio + thread)))
         for kind, n in rooms:
             if n > 0:
-                yield kind, n, {
-                    queue: min(n, self._most(queue, kind, room)) for queue in self._groups
-                    if (queue, kind) not in self._dry and not (both and (queue, "both") in self._dry)
-                }  # fmt: skip
+                yield kind, n, {queue: min(n, self._most(queue, kind, room)) for queue in self._competing(kind, both)}
+
+    def _competing(self, kind: str, both: int) -> list[str]:
+        """The queues that may have work of this kind; while there is one, those too that a limit had no room for."""
+        kinds = (kind, "both") if both else (kind,)
+        dry = {queue: {(queue, each) for each in kinds} & self._dry for queue in self._groups}
+        if all(dry.values()):
+            return []
+        return [queue for queue, found in dry.items() if found <= self._kept_out]
 
     def _most(self, queue: str, kind: str, room: Room) -> int:
         """The most that a queue may be asked for: as much as there is, unless it has a cap."""
