@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainspring.lanes import is_limited, weight_of
 
-from .keyed import BELOW, BELOW_ALL, Front, KeyedLine
-from .parking import open_due
+from .keyed import BELOW, Front, KeyedLine
+from .parking import BELOW_ALL, open_due
 from .picking import Head, Key, Line, Picked, Picker, head_of
 from .places import queue_of
 

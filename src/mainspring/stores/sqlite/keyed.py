@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .parking import Parked, first_parked
+from .parking import BELOW_ALL, Parked, first_parked
 from .picking import Gates, Head, Key, Picked, Picker, head_of
 from .room import ANY
 from .rooms import Rooms
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LATE = "=late"
 """Stands for a bucket in the rows of lanes all of whose jobs have expired."""
 LATER = 1_000_000
-BELOW_ALL = -(1 << 40)
 BELOW = -(1 << 62)
 """Below every place in the line: of a stack they are negative."""
 _names = msgspec.json.Decoder(tuple[str, ...]).decode

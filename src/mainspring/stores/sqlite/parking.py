@@ -25,7 +25,7 @@ MANY = 100
 """Lanes that are opened for one bucket and group at a time."""
 SLICE = 200
 """Lanes that are opened in one step of work that has no other end."""
-_BELOW_ALL = -(1 << 40)
+BELOW_ALL = -(1 << 40)
 
 
 class Parked(NamedTuple):
@@ -77,7 +77,7 @@ def _open_by_group(tx: Tx, bucket: str, found: list[Parked], n: int) -> None:
 def first_parked(tx: Tx, bucket: str, group: str, n: int) -> list[Parked]:
     """The ``n`` lanes of a group parked on the bucket that come first, by priority and by age."""
     found: list[Parked] = []
-    rank = _BELOW_ALL
+    rank = BELOW_ALL
     while lower := tx.first("parked_rank", (bucket, group, rank)):
         (rank,) = lower
         found += [Parked(*row) for row in tx.all("parked_at_rank", (bucket, group, rank, n))]
