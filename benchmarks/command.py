@@ -15,7 +15,20 @@ from typing import Any
 from benchmarks import machine, table
 from benchmarks.frame import DRAIN_FLOOR, ENGINES, Config, Row
 
-COLUMNS = ("drain", "enqueue", "producers", "latency", "idle", "imports", "two", "scale", "limits", "fair", "recovery")
+COLUMNS = (
+    "drain",
+    "enqueue",
+    "producers",
+    "latency",
+    "idle",
+    "imports",
+    "two",
+    "scale",
+    "limits",
+    "fair",
+    "schedules",
+    "recovery",
+)
 ONLY_ON = {"imports": ("sqlite",), "producers": ("postgres", "redis"), "two": ("postgres", "redis")}
 RESULTS = Path(__file__).resolve().parent / "results"
 

@@ -22,10 +22,17 @@ SCOPES: tuple[tuple[Scope, str, str], ...] = (
     ("worker", "Worker options", "`app.run(...)`, `app.worker(...)`, flags of `mainspring worker`, `Mainspring(...)`"),
     ("queue", "Queue options", "`app.queue(...)`"),
     ("breaker", "Breaker options", "`app.breaker(...)`, and `breaker=` of a task"),
+    (
+        "schedule",
+        "Schedule options",
+        "`@app.schedule(...)` and `app.schedules.put(...)`, beside `cron`, `every`, `at`, `after`",
+    ),
 )
 
 
-def default_of(option: Option) -> str:
+def default_of(option: Option, scope: Scope) -> str:
+    if scope == "schedule" and "task" in option.scopes:
+        return "the task's"
     if option.shown_default:
         return option.shown_default
     if option.type.startswith("Duration") and isinstance(option.default, int):
@@ -39,7 +46,7 @@ def options_page() -> str:
         lines += [f"## {title}\n", f"{where}.\n", "| option | type | default | meaning |", "|---|---|---|---|"]
         for option in options.table(scope):
             kind = option.type.replace("|", "\\|")
-            lines.append(f"| `{option.name}` | `{kind}` | {default_of(option)} | {option.doc} |")
+            lines.append(f"| `{option.name}` | `{kind}` | {default_of(option, scope)} | {option.doc} |")
         later = sorted(name for name, scopes in options.NOT_BUILT.items() if scope in scopes)
         reserved = f"Reserved and refused until built: {', '.join(f'`{name}`' for name in later)}.\n" if later else ""
         lines.append(f"\n{reserved}")
@@ -96,9 +103,13 @@ def events_page() -> str:
         "| event | when |",
         "|---|---|",
     ]
-    told: list[tuple[str, str]] = [*events.MEANINGS.items(), *events.BREAKER_MEANINGS.items()]
+    told: list[tuple[str, str]] = [
+        *events.MEANINGS.items(), *events.BREAKER_MEANINGS.items(), *events.SCHEDULE_MEANINGS.items(),
+    ]  # fmt: skip
     told_by = ", ".join(f"`{name}`" for name in events.BreakerEvent.__struct_fields__)
     end = f"\nEvents of breakers are told by a `BreakerEvent` with {told_by}. See [the guide](../guides/breakers.md).\n"
+    of_schedules = ", ".join(f"`{name}`" for name in events.ScheduleEvent.__struct_fields__)
+    end += f"\nEvents of schedules are told by a `ScheduleEvent` with {of_schedules}.\n"
     return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in told)]) + "\n" + end
 
 

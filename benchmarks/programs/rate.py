@@ -1,4 +1,7 @@
-"""A rate that binds: ``rate WORKER ...``. Prints how much of it two workers use, and the most starts in any second."""
+"""A rate that binds: ``rate WORKER ...``. Prints how much of it two workers use, and the most starts in any second.
+
+Counted from the moment at which the first window is used up: until then it is the start of the workers that takes time.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def main(worker: list[str]) -> None:
         for each in workers:
             each.wait()
     most = max(bisect_left(starts, at + 1.0) - n for n, at in enumerate(starts))
-    used = (COUNT - SIZE) / (starts[-1] - starts[0]) / SIZE * 100  # the last window is never over
+    used = (COUNT - SIZE) / (starts[-1] - starts[SIZE - 1]) / SIZE * 100
     print(json.dumps({"used": used, "most": most}))
 
 

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from mainspring.errors import BreakerOpen as BreakerOpen
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
+    from mainspring.errors import NotTriggered as NotTriggered
     from mainspring.errors import RateLimited as RateLimited
     from mainspring.errors import Retry as Retry
     from mainspring.errors import Snooze as Snooze
     from mainspring.events import BreakerEvent as BreakerEvent
     from mainspring.events import Event as Event
+    from mainspring.events import ScheduleEvent as ScheduleEvent
     from mainspring.info import JobInfo as JobInfo
     from mainspring.job import Job as Job
     from mainspring.keys import Key as Key
@@ -57,11 +59,13 @@ _HOMES = {
     "Key": "mainspring.keys",
     "Mainspring": "mainspring.app",
     "Middleware": "mainspring.middleware",
+    "NotTriggered": "mainspring.errors",
     "Concurrency": "mainspring.limits",
     "Rate": "mainspring.limits",
     "RateLimited": "mainspring.errors",
     "Query": "mainspring.query",
     "Retry": "mainspring.errors",
+    "ScheduleEvent": "mainspring.events",
     "Secret": "mainspring.secret",
     "Snooze": "mainspring.errors",
     "Task": "mainspring.task",
@@ -87,10 +91,12 @@ __all__ = [
     "Key",
     "Mainspring",
     "Middleware",
+    "NotTriggered",
     "Query",
     "Rate",
     "RateLimited",
     "Retry",
+    "ScheduleEvent",
     "Secret",
     "Snooze",
     "Task",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring import checks, naming, options, sync
+from mainspring.app_locks import Locking
 from mainspring.batches import batch_of, found, through
 from mainspring.call import Call
 from mainspring.client import Client
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
     from mainspring.breakers import Breakers
     from mainspring.dead import Dead
     from mainspring.embedded import EmbeddedWorker
-    from mainspring.events import BreakerEvent, BreakerEventName, Event, EventName
+    from mainspring.events import (
+        BreakerEvent,
+        BreakerEventName,
+        Event,
+        EventName,
+        ScheduleEvent,
+        ScheduleEventName,
+    )
     from mainspring.jobs import Jobs
     from mainspring.limiter import Limiter
     from mainspring.limiting import Limits
@@ -39,6 +47,8 @@ if TYPE_CHECKING:
     from mainspring.options import BreakerOptions, QueueOptions, WorkerOptions
     from mainspring.queues import Queues
     from mainspring.records import Limit
+    from mainspring.schedules import Schedules
+    from mainspring.schedules.declaring import Declaration
     from mainspring.settings import Settings
     from mainspring.tasks import Tasks
     from mainspring.testapp import TestApp, TestOptions
@@ -47,16 +57,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-H = TypeVar("H", bound="Callable[[Event], Any] | Callable[[BreakerEvent], Any]")
+H = TypeVar("H", bound="Callable[[Event], Any] | Callable[[BreakerEvent], Any] | Callable[[ScheduleEvent], Any]")
 
 # Names of the public API that are reserved, and refused until they work.
 LATER = frozenset({
-    "asgi", "wsgi", "batch", "election", "emit", "aemit", "events", "flows",
-    "lock", "locks", "metrics", "pipeline", "pool", "schedule", "schedules", "semaphore",
+    "asgi", "wsgi", "batch", "emit", "aemit", "events", "flows", "metrics", "pipeline", "pool",
 })  # fmt: skip
 
 
-class Mainspring(Declaring):
+class Mainspring(Declaring, Locking):
     """Background work on one store.
 
     ``url`` is a SQLite, PostgreSQL or Redis URL; without one it is a SQLite file beside the project's
@@ -89,6 +98,7 @@ class Mainspring(Declaring):
         self._on_enqueue: list[Middleware] = []
         self._limiters: dict[str, tuple[Limit, ...]] = {}
         self._breakers: dict[str, Limit] = {}
+        self._semaphores = {}
 
     # ---- declare ------------------------------------------------------------------------------
 
@@ -129,12 +139,15 @@ class Mainspring(Declaring):
         made = Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
         return made.told_to(self._breakers)
 
-    def on(self, *events: EventName | BreakerEventName, task: str | None = None) -> Callable[[H], H]:
+    def on(
+        self, *events: EventName | BreakerEventName | ScheduleEventName, task: str | None = None
+    ) -> Callable[[H], H]:
         """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
 
         It takes an ``Event`` and runs in the worker that stored what happened, at most once; what it
         raises is logged. What must not be lost is a follow-up job: ``on_dead=`` and its siblings.
-        Of a breaker (``@app.on("breaker_opened")``) it takes a ``BreakerEvent``.
+        Of a breaker (``@app.on("breaker_opened")``) it takes a ``BreakerEvent``, of a schedule
+        (``@app.on("schedule_disabled")``) a ``ScheduleEvent``.
         """
         self.hooks.check(events, task)
 
@@ -251,6 +264,13 @@ class Mainspring(Declaring):
         return Queues(self)
 
     @property
+    def schedules(self) -> Schedules:
+        """Schedules: put, list, enable, disable, trigger, backfill, for the whole fleet."""
+        from mainspring.schedules import Schedules
+
+        return Schedules(self)
+
+    @property
     def limits(self) -> Limits:
         """What is limited, and by how much: see it and change it, for the whole fleet."""
         from mainspring.limiting import Limits
@@ -300,9 +320,12 @@ class Mainspring(Declaring):
 
     def parts(self, **o: Unpack[WorkerOptions]) -> Parts:
         """What a worker of this app is made of; imports every included module."""
+        from mainspring.schedules.storing import code_of
+
         return self.settings.parts(
-            self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware)
-        )
+            self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
+            schedules=code_of(self),
+        )  # fmt: skip
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether it can be reached."""
@@ -340,7 +363,7 @@ class Mainspring(Declaring):
     def client(self) -> Client:
         """The way to the store; opens nothing by itself."""
         if self._client is None:
-            self._client = Client(self.settings.address)
+            self._client = Client(self.settings.address, self.settings.full_wait)
         return self._client
 
     def import_included(self) -> None:
@@ -365,3 +388,8 @@ class Mainspring(Declaring):
         task = declare(Home(self), fn, given, gather)
         self.tasks.add(task)
         return task
+
+    def _add_schedule(self, declared: Declaration) -> None:
+        if declared.call is not None and declared.call.app is not self:
+            raise InvalidOption("call", declared.call, "is a call of another app", subject=declared.subject)
+        self.tasks.add_schedule(declared)

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from mainspring import sync
-from mainspring.breaker_news import announce
 from mainspring.breaking import Guarded, function, is_failure
 from mainspring.codec.failures import words_of
-from mainspring.colours import is_async, yields
+from mainspring.colours import is_async
 from mainspring.errors import BreakerOpen, InvalidOption, StoreError
-from mainspring.ids import new_id
+from mainspring.guarding import check_guardable
 from mainspring.limits import bind
+from mainspring.news import announce
 from mainspring.records import Bucket, Limit
 from mainspring.reserved import Handle
+from mainspring.visits import Visit
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TTL = 30_000_000
-"""Microseconds for which a probe keeps its place without a word; renewed each third of it."""
 TELL = 1.0
 """Seconds between two words about successes of which only the number matters."""
 
@@ -42,18 +38,14 @@ log = logging.getLogger("mainspring.breakers")
 class Entry:
     """One passage through a breaker."""
 
-    __slots__ = ("counts", "guest", "name", "over", "renewing", "started")
+    __slots__ = ("counts", "name", "over", "started", "visit")
 
-    def __init__(
-        self, name: str, started: int = 0, guest: bytes = b"", renewing: Future[None] | None = None, *,
-        counts: bool = True,
-    ) -> None:  # fmt: skip
+    def __init__(self, name: str, started: int = 0, visit: Visit | None = None, *, counts: bool = True) -> None:
         self.name = name
         self.started = started
         """By the store's clock, if it is a probe; else it is none, whenever the breaker opens."""
-        self.guest = guest
+        self.visit = visit
         """The place of a probe."""
-        self.renewing = renewing
         self.counts = counts
         """False inside of another passage through the same breaker."""
         self.over = False
@@ -121,9 +113,7 @@ class Breaker(Handle, Guarded):
 
     def _check(self, fn: Any) -> None:
         subject = f"breaker {self.name!r}"
-        if not callable(fn) or isinstance(fn, type) or hasattr(fn, "declared") or yields(fn):
-            hint = "Decorate a def or an async def; of a task say breaker= instead."
-            raise InvalidOption("breaker", fn, "cannot guard that", subject=subject, hint=hint)
+        check_guardable(fn, "breaker", subject, "of a task say breaker= instead.")
         if self.fallback is not None and is_async(self.fallback) and not is_async(fn):
             hint = "A def needs a def as its fallback."
             raise InvalidOption(
@@ -196,16 +186,13 @@ class Breaker(Handle, Guarded):
         found = await store.buckets([bucket])
         if not found or found[0].breaker is None or found[0].breaker.state == "closed":
             return Entry(self.name)
-        guest = new_id().bytes
-        try:
-            said = await store.take(guest, [bucket], TTL, [self._limit])
-        except BaseException:  # it may have arrived
-            sync.spawn(self._give(guest))
-            raise
+        visit = Visit(self._app.client, self, [bucket], [self._limit])
+        said = await visit.ask()
         for row in said.breakers:
             announce(self._app.hooks, row, said.now)
         if said.ok:
-            return Entry(self.name, said.now, guest, sync.spawn(self._renew(guest, bucket)))
+            visit.keep()
+            return Entry(self.name, said.now, visit)
         wait = self.options["open_for"] if said.next_at is None else max(said.next_at - said.now, 0)
         raise BreakerOpen(self.name, timedelta(microseconds=wait), found[0].breaker.error)
 
@@ -213,22 +200,20 @@ class Breaker(Handle, Guarded):
         if not entry.counts:
             return
         fault = words_of(error) if error is not None and is_failure(self, error) else ""
-        if entry.renewing is not None:
-            entry.renewing.cancel()
         try:
             await self._tell(entry, error is None, fault)
-            if entry.guest:
-                await self._give(entry.guest)
+            if entry.visit is not None:
+                await entry.visit.leave()
         except BaseException as trouble:
-            if entry.guest:
-                sync.spawn(self._give(entry.guest))
+            if entry.visit is not None:
+                entry.visit.give_up()
             if not isinstance(trouble, StoreError):
                 raise
             log.warning("%r was not told how a call ended: %s", self, trouble)
 
     async def _tell(self, entry: Entry, succeeded: bool, fault: str) -> None:
         good = int(succeeded)
-        if self.weighs and not entry.guest:
+        if self.weighs and entry.visit is None:
             good = self._due(good, fault)
         if not good and not fault:
             return
@@ -246,17 +231,6 @@ class Breaker(Handle, Guarded):
                 return 0
             self._told, good, self._good = now, self._good, 0
         return good
-
-    async def _renew(self, guest: bytes, bucket: Bucket) -> None:
-        """Keep the place of a probe, from the background loop: whoever holds it may block its own."""
-        while True:
-            await asyncio.sleep(TTL / 3e6)
-            with suppress(StoreError):
-                await (await self._app.client.store()).take(guest, [bucket], TTL)
-
-    async def _give(self, guest: bytes) -> None:
-        with suppress(StoreError):  # then its time runs out
-            await (await self._app.client.store()).give(guest)
 
     def _push(self, entry: Entry) -> None:
         self._inside.append(entry)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from mainspring import checks, sync
-from mainspring.breaker_news import announce
 from mainspring.breaking import Guarded
 from mainspring.clock import SystemClock, to_datetime
 from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.news import announce
 from mainspring.records import BREAKER, BreakerRow, Bucket, BucketRow, Limit
 from mainspring.reserved import Reserved
 

@@ -94,6 +94,11 @@ class Call(Handle, Generic[R_co]):
         return dict(self._options)
 
     @property
+    def target(self) -> Target:
+        """What it knows of its task."""
+        return self._target
+
+    @property
     def app(self) -> Mainspring:
         """Whose call it is."""
         return self._app
@@ -147,11 +152,15 @@ class Call(Handle, Generic[R_co]):
         )
         return new, job
 
+    def retargeted(self, target: Target) -> Self:
+        """The same call with other facts of its task."""
+        return type(self)(self._app, target, self._arguments, self._options)
+
     def _child(self, origin: Origin) -> Made[R_co]:
         from mainspring.batches import child_of
 
         return child_of(self, origin)
 
-    def making(self, code: str | None) -> Making:
+    def making(self, code: str | None, schedule: str | None = None) -> Making:
         """What makes its record."""
-        return Making(self._app, self._target, self._arguments, self._options, code)
+        return Making(self._app, self._target, self._arguments, self._options, code, schedule)

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from mainspring import guards, sync
+from mainspring.clock import boottime
 from mainspring.errors import QueueFull, StoreUnavailable
 from mainspring.records import Enqueued, MigrationPlan
 from mainspring.stores.base import Batch, Store
@@ -28,8 +29,13 @@ _inherited: list[Any] = []
 class Client:
     """Holds the stores of one app. Opens nothing until a verb needs it."""
 
-    def __init__(self, address: StoreAddress) -> None:
+    glance = 1.0
+    """Seconds between two looks at whether what is held is over."""
+
+    def __init__(self, address: StoreAddress, full_wait: int = 10_000_000) -> None:
+        """``full_wait``: microseconds that an enqueue waits for room in a full queue."""
         self.address = address
+        self._full_wait = full_wait / 1e6
         self._begin()
 
     def _begin(self) -> None:
@@ -56,7 +62,7 @@ class Client:
             except QueueFull as full:
                 if sync.in_loop():  # to wait here would stop everything else
                     raise
-                room, trouble = room or Room(), None
+                room, trouble = room or Room(self._full_wait), None
                 pause = room.pause(full)
             time.sleep(pause)
 
@@ -72,9 +78,13 @@ class Client:
                 trouble = trouble or Trouble(ENQUEUE_PATIENCE)
                 pause = trouble.pause(error)
             except QueueFull as full:
-                room, trouble = room or Room(), None
+                room, trouble = room or Room(self._full_wait), None
                 pause = room.pause(full)
             await asyncio.sleep(pause)
+
+    def now(self) -> float:
+        """Seconds by which this process tells for how long it holds what the store gave it."""
+        return boottime()
 
     async def store(self) -> Store:
         """The store for the running loop, open."""

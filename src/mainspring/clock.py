@@ -75,6 +75,8 @@ class MovableClock:
         return f"MovableClock({to_datetime(self._now).isoformat()})"
 
 
+LONG_AGO = float("-inf")
+"""Before every moment of a clock that counts from the start of the machine, which may have been just now."""
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", -1)
 
 

@@ -38,7 +38,9 @@ class EmbeddedWorker:
         """0 when everything finished, 3 when something was handed back at the drain limit."""
 
     def start(self) -> None:
-        """Start the thread and wait until the worker claims."""
+        """Start the thread and wait until the worker claims; nothing if it is at work already."""
+        if self._thread is not None and self._thread.is_alive() and self._pid == os.getpid():
+            return
         if self._thread is not None:
             raise NotOpen("this worker was started before; make a new one with app.worker()")
         self._pid = os.getpid()

@@ -25,7 +25,8 @@
     │   ├── KeyConflict                     the key was used with other arguments; has .holder and .job
     │   ├── QueueDraining                   the queue takes no more jobs
     │   ├── QueueDisabled                   the queue is switched off and rejects jobs
-    │   └── QueueFull                       as many jobs wait in the queue as may; has .retry_after
+    │   ├── QueueFull                       as many jobs wait in the queue as may; has .retry_after
+    │   └── NotTriggered                    the rules of a schedule do not let it run now; has .why and .job
     ├── JobError                        about one job; has .job
     │   ├── JobDead
     │   ├── JobCancelled
@@ -56,6 +57,8 @@
     ├── BreakerOpen                     what it guards was not run; has .retry_after
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
     ├── LimitTimeout (TimeoutError)     a limiter had no room in time; has .bucket and .waited
+    ├── LockBusy                        somebody else holds the lock; has .lock and .holder
+    ├── LockLost                        the lock was lost while it was held; has .lock and .token
     └── UseError                        the call is right, the place is not
         ├── WouldBlockLoop (RuntimeError)
         ├── WouldDeadlock (RuntimeError)
@@ -367,6 +370,32 @@ class LimitTimeout(MainspringError, TimeoutError):
         self.waited = waited
 
 
+class LockBusy(MainspringError):
+    """The lock is held: by ``holder``, in its own words, or nothing if that is not known any more."""
+
+    def __init__(self, lock: str, holder: str = "", waited: float = 0.0, *, hint: str = "") -> None:
+        after = f" after {waited:.1f} s" if waited else ""
+        super().__init__(
+            f"{lock} is held{f' by {holder}' if holder else ''}{after}",
+            hint=hint or 'Wait for it: wait="10s"; or do without: on_busy="skip".',
+        )
+        self.lock = lock
+        self.holder = holder
+        self.waited = waited
+
+
+class LockLost(MainspringError):
+    """The lock was lost while it was held: another may hold it now, with a larger number than ``token``."""
+
+    def __init__(self, lock: str, token: int, why: str) -> None:
+        super().__init__(
+            f"{lock} was lost: {why}",
+            hint="What it guards may have run twice; give it a longer ttl, and check its number where you write.",
+        )
+        self.lock = lock
+        self.token = token
+
+
 class BreakerOpen(MainspringError):
     """A breaker is open: the code that it guards was not run. ``retry_after`` is when it may be worth another try.
 
@@ -429,6 +458,16 @@ class QueueFull(EnqueueError):
         self.retry_after = retry_after
         self.waits = waits
         """The queue says that producers wait for room (``on_full="wait"``)."""
+
+
+class NotTriggered(EnqueueError):
+    """The rules of a schedule do not let it run now: ``why`` says so, ``job`` is the run that is in the way."""
+
+    def __init__(self, schedule: str, why: str, job: UUID | None = None, *, hint: str = "") -> None:
+        super().__init__(f"schedule {schedule!r} was not triggered: {why}", hint=hint)
+        self.schedule = schedule
+        self.why = why
+        self.job = job
 
 
 # ---- jobs ------------------------------------------------------------------------------------------

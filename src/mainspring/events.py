@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 from uuid import UUID
 
 import msgspec
@@ -13,10 +13,15 @@ from mainspring.codec import ErrorRecord
 from mainspring.records import BREAKER, BreakerRow
 from mainspring.states import Reason, State
 
+if TYPE_CHECKING:
+    from mainspring.scheduling import News
+
 EventName = Literal["started", "succeeded", "failed", "retrying", "snoozed", "dead", "cancelled", "stalled"]
 EVENTS: tuple[EventName, ...] = get_args(EventName)
 BreakerEventName = Literal["breaker_opened", "breaker_half_open", "breaker_closed"]
 BREAKER_EVENTS: tuple[BreakerEventName, ...] = get_args(BreakerEventName)
+ScheduleEventName = Literal["schedule_missed", "schedule_skipped", "schedule_disabled", "schedule_enabled"]
+SCHEDULE_EVENTS: tuple[ScheduleEventName, ...] = get_args(ScheduleEventName)
 MEANINGS: dict[EventName, str] = {
     "started": "The body of an attempt begins.",
     "succeeded": "The job has succeeded.",
@@ -83,4 +88,33 @@ def breaker_event(row: BreakerRow, now: int, worker: str = "") -> BreakerEvent:
         until=to_datetime(row.until) if is_open and row.until is not None else None,
         worker=worker,
         at=to_datetime(now),
+    )
+
+
+SCHEDULE_MEANINGS: dict[ScheduleEventName, str] = {
+    "schedule_missed": "Nobody saw to occurrences of a schedule in time; `misfire` says what became of them.",
+    "schedule_skipped": "Occurrences that were due did not become runs: one has not ended, or a job was refused.",
+    "schedule_disabled": "A schedule was disabled: by failed runs in a row, or by somebody.",
+    "schedule_enabled": "A schedule is enabled again: on trial after failures, or by somebody.",
+}
+
+
+class ScheduleEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a schedule, told in the process that stored it."""
+
+    name: ScheduleEventName
+    schedule: str
+    note: str = ""
+    """Why, in words; of those that were missed, the misfire policy."""
+    count: int = 0
+    """Occurrences that were missed or skipped; failures that disabled it."""
+    worker: str = ""
+    at: datetime
+
+
+def schedule_event(schedule: str, news: News, now: int, worker: str = "") -> ScheduleEvent:
+    """What hooks are told of a schedule."""
+    name: ScheduleEventName = f"schedule_{news.what}"  # type: ignore[assignment]  # of the four
+    return ScheduleEvent(
+        name=name, schedule=schedule, note=news.note, count=news.many, worker=worker, at=to_datetime(now)
     )

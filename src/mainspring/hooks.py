@@ -7,15 +7,15 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from mainspring.errors import InvalidOption, UnknownOption
-from mainspring.events import BREAKER_EVENTS, EVENTS
+from mainspring.events import BREAKER_EVENTS, EVENTS, SCHEDULE_EVENTS
 
-_ALL = (*EVENTS, *BREAKER_EVENTS)
+_ALL = (*EVENTS, *BREAKER_EVENTS, *SCHEDULE_EVENTS)
 _HOW = '@app.on("dead") above a function of an Event.'
 
 
 class Hook(NamedTuple):
     fn: Callable[[Any], Any]
-    """Takes an ``Event``, or of breakers a ``BreakerEvent``; ``def`` or ``async def``."""
+    """Takes an ``Event``, a ``BreakerEvent`` or a ``ScheduleEvent``; ``def`` or ``async def``."""
     task: str | None
     """A name or a pattern; None for every task."""
 
@@ -38,7 +38,7 @@ class Hooks:
                 raise InvalidOption("app.on", event, "is not the name of an event", hint=_HOW)
             if event not in _ALL:
                 raise UnknownOption("app.on", event, _ALL)
-            if event in BREAKER_EVENTS and task is not None:
+            if event not in EVENTS and task is not None:
                 raise InvalidOption("task", task, f"does not go with {event}", subject="app.on", hint="It has no task.")
 
     def add(self, events: Sequence[str], fn: Callable[[Any], Any], task: str | None) -> None:

@@ -102,6 +102,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """32 hex digits shared by all jobs that come of one."""
     code: str | None
     """Version of the code that enqueued it."""
+    schedule: str | None
+    """The schedule that it is a run of."""
     attempts: tuple[Attempt, ...]
     """Every ended attempt but a plain success, oldest first; listings leave them out."""
 
@@ -171,6 +173,7 @@ def info_of(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
         parent=None if body.parent is None else UUID(body.parent),
         trace=body.trace or id.hex,
         code=body.code,
+        schedule=body.schedule,
         attempts=tuple(_attempt(one) for one in attempts),
     )
 

@@ -7,36 +7,29 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from mainspring import sync
 from mainspring.checks import some_task_name
 from mainspring.duration import Duration, to_us
 from mainspring.errors import InvalidOption, LimitTimeout, StoreError
-from mainspring.ids import new_id
 from mainspring.limits import Concurrency, Named, Rate, bind
 from mainspring.records import Bucket, Limit
 from mainspring.reserved import Handle
+from mainspring.visits import Visit
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
-TTL = 30_000_000
-"""Microseconds for which a place is kept without a word; renewed each third of it while it is held."""
 LOOK = 1.0
 """Seconds between two looks at a bucket in which somebody has to give a place back."""
+SOON = 0.2
+"""The first of them, while the next place there is kept for those who look so; then ever longer."""
+KEEP = 1_500_000
+"""Microseconds for which it is."""
 
 log = logging.getLogger("mainspring.limits")
-
-
-class Place(NamedTuple):
-    """What was taken, and what keeps it."""
-
-    guest: bytes
-    renewing: Future[None] | None
 
 
 class Limiter(Handle, Named):
@@ -61,7 +54,7 @@ class Limiter(Handle, Named):
         super().__init__(name, limits)
         self._app = app
         self._key, self._cost, self._wait = key, cost, wait
-        self._places: list[Place] = []
+        self._places: list[Visit] = []
         self._limits = tuple(bound.limit for bound in bind(self.owner, self.limits, f"limiter {name!r}"))
 
     def at(self, *, key: str | None = None, cost: int | None = None, wait: Duration | None = None) -> Limiter:
@@ -99,22 +92,22 @@ class Limiter(Handle, Named):
 
     # ---- private ------------------------------------------------------------------------------
 
-    async def _take(self) -> bytes:
+    async def _take(self) -> Visit:
         """Wait for room in every bucket; ``LimitTimeout`` when that takes too long."""
-        guest, buckets = new_id().bytes, self._buckets()
-        store = await self._app.client.store()
+        visit = Visit(self._app.client, self, self._buckets(), self._limits)
         began = time.monotonic()
         patience = None if self._wait is None else to_us(self._wait, what="wait") / 1e6
+        look = SOON
         while True:
-            try:
-                said = await store.take(guest, buckets, TTL, self._limits)
-            except BaseException:  # it may have arrived
-                sync.spawn(self._give_up(guest))
-                raise
+            waits = patience is None or time.monotonic() < began + patience
+            said = await visit.ask(KEEP if waits else 0)
             if said.ok:
-                return guest
-            pause = LOOK if said.next_at is None else max(0.0, (said.next_at - said.now) / 1e6)
-            pause = min(pause, LOOK) * random.uniform(0.7, 1.0) if said.next_at is None else pause
+                return visit
+            if said.next_at is not None:
+                pause = max(0.0, (said.next_at - said.now) / 1e6)
+            else:
+                pause = (look if said.kept else LOOK) * random.uniform(0.7, 1.0)
+                look = min(look * 1.5, LOOK)
             if patience is not None:
                 left = began + patience - time.monotonic()
                 if left <= 0 or (said.next_at is not None and pause > left):
@@ -122,41 +115,20 @@ class Limiter(Handle, Named):
                 pause = min(pause, left)
             await asyncio.sleep(pause)
 
-    async def _give(self, place: Place) -> None:
+    async def _give(self, visit: Visit) -> None:
         """Whatever it meets, the work is done: a place that cannot be given back is free when its time is over."""
-        if place.renewing is not None:
-            place.renewing.cancel()
         try:
-            await (await self._app.client.store()).give(place.guest)
-        except BaseException as trouble:
-            sync.spawn(self._give_up(place.guest))
-            if not isinstance(trouble, StoreError):
-                raise
+            await visit.leave()
+        except StoreError as trouble:
             log.warning("%r could not give its place back, which is free within 30 s: %s", self, trouble)
 
-    def _push(self, guest: bytes) -> None:
-        held = any(limit.kind == "concurrency" for limit in self._limits)
-        renewing = sync.spawn(self._renew(guest)) if held else None
-        self._places.append(Place(guest, renewing))
+    def _push(self, visit: Visit) -> None:
+        if any(limit.kind == "concurrency" for limit in self._limits):
+            visit.keep()
+        self._places.append(visit)
 
-    def _pop(self) -> Place:
+    def _pop(self) -> Visit:
         return self._places.pop()  # those of one limiter are alike: whoever leaves gives the last one back
-
-    async def _give_up(self, guest: bytes) -> None:
-        with suppress(StoreError):
-            await (await self._app.client.store()).give(guest)
-
-    async def _renew(self, guest: bytes) -> None:
-        """Keep the place, from the background loop: whoever holds it may block its own."""
-        while True:
-            await asyncio.sleep(TTL / 3e6)
-            try:
-                said = await (await self._app.client.store()).take(guest, self._buckets(), TTL, self._limits)
-            except StoreError as error:
-                log.warning("%r cannot renew its place: %s", self, error)
-                continue
-            if not said.ok:
-                log.warning("%r lost its place: it could not be renewed in time", self)
 
     def _buckets(self) -> tuple[Bucket, ...]:
         found = []

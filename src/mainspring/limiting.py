@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring import sync
 from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.locking import is_fixed
 from mainspring.records import Bucket, LimitRow, is_breaker
 from mainspring.reserved import Reserved
 
@@ -49,7 +50,7 @@ class Limits(Reserved):
 
     async def alist(self) -> LimitInfos:
         store = await self._app.client.store()
-        rows = [row for row in await store.limits() if row.limit.kind != "breaker"]
+        rows = [row for row in await store.limits() if row.limit.kind != "breaker" and not is_fixed(row.limit.name)]
         uses = {each.name: each.used for each in await store.buckets([Bucket(row.limit.name) for row in rows])}
         return [_info(row, uses.get(row.limit.name, 0)) for row in rows]
 
@@ -86,12 +87,12 @@ class Limits(Reserved):
 
     async def adelete(self, name: str) -> None:
         store = await self._app.client.store()
-        if is_breaker(name) or not await store.forget_limit(name):
+        if is_breaker(name) or is_fixed(name) or not await store.forget_limit(name):
             raise _unknown(name, [info.name for info in await self.alist()])
 
     async def _set(self, name: str, size: int | None) -> None:
         store = await self._app.client.store()
-        if is_breaker(name) or not await store.set_size(name, size):
+        if is_breaker(name) or is_fixed(name) or not await store.set_size(name, size):
             raise _unknown(name, [info.name for info in await self.alist()])
 
 

@@ -16,6 +16,7 @@ from mainspring.keys import Key, claim_of
 from mainspring.limits import Bound, bind, buckets_of
 from mainspring.query import parent_mark
 from mainspring.records import Body, Bucket, Fair, Follow, NewJob, Unique
+from mainspring.schedule_rows import part_mark
 from mainspring.states import State
 
 if TYPE_CHECKING:
@@ -26,6 +27,16 @@ FOLLOW_UPS = {"on_success": State.SUCCEEDED, "on_dead": State.DEAD, "on_cancel":
 """The option that names a follow-up, and the state that it follows."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class PartOf(NamedTuple):
+    """What the schedule on a task means for all jobs of the task."""
+
+    name: str = ""
+    bounds: tuple[Bound, ...] = ()
+
+
+NO_PART = PartOf()
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -43,6 +54,8 @@ class Target(msgspec.Struct, frozen=True):
     hide: tuple[str, ...] = ()
     bounds: tuple[Bound, ...] = ()
     """Its limits, and where their keys come from."""
+    part: str = ""
+    """The schedule whose part all its jobs are, if there is one such."""
     plain: bool = True
     """Its options ask for nothing but the fields of a ``NewJob`` itself, which stand here for speed."""
     priority: int = 0
@@ -54,11 +67,13 @@ class Target(msgspec.Struct, frozen=True):
     def of(
         cls, name: str, kind: str, options: Mapping[str, Any], decode: Callable[[bytes], Any], queue: str,
         arguments: Callable[[bytes], dict[str, Any]] | None = None, hide: tuple[str, ...] = (),
+        part: PartOf = NO_PART,
     ) -> Target:  # fmt: skip
         asks = any(options[each] for each in ("key", "tags", "meta", "retention", "limit", "breaker", *FOLLOW_UPS))
-        bounds = bind(name, (*options["limit"], *options["breaker"]), f"task {name!r}")
+        bounds = (*bind(name, (*options["limit"], *options["breaker"]), f"task {name!r}"), *part.bounds)
         return cls(
-            name, kind, options, decode, queue, arguments, hide, bounds, not asks and not hide,
+            name, kind, options, decode, queue, arguments, hide, bounds, part.name,
+            not asks and not hide and part == NO_PART,
             options["priority"], options["expires"], options["crashes"], options["ack"] == "early",
         )  # fmt: skip
 
@@ -81,11 +96,15 @@ class Making(NamedTuple):
     given: Mapping[str, Any]
     code: str | None
     """Version of the code that enqueues it."""
+    schedule: str | None = None
+    """The schedule that it becomes the runs of."""
 
     def job(self, id: UUID, origin: Origin | None = None) -> NewJob:
         """The record to insert, with its follow-ups."""
         trace = id.hex if origin is None else origin.trace
         new = self._record(id.bytes, origin, key_of(self.given, self.target.options))
+        if self.target.part:
+            new = msgspec.structs.replace(new, marks=(*new.marks, part_mark(self.target.part)))
         keys = self.app.tasks.fair.get(new.queue)
         if keys is not None:
             new = msgspec.structs.replace(new, fair=self._fair(keys))
@@ -117,6 +136,7 @@ class Making(NamedTuple):
             hide=self.target.hide,
             parent=None if origin is None else str(origin.parent),
             trace=None if origin is None else origin.trace,
+            schedule=self.schedule,
         )
         return NewJob(
             id=id,

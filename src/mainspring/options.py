@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring import breaking, checks
+from mainspring import breaking, checks, schedule_checks
 from mainspring.backoff import DEFAULT, Backoff, BackoffFunction
 from mainspring.breaking import Guarded, to_breaker
 from mainspring.duration import Duration, format_duration
@@ -25,11 +25,14 @@ from mainspring.fairness import FairBy, FairWeights, to_fair_by, to_fair_weights
 from mainspring.keys import Key, to_key
 from mainspring.limits import AnyLimit, to_limits
 from mainspring.queue import PLAIN, Queue
+from mainspring.schedule_checks import Part, ScheduleGroup
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from mainspring.call import Call
 
-Scope = Literal["job", "task", "bulk", "worker", "queue", "breaker"]
+Scope = Literal["job", "task", "bulk", "worker", "queue", "breaker", "schedule"]
 Priority = int | Literal["low", "normal", "high", "critical"]
 By: TypeAlias = "str | Callable[[Any], Hashable] | None"
 """A part of the item, such as ``tenant`` or ``customer.region``, or a function of the item."""
@@ -60,17 +63,20 @@ class Option(msgspec.Struct, frozen=True):
 
 # ---- the table -------------------------------------------------------------------------------------
 
-_JOB_TASK, _JOB, _TASK, _TASK_QUEUE, _BULK, _WORKER, _QUEUE, _BREAKER = (
+_RUN, _JOB_TASK, _JOB, _TASK, _TASK_RUN, _TASK_QUEUE, _BULK, _WORKER, _QUEUE, _BREAKER, _SCHEDULE = (
     frozenset(scopes)
     for scopes in (
+        ("job", "task", "schedule"),
         ("job", "task"),
         ("job",),
         ("task",),
+        ("task", "schedule"),
         ("task", "queue"),
         ("bulk",),
         ("worker",),
         ("queue",),
         ("breaker",),
+        ("schedule",),
     )
 )
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -79,19 +85,19 @@ SECOND = 1_000_000
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("queue", "str | Queue", "default", "The queue that the job waits in.", _JOB_TASK, checks.queue_name),
+    Option("queue", "str | Queue", "default", "The queue that the job waits in.", _RUN, checks.queue_name),
     Option("priority", "Priority", 0, "-100 to 100, higher sooner; or low, normal, high, critical.",
-           _JOB_TASK, checks.priority),
+           _RUN, checks.priority),
     Option("expires", "Duration | None", None, "Not started within this time of its enqueue: cancelled, never run.",
-           _JOB_TASK, checks.span_or_none),
-    Option("retries", "int", 5, "How often a failed job is tried again.", _JOB_TASK, checks.whole(0)),
+           _RUN, checks.span_or_none),
+    Option("retries", "int", 5, "How often a failed job is tried again.", _RUN, checks.whole(0)),
     Option("timeout", "Duration | None", HOUR, "An attempt is ended after this time; None switches it off.",
-           _JOB_TASK, checks.span_or_none, "1h"),
+           _RUN, checks.span_or_none, "1h"),
     Option("key", "str | Key | None", None, "One job at a time has this key; of this task.", _JOB_TASK, to_key),
     Option("tags", "Sequence[str]", (), "What the job can be found by; those of the job are added to the task's.",
-           _JOB_TASK, checks.tags, "none"),
+           _RUN, checks.tags, "none"),
     Option("meta", "Mapping[str, Any]", {}, "Facts of your own that travel with the job; the job's over the task's.",
-           _JOB_TASK, checks.meta, "none"),
+           _RUN, checks.meta, "none"),
     Option("delay", "Duration | None", None, "Run no earlier than this long from now.", _JOB, checks.wait_or_none),
     Option("run_at", "datetime | None", None, "Run no earlier than this moment (with a time zone).",
            _JOB, checks.moment),
@@ -124,11 +130,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("retention", "Duration | None", None, "How long a succeeded or cancelled job is kept; else as the app says.",
            _TASK, checks.span_or_none),
     Option("on_success", "FollowUp | None", None, "A job to follow one that succeeded, inserted in the same step.",
-           _TASK, checks.follow_up),
+           _TASK_RUN, checks.follow_up),
     Option("on_dead", "FollowUp | None", None, "A job to follow one that is dead, inserted in the same step.",
-           _TASK, checks.follow_up),
+           _TASK_RUN, checks.follow_up),
     Option("on_cancel", "FollowUp | None", None, "A job to follow one that was cancelled or expired, likewise.",
-           _TASK, checks.follow_up),
+           _TASK_RUN, checks.follow_up),
     Option("limit", "AnyLimit | Sequence[AnyLimit] | None", (),
            "How many of its jobs run at once or start in a time, in the whole fleet: Concurrency, Rate, a limiter.",
            _TASK_QUEUE, to_limits, "none"),
@@ -174,7 +180,7 @@ OPTIONS: tuple[Option, ...] = (
            _QUEUE, checks.weight),
     Option("max_depth", "int | None", PLAIN["max_depth"], "Most jobs that may wait in it.", _QUEUE, checks.depth),
     Option("on_full", "Literal['error', 'wait', 'drop_oldest']", PLAIN["on_full"],
-           "What an enqueue does when that many wait: QueueFull, wait for room (10s), or cancel the oldest.",
+           "What an enqueue does when that many wait: QueueFull, wait for room (see full_wait), or cancel the oldest.",
            _QUEUE, checks.choice("error", "wait", "drop_oldest")),
     Option("order", "Literal['fifo', 'lifo']", PLAIN["order"],
            "Of equal priority the oldest first, or the newest.", _QUEUE, checks.choice("fifo", "lifo")),
@@ -196,6 +202,39 @@ OPTIONS: tuple[Option, ...] = (
     Option("fallback", "Callable[..., Any] | None", None,
            "What a function that it decorates returns while it is open: called with the same arguments.",
            _BREAKER, breaking.function),
+    Option("mode", "Literal['scheduled', 'triggered', 'continuous']", "scheduled",
+           "scheduled: by cron, every, at or after; triggered: by hand alone; continuous: again after each run.",
+           _SCHEDULE, checks.choice("scheduled", "triggered", "continuous")),
+    Option("tz", "str | ZoneInfo | None", None, "The time zone of cron.", _SCHEDULE, schedule_checks.zone, "UTC"),
+    Option("start", "datetime | None", None, "Nothing is due before this moment.", _SCHEDULE, checks.moment),
+    Option("end", "datetime | None", None, "Nothing is due from this moment on.", _SCHEDULE, checks.moment),
+    Option("jitter", "Duration | None", 0, "Each run is put off by up to so long, chosen by name and moment.",
+           _SCHEDULE, schedule_checks.wait_or_nothing, "none"),
+    Option("overlap", "Literal['skip', 'queue', 'allow', 'cancel_previous']", "skip",
+           "What an occurrence does while the run before it has not ended.",
+           _SCHEDULE, checks.choice("skip", "queue", "allow", "cancel_previous")),
+    Option("misfire", "Literal['skip', 'once', 'all']", "once",
+           "What becomes of occurrences that nobody saw to in time; all: of the last 100.",
+           _SCHEDULE, checks.choice("skip", "once", "all")),
+    Option("depends_on", "Part | Sequence[Part]", (),
+           "Schedules that must each have succeeded since the last start of this one.",
+           _SCHEDULE, schedule_checks.parts, "none"),
+    Option("blocks", "Part | Sequence[Part]", (),
+           "Schedules that do not run while this one does, nor it while they do.",
+           _SCHEDULE, schedule_checks.parts, "none"),
+    Option("max_failures", "int", 5, "So many failed runs in a row disable it; 0: never.",
+           _SCHEDULE, checks.whole(0, schedule_checks.MOST_FAILURES)),
+    Option("reenable_after", "Duration | None", 600 * SECOND,
+           "When one that failures disabled is tried again; twice as long each time, up to 6h. None: by hand alone.",
+           _SCHEDULE, schedule_checks.span_or_never, "10m"),
+    Option("group", "str | ScheduleGroup | None", None,
+           "Shares max_concurrent of app.schedules.group(...) with others.",
+           _SCHEDULE, schedule_checks.group),
+    Option("min_pause", "Duration", SECOND, "Of mode continuous: from the end of a run to the next.",
+           _SCHEDULE, checks.wait, "1s"),
+    Option("history", "int", 100, "So many of its occurrences are remembered, the latest.",
+           _SCHEDULE, checks.whole(1, schedule_checks.HISTORY_LIMIT)),
+    Option("immediate", "bool", False, "With every: due at once when it is first stored.", _SCHEDULE, checks.flag),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
@@ -297,6 +336,36 @@ class BreakerOptions(TypedDict, total=False):
     fallback: Callable[..., Any] | None
 
 
+class ScheduleOptions(TypedDict, total=False):
+    """Options of a schedule: ``@app.schedule(...)``, ``app.schedules.put(...)``; those of its runs over the task's."""
+
+    queue: str | Queue
+    priority: Priority
+    expires: Duration | None
+    retries: int
+    timeout: Duration | None
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
+    on_success: FollowUp | None
+    on_dead: FollowUp | None
+    on_cancel: FollowUp | None
+    mode: Literal["scheduled", "triggered", "continuous"]
+    tz: str | ZoneInfo | None
+    start: datetime | None
+    end: datetime | None
+    jitter: Duration | None
+    overlap: Literal["skip", "queue", "allow", "cancel_previous"]
+    misfire: Literal["skip", "once", "all"]
+    depends_on: Part | Sequence[Part]
+    blocks: Part | Sequence[Part]
+    max_failures: int
+    reenable_after: Duration | None
+    group: str | ScheduleGroup | None
+    min_pause: Duration
+    history: int
+    immediate: bool
+
+
 _ADDING = frozenset({"tags", "meta"})
 """What is given later adds to what was given before."""
 
@@ -360,6 +429,7 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     where = {
         "job": "task.options(...)", "task": "@app.task(...)", "worker": "the worker: app.run(...)",
         "bulk": "@app.bulk_task(...)", "queue": "app.queue(...)", "breaker": "app.breaker(...)",
+        "schedule": "@app.schedule(...)",
     }  # fmt: skip
     hint = f"{name!r} is an option of {' and '.join(where[other] for other in elsewhere)}." if elsewhere else ""
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)

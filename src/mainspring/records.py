@@ -41,6 +41,8 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The id of the job that spawned this one or that this one follows."""
     trace: str | None = None
     """32 hex digits shared by all jobs that come of one; the id of the job itself if absent."""
+    schedule: str | None = None
+    """The schedule that it is a run of."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +127,8 @@ class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
     next_at: int | None = None
     """When a start that costs 1 fits; None if it fits now, or if nobody can know."""
     holders: tuple[bytes, ...] = ()
-    """Running jobs that name it, ten at most, the oldest claims first."""
+    """Running jobs that name it, ten at most, the oldest claims first; perhaps none of a closed breaker. An engine may
+    look at the oldest 10,000 running jobs only."""
     breaker: BreakerRow | None = None
     """Of a breaker, more of how it stands; ``used`` are its probes then."""
 
@@ -139,6 +142,10 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody set in place of its size."""
 
 
+REST = 1_000_000
+"""Microseconds for which no place is kept for guests in a bucket to which one has given its place back."""
+
+
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """The reply to a guest."""
 
@@ -150,8 +157,27 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """When to ask again; None: nobody knows, somebody has to give."""
     full: str = ""
     """The bucket that had no room."""
+    kept: bool = False
+    """The next place in each bucket that had none is kept for guests: look again soon."""
     breakers: tuple[BreakerRow, ...] = ()
     """Those that this guest is the first to probe."""
+    token: int = 0
+    """The number of its stay, if it is fenced."""
+
+
+class GuestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A guest in one of its buckets."""
+
+    guest: bytes
+    bucket: str
+    token: int
+    """0 of one that is not fenced."""
+    since: int
+    """When it took its places."""
+    until: int
+    left: int
+    """Microseconds until then, when the store was asked."""
+    info: bytes = b""
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -222,6 +248,12 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
     created: bool
 
 
+ROOMY = 100
+"""A bucket without a key of a limit on how many run at once is *roomy* while beside the claim at least half of the size
+and at least so much is left; and a breaker while it is closed. All others are *short*, rates too: a start counts at its
+claim, and nothing may lie between the two."""
+
+
 class Want(msgspec.Struct, frozen=True):
     """Up to ``n`` jobs from these base lanes and the lanes beside them.
 
@@ -233,8 +265,8 @@ class Want(msgspec.Struct, frozen=True):
     n: int
     oldest: int = 0
     limited: int | None = None
-    """At most so many of them name a bucket, for what is claimed ahead of a free slot holds its places for nothing;
-    None: any number."""
+    """At most so many of them hold a place in a *short* bucket, for what is claimed ahead of a free slot holds its
+    places for nothing; None: any number. See :data:`ROOMY`."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -287,6 +319,9 @@ class Turned(msgspec.Struct, frozen=True):
     """Queues with a job that this turn asked for and that a limit without a key had no room for: not empty."""
     breakers: tuple[BreakerRow, ...] = ()
     """Those that this turn has opened, closed, or begun to probe."""
+    short: tuple[bytes, ...] = ()
+    """Those of the claims that hold a place in a short bucket: they must not wait for a slot. Of claims that a
+    repeated turn shows again it says nothing."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainspring.colours import shape_of
 from mainspring.errors import InvalidOption
 from mainspring.fairness import FairKeys, fair_keys_of
+from mainspring.making import NO_PART, PartOf
 from mainspring.queue import DeclaredQueues, Queue
 from mainspring.routing import Routes
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.schedule_checks import ScheduleGroup
+    from mainspring.schedules.declaring import Declaration
+    from mainspring.schedules.wiring import Wiring
     from mainspring.spec import TaskSpec
     from mainspring.task import BaseTask
     from mainspring.tasks import Tasks
+
+_stamps = itertools.count(1)
+
+
+class HasFunction(Protocol):
+    """A task, or a schedule of one."""
+
+    @property
+    def fn(self) -> Any: ...
 
 
 class Registry:
@@ -33,13 +47,19 @@ class Registry:
         self.declared_queues = DeclaredQueues()
         self.fair: dict[str, FairKeys] = {}
         """How claims are shared, of the declared queues that say so."""
+        self.scheduled: dict[str, Declaration] = {}
+        """The schedules that the code declares, by name."""
+        self.groups: dict[str, ScheduleGroup] = {}
+        self.stamp = 0
+        """Another one whenever a schedule or a group is declared."""
+        self._wiring: tuple[int, Wiring] | None = None
         self._lock = threading.RLock()
 
     def add(self, task: BaseTask[Any, Any]) -> None:
         """Register under the task's name and aliases; a name that is taken by another function is refused."""
         for name in (task.name, *task.aliases):
             other = self._by_name.get(name)
-            if other is not None and not _same_source(other, task):
+            if other is not None and not same_source(other, task):
                 raise InvalidOption(
                     "name",
                     name,
@@ -62,6 +82,44 @@ class Registry:
         if keys is not None:
             self.fair[queue.name] = keys
         return known
+
+    def add_schedule(self, declaration: Declaration) -> None:
+        """Keep a declared schedule; a second one of its name is refused."""
+        known = self.scheduled.get(declaration.name)
+        if known is declaration:
+            return
+        if known is not None and not declaration.replaces(known):
+            raise InvalidOption(
+                "name", declaration.name, f"is already that of a schedule of task {known.task!r}",
+                subject=f"schedule of task {declaration.task!r}",
+                hint='Give one of them a name: @app.schedule("nightly", ...).',
+            )  # fmt: skip
+        self.scheduled[declaration.name] = declaration
+        self.stamp = next(_stamps)
+
+    def add_group(self, group: ScheduleGroup) -> ScheduleGroup:
+        """Keep a declared group; another of that name is refused."""
+        known = self.groups.setdefault(group.name, group)
+        if known != group:
+            raise InvalidOption(
+                "max_concurrent", group.max_concurrent, f"is {known.max_concurrent} where it was declared first",
+                subject=f"group {group.name!r}", hint="Declare a group once.",
+            )  # fmt: skip
+        self.stamp = next(_stamps)
+        return known
+
+    @property
+    def wiring(self) -> Wiring:
+        """The declared schedules as they belong together."""
+        from mainspring.schedules.wiring import Wiring
+
+        if self._wiring is None or self._wiring[0] != self.stamp:
+            self._wiring = self.stamp, Wiring(self.scheduled, self.groups)
+        return self._wiring[1]
+
+    def part_of(self, task: str) -> PartOf:
+        """What the schedule on a task means for all its jobs; nothing unless there is exactly one."""
+        return self.wiring.part_of(task) if self.scheduled else NO_PART
 
     def include(self, app: Mainspring, each: Tasks | str) -> None:
         """Take over a library's tasks, or remember a module to import on first need."""
@@ -118,7 +176,7 @@ class Registry:
         return len(self._by_name)
 
 
-def _same_source(one: BaseTask[Any, Any], other: BaseTask[Any, Any]) -> bool:
+def same_source(one: HasFunction, other: HasFunction) -> bool:
     """The same function declared again: a module that was run twice (reload, notebook cell, __main__).
 
     Functions that one run made of the same lines are not the same: they differ in what they hold on to.
@@ -137,6 +195,6 @@ def _code(fn: Callable[..., Any]) -> CodeType | None:
     return getattr(inspect.unwrap(shape_of(fn)), "__code__", None)
 
 
-def _where(task: BaseTask[Any, Any]) -> str:
+def _where(task: HasFunction) -> str:
     fn = task.fn
     return f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__name__)}"

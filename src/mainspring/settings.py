@@ -14,6 +14,7 @@ from mainspring.hooks import Hooks
 from mainspring.middleware import Middleware
 from mainspring.records import Retention
 from mainspring.redact import remember_url
+from mainspring.scheduling import some_of
 from mainspring.settings_table import OF_ONE_RUN, TABLE, WORKER
 from mainspring.sizes import Size
 from mainspring.stores.connect import StoreAddress
@@ -22,6 +23,7 @@ from mainspring.worker.parts import LogSettings, Parts, WorkerSettings
 if TYPE_CHECKING:
     from mainspring.registry import Registry
     from mainspring.routing import Routes
+    from mainspring.services.syncing import CodeSchedules
     from mainspring.sources import Origin
     from mainspring.spec import TaskSpec
 
@@ -36,6 +38,7 @@ class Settings(TypedDict, total=False):
     listen_url: str | None
     pooler: bool
     routes: Mapping[str, str]
+    full_wait: Duration
     keep: Duration
     keep_count: int
     keep_dead: Duration
@@ -76,6 +79,7 @@ class AppSettings:
     listen_url: str | None
     pooler: bool
     routes: Routes
+    full_wait: int
     keep: int
     keep_count: int
     keep_dead: int
@@ -163,6 +167,7 @@ class AppSettings:
     def parts(
         self, tasks: Registry, given: Mapping[str, Any], *,
         lifespans: tuple[Callable[..., Any], ...], hooks: Hooks, middleware: tuple[Middleware, ...],
+        schedules: CodeSchedules,
     ) -> Parts:  # fmt: skip
         """A worker of this app."""
         resolved = self.worker(given)
@@ -175,10 +180,13 @@ class AppSettings:
             task = tasks.find(name)
             return None if task is None else task.spec()._replace(result_limit=self.result_limit)
 
+        groups = tasks.groups.items()
         return Parts(
             self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "", hooks, middleware,
             self.retention, self.logs, learn, tasks.weights,
-            tasks.declared_queues.settings, tasks.declared_queues.limits,
+            tasks.declared_queues.settings,
+            (*tasks.declared_queues.limits, *(some_of(name, each.max_concurrent) for name, each in groups)),
+            schedules,
         )  # fmt: skip
 
 

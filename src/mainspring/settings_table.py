@@ -205,6 +205,8 @@ _OWN: tuple[Setting, ...] = (
     Setting("pooler", "bool", False, "PostgreSQL: the URL leads to a pooler; nothing is left behind in a session.",
             "flag", checks.flag),
     Setting("routes", "Mapping[str, str]", Routes(), "Tasks, by name or pattern, to queues.", "table", _routes, "none"),
+    Setting("full_wait", "Duration", 10_000_000, "How long an enqueue waits for room in a queue with on_full='wait'.",
+            "duration", checks.span, "10s"),
     Setting("keep", "Duration", _KEPT.keep, "How long succeeded and cancelled jobs are kept.",
             "duration", checks.span, "7d"),
     Setting("keep_count", "int", _KEPT.keep_count, "Most succeeded and cancelled jobs that are kept.",

@@ -18,7 +18,7 @@ from mainspring.ids import parse_id
 from mainspring.job import Job
 from mainspring.lanes import on_terms
 from mainspring.limits import bind
-from mainspring.making import Target, key_of
+from mainspring.making import NO_PART, PartOf, Target, key_of
 from mainspring.spec import TaskSpec
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 
 class BaseTask(Generic[P, R]):
     """What tasks of both colours share."""
+
+    _stamp = 0
+    """The schedules that its target was made with."""
 
     def __init__(self, home: Home, declared: Declared) -> None:
         self.fn = declared.fn
@@ -68,7 +71,8 @@ class BaseTask(Generic[P, R]):
         if self._unimportable:
             self._warn_unimportable()
         app = self._home.app or self._home.find(self.name)
-        return Call(app, self._target, self._signature.encode_call(args, kwargs), self._job_options)
+        target = self._target if self._stamp == app.tasks.stamp else self.target
+        return Call(app, target, self._signature.encode_call(args, kwargs), self._job_options)
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Enqueue these calls, all or none, in this order."""
@@ -106,6 +110,15 @@ class BaseTask(Generic[P, R]):
             self.name, self._declared.options["queue"]
         )
         return queue
+
+    @property
+    def target(self) -> Target:
+        """What its calls need to know of it, as things stand: schedules that came later mean something for its jobs."""
+        stamp = self._app.tasks.stamp
+        if self._stamp != stamp:
+            self.__dict__.pop("_target", None)
+            self._stamp = stamp
+        return self._target
 
     @property
     def own_key(self) -> Key | None:
@@ -204,12 +217,18 @@ class BaseTask(Generic[P, R]):
             self._app.settings.routes.queue_for(self.name, declared.options["queue"]),
             signature.arguments,
             self._hide,
+            self._part,
         )
+
+    @property
+    def _part(self) -> PartOf:
+        """What the schedule on it means for all its jobs."""
+        return NO_PART if self._home.app is None else self._home.app.tasks.part_of(self.name)
 
     @property
     def _bounds(self) -> tuple[Bound, ...]:
         declared = (*self._declared.options["limit"], *self._declared.options["breaker"])
-        return bind(self.name, declared, f"task {self.name!r}")
+        return (*bind(self.name, declared, f"task {self.name!r}"), *self._part.bounds)
 
     @functools.cached_property
     def _hide(self) -> tuple[str, ...]:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from mainspring.declaring import Home
+from mainspring.errors import InvalidOption
 from mainspring.task import AsyncTask, BaseTask, Task, declare
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Unpack
 
     from mainspring.app import Mainspring
+    from mainspring.call import Call
     from mainspring.duration import Duration
-    from mainspring.options import By, TaskOptions
+    from mainspring.options import By, ScheduleOptions, TaskOptions
+    from mainspring.schedules.declaring import Declaration
     from mainspring.worker.context import AsyncContext, Context
 
 P = ParamSpec("P")
@@ -56,8 +60,46 @@ class BulkDecorator(Protocol):
     def __call__(self, fn: Callable[[list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
 
 
+class NeedsNothing(Protocol):
+    """A task that can be called without arguments."""
+
+    @property
+    def name(self) -> str: ...
+
+    def s(self, /) -> Call[Any]: ...
+
+
+N = TypeVar("N", bound=NeedsNothing)
+T = TypeVar("T", bound=BaseTask[Any, Any])
+
+
+class ScheduleDecorator(Protocol):
+    """What ``@app.schedule(...)`` is: for a task that needs no arguments, or a function that it makes one of."""
+
+    @overload
+    def __call__(self, fn: N, /) -> N: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # as in TaskDecorator
+        self, fn: Callable[[AsyncContext], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[[], R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # as in TaskDecorator
+        self, fn: Callable[[], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[[], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context], R], /) -> Task[[], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[], R], /) -> Task[[], R]: ...
+
+
+class CallScheduled(Protocol):
+    """What ``app.schedule(..., call=...)`` is: the schedule is declared; the task of the call may stand under it."""
+
+    def __call__(self, fn: T, /) -> T: ...
+
+
 class Declaring:
-    """What has ``@x.task`` and ``@x.bulk_task``."""
+    """What has ``@x.task``, ``@x.bulk_task`` and ``@x.schedule``."""
 
     @overload
     def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
@@ -95,10 +137,74 @@ class Declaring:
         decorator: BulkDecorator = made
         return decorator
 
+    @overload
+    def schedule(
+        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, call: None = None, **o: Unpack[ScheduleOptions],
+    ) -> ScheduleDecorator: ...  # fmt: skip
+    @overload
+    def schedule(
+        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, call: Call[Any], **o: Unpack[ScheduleOptions],
+    ) -> CallScheduled: ...  # fmt: skip
+    def schedule(
+        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, call: Call[Any] | None = None, **o: Any,
+    ) -> Any:  # fmt: skip
+        """Run a task by the clock: ``@app.schedule(cron="0 3 * * *", tz="Europe/Kyiv")`` on a task or a function.
+
+        Its name is the task's, unless it has one of its own; a task may have several under different names. With
+        ``call=report.s("eu")`` it is declared at once, with arguments, and nothing need stand under it.
+        Workers store it when they start. If it is the only one on its task, every job of the task is of its part:
+        those that are enqueued by hand wait for ``depends_on``, ``blocks`` and ``group`` as well.
+        """
+        when = {"cron": cron, "every": every, "at": at, "after": after}
+        if name is not None and not isinstance(name, str):
+            hint = 'Write @app.schedule(every="1h"), with parentheses.'
+            raise InvalidOption("schedule", name, "is not the name of a schedule", hint=hint)
+        if call is not None:
+            return self._schedule_call(name, call, when, o)
+
+        def decorate(fn: Any) -> Any:
+            task = fn if isinstance(fn, BaseTask) else self._declare(fn, {})
+            self._add_schedule(_declaration(name, task, when, o))
+            return task
+
+        return decorate
+
+    def _schedule_call(
+        self, name: str | None, call: Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> Callable[[Any], Any]:
+        from mainspring.call import Call
+
+        if not isinstance(call, Call):
+            hint = "A call is task.s(...), with its arguments, or app.call(name, ...)."
+            raise InvalidOption("call", call, "is not a call", subject="schedule", hint=hint)
+        self._add_schedule(_declaration(name, call, when, given))
+
+        def decorate(fn: Any) -> Any:
+            if not isinstance(fn, BaseTask) or fn.name != call.task:
+                hint = "The schedule is declared by its call: leave the decorator out."
+                raise InvalidOption("call", call, "is not of what stands under it", subject="schedule", hint=hint)
+            return fn
+
+        return decorate
+
     def _declare(
         self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
     ) -> BaseTask[Any, Any]:
         raise NotImplementedError
+
+    def _add_schedule(self, declared: Declaration) -> None:
+        raise NotImplementedError
+
+
+def _declaration(
+    name: str | None, on: BaseTask[Any, Any] | Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
+) -> Declaration:
+    from mainspring.schedules.declaring import Declaration
+
+    return Declaration.of(name, on, when, given)
 
 
 class Tasks(Declaring):
@@ -117,12 +223,15 @@ class Tasks(Declaring):
 
     def __init__(self) -> None:
         self._declared: list[BaseTask[Any, Any]] = []
+        self._scheduled: list[Declaration] = []
         self._apps: list[Mainspring] = []
 
     def join(self, app: Mainspring) -> None:
         """Make these tasks the app's, and those declared later too. Again after a test that undid it."""
         for task in self._declared:
             app.tasks.add(task.join(app))
+        for schedule in self._scheduled:
+            app.tasks.add_schedule(schedule)
         if app not in self._apps:
             self._apps.append(app)
 
@@ -143,3 +252,8 @@ class Tasks(Declaring):
         for app in self._apps:
             app.tasks.add(task.join(app))
         return task
+
+    def _add_schedule(self, declared: Declaration) -> None:
+        for app in self._apps:
+            app.tasks.add_schedule(declared)
+        self._scheduled.append(declared)

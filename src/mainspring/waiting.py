@@ -7,25 +7,24 @@ import time
 
 from mainspring.errors import QueueFull, StoreUnavailable
 
-PATIENCE = 10.0
-"""Seconds that an enqueue waits."""
 _MOST = 1.0
 
 
 class Room:
-    """One wait, from the first refusal on."""
+    """One wait, from the first refusal on, for so many seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
         self._began = time.monotonic()
+        self._patience = patience
 
     def pause(self, full: QueueFull) -> float:
         """Seconds until the next try; the refusal itself if nobody waits there, or when patience is over."""
         if not full.waits:
             raise full
         waited = time.monotonic() - self._began
-        if waited >= PATIENCE:
+        if waited >= self._patience:
             raise QueueFull(full.queue, full.max_depth, full.retry_after, waits=True, waited=waited) from None
-        return min(full.retry_after, _MOST, PATIENCE - waited) * random.uniform(0.5, 1.0)
+        return min(full.retry_after, _MOST, self._patience - waited) * random.uniform(0.5, 1.0)
 
 
 class Trouble:

@@ -6,6 +6,7 @@ job is handed out by the next turn of a worker that has a free slot.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 _LOOK = 1000
+_SHOWN = 10
 Obstacle = Literal[
     "ended", "running", "not_due", "dependency", "key", "expired", "paused", "disabled", "limit", "rate", "breaker",
-    "no_worker", "labels", "version", "unknown_task",
+    "no_worker", "labels", "version", "unknown_task", "capped",
 ]  # fmt: skip
 
 
@@ -69,13 +71,15 @@ async def why(store: Store, row: JobRow, now: int) -> Why:
     found: list[Hindrance] = []
     if row.expires is not None and row.expires <= now:
         found.append(Hindrance(kind="expired", text="it was not started in time and will be cancelled"))
-    found += _waiting(row)
+    found += await _parts(store, row) or _waiting(row)
     found += await _mode(store, row)
     buckets = await store.buckets(row.buckets) if row.buckets else []
     found += [each for bucket in buckets for each in _full(bucket)]
     if not found and any(bucket.kind in ("rate", "smooth") for bucket in buckets):
         found += await _behind(store, row, now)
-    found += _nobody(row, await store.workers())
+    workers = await store.workers()
+    missing = _nobody(row, workers)
+    found += missing or await _capped(store, row, workers)
     return Why(id=id, state=row.state, obstacles=tuple(found))
 
 
@@ -102,6 +106,27 @@ def _waiting(row: JobRow) -> list[Hindrance]:
         until = to_datetime(row.due)
         return [Hindrance(kind="not_due", text=f"it is due at {until.isoformat(' ', 'seconds')}", until=until)]
     return []
+
+
+async def _parts(store: Store, row: JobRow) -> list[Hindrance]:
+    """What a job of a schedule waits for, if that is other schedules."""
+    if row.state is not State.BLOCKED or row.token:
+        return []
+    for link in await store.links():
+        if row.id in link.waiting:
+            names = [name for name, noted in link.after if not noted]
+            first = UUID(bytes=link.waiting[0])
+            behind = "" if link.waiting[0] == row.id else f", behind job {first}"
+            said = f"schedule {link.name!r} waits for {_list(names)} to succeed{behind}"
+            jobs = (first,) if behind else ()
+            others = [Hindrance(kind="dependency", text=said, name=link.name, jobs=jobs)]
+            return others + ([] if row.deps <= 1 else _waiting(msgspec.structs.replace(row, deps=row.deps - 1)))
+    return []
+
+
+def _list(names: Sequence[str]) -> str:
+    *most, last = [repr(name) for name in names] or ["nobody any more"]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _keyed(row: JobRow) -> list[Hindrance]:
@@ -194,12 +219,33 @@ def _nobody(row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:
     return []
 
 
+async def _capped(store: Store, row: JobRow, workers: Sequence[WorkerRow]) -> list[Hindrance]:
+    """Every worker that would take it runs as many of its queue as it was told to."""
+    caps = {each.id: _said(each).concurrency.get(row.queue) for each in workers if _would_take(row, each)}
+    if not caps or None in caps.values():
+        return []
+    page = await store.find(Query(queues=(row.queue,), states=(State.RUNNING,)), limit=_LOOK)
+    held = Counter(each.worker for each in page.jobs)
+    if any(held[id] < (cap or 0) for id, cap in caps.items()):
+        return []
+    most = sum(cap or 0 for cap in caps.values())
+    whose = "its worker runs" if len(caps) == 1 else f"each of its {len(caps)} workers runs"
+    said = f"{whose} as many of queue {row.queue!r} as concurrency= allows ({sum(held[id] for id in caps)}/{most})"
+    jobs = tuple(UUID(bytes=each.id) for each in page.jobs if each.worker in caps)
+    return [Hindrance(kind="capped", text=said, jobs=jobs[:_SHOWN], name=row.queue)]
+
+
+def _would_take(row: JobRow, worker: WorkerRow) -> bool:
+    return not _nobody(row, [worker])
+
+
 class _Said(msgspec.Struct):
     """What a worker says of itself."""
 
     labels: tuple[str, ...] = ()
     version: str = ""
     kinds: tuple[str, ...] = ()
+    concurrency: dict[str, int] = {}
 
 
 def _said(worker: WorkerRow) -> _Said:

@@ -6,6 +6,7 @@ import pytest
 from mainspring.testing.contract.fixtures import MakeStore
 from mainspring.testing.contract.latest_walks import LatestMachine
 from mainspring.testing.contract.machine import FEW, CommonMachine, FullMachine, walk
+from mainspring.testing.contract.settings_walks import SettledMachine
 from mainspring.testing.contract.walks import KeyedMachine
 
 FEWEST = hypothesis.settings(FEW, max_examples=6)
@@ -13,6 +14,6 @@ FEWEST = hypothesis.settings(FEW, max_examples=6)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("machine", [FullMachine, KeyedMachine, LatestMachine])
+@pytest.mark.parametrize("machine", [FullMachine, KeyedMachine, LatestMachine, SettledMachine])
 def test_random_walks(make_store: MakeStore, store_name: str, machine: type[CommonMachine]) -> None:
     walk(machine, make_store, FEW if store_name == "sqlite" else FEWEST)

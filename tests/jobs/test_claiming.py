@@ -11,12 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring
+from mainspring.breaking import guarded
+from mainspring.limits import Bound, bind
 from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Registration, Turned, Want
+from mainspring.records import Beat, Fair, Registration, Turned, Want
 from mainspring.states import State
 from mainspring.stores.base import Store, Turn
 from mainspring.stores.door import Door
-from mainspring.testing.contract.hands import bucket
+from mainspring.testing.contract.hands import Sized, bucket
 from mainspring.worker import turner
 from mainspring.worker.board import Board
 from mainspring.worker.turner import Turner
@@ -243,6 +245,60 @@ async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: s
     returned = [a.outcome for job in jobs for a in await world.attempts(job)]
     assert set(returned) == ({Outcome.INTERRUPTED} if kind == "early" else set())
     assert await running.drained() == 0
+
+
+async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> None:
+    """A repeated turn does not say which of its claims hold one of few places: all that hold any start first."""
+    store, passed = faulty(world)
+    store.lose_every = 2
+    waiting: list[int] = []
+
+    async def short() -> None:
+        return None
+
+    async def limited() -> None:
+        floor = running.worker._floor
+        assert floor is not None
+        line = floor.pools["async"]._line  # type: ignore[attr-defined]  # the test looks inside
+        waiting.append(sum(attempt.limited for attempt in line))
+        await asyncio.sleep(0.001)
+
+    first, second = world.task(short), world.task(limited)
+    jobs = []
+    for _ in range(40):
+        await world.put(*(world.new_job(first) for _ in range(5)))
+        jobs += await world.put(world.new_job(second, buckets=(bucket("few", 50),)))
+    running = world.worker(store=passed, async_slots=2, thread_slots=0)
+    for job in jobs:
+        await world.final(job)
+    assert waiting == [0] * 40
+    assert await running.drained() == 0
+
+
+@pytest.mark.parametrize("fair", [None, Fair("acme")])
+@pytest.mark.parametrize("more", [True, False])
+async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, more: bool, fair: Fair | None) -> None:
+    """But the limit of its queue does, which the task does not know of."""
+    seen: list[tuple[bool, bool]] = []
+
+    async def look() -> None:
+        turns = running.worker._turner
+        assert turns is not None
+        seen.extend((attempt.limited, attempt.guarded) for attempt in turns.held.values())
+
+    bounds = bind("look", (guarded("", {"failures": 3}, "task 'look'"),), "task 'look'")
+    task = world.task(look, bounds=bounds, breaker=guarded("", {}, "task 'look'"))
+    own = bound_bucket(bounds)
+    job = await world.enqueue(task, buckets=(own, bucket("queue/default", 5)) if more else (own,), fair=fair)
+    running = world.worker()
+    await world.final(job)
+    assert seen == [(more, more)]
+    assert await running.drained() == 0
+
+
+def bound_bucket(bounds: tuple[Bound, ...]) -> Sized:
+    (bound,) = bounds
+    return Sized(bound.limit.name, "", 1, bound.limit)
 
 
 async def test_a_full_worker_asks_for_nothing(world: World) -> None:

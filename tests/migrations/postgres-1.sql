@@ -57,6 +57,16 @@ CREATE TYPE mainspring_stored.lane_v1 AS (
 	keyed boolean
 );
 
+CREATE TYPE mainspring_stored.gated_v1 AS (
+	alone text[],
+	shared text[],
+	passed text[],
+	roomy text[],
+	ahead text[],
+	lanes mainspring_stored.lane_v1[],
+	now bigint
+);
+
 CREATE TYPE mainspring_stored.line_v1 AS (
 	lane text,
 	priority integer,
@@ -87,7 +97,8 @@ CREATE TYPE mainspring_stored.looked_v1 AS (
 CREATE TYPE mainspring_stored.moved_v1 AS (
 	done bytea[],
 	token bigint[],
-	woken text[]
+	woken text[],
+	parts text[]
 );
 
 CREATE TYPE mainspring_stored.noted_v1 AS (
@@ -97,7 +108,7 @@ CREATE TYPE mainspring_stored.noted_v1 AS (
 
 CREATE TYPE mainspring_stored.picked_v1 AS (
 	ids bytea[],
-	limited integer,
+	short bytea[],
 	looked bigint[],
 	locked text[],
 	more boolean
@@ -236,7 +247,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, news text[])
+CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, news text[], token bigint, woken text[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -244,6 +255,11 @@ declare
     v_now bigint;
     v_full integer;
     v_next bigint;
+    v_stuck text[];
+    v_counts boolean;
+    v_kept jsonb;
+    v_token bigint;
+    v_until bigint;
     v_news text[] := '{}';
 begin
     perform mainspring_stored.guard_v1();
@@ -251,24 +267,40 @@ begin
         perform mainspring_stored.make_limits_v1(p_limits);
     end if;
     perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
-    perform mainspring_stored.lock_buckets_v1(p_names);
+    perform mainspring_stored.lock_buckets_v1(
+        case when cardinality(p_names) > 0 then p_names
+        else array(select g.bucket from mainspring_stored.guests g where g.guest = p_guest order by 1) end
+    );
     v_now := mainspring_stored.now_v1(p_now);
-    update mainspring_stored.guests g set until = v_now + p_ttl where g.guest = p_guest and g.until > v_now;
-    if not found then
+    with kept as (
+        update mainspring_stored.guests g set until = greatest(g.until, v_now + p_ttl) where g.guest = p_guest and g.until > v_now
+        returning g.token, g.until
+    )
+    select max(k.token), max(k.until) into v_token, v_until from kept k;
+    if v_token is null and cardinality(p_names) = 0 then
+        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, '{}'::text[], 0::bigint, '{}'::text[];
+        return;
+    end if;
+    if v_token is null then
+        v_until := v_now + p_ttl;
         delete from mainspring_stored.guests g where g.guest = p_guest;
-        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end into v_full, v_next
+        v_kept := mainspring_stored.kept_v1(p_names, v_now);
+        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name), bool_and(r.kind = 'concurrency')
+        into v_full, v_next, v_stuck, v_counts
         from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
         join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name
         cross join lateral (select mainspring_stored.next_at_v1(u.name, u.cost, v_now) as at) m
         where r.room < greatest(1, least(u.cost, r.cap));
         if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full, '{}'::text[];
+            return query select false, v_now, 0::bigint, v_next, v_full, k.kept, '{}'::text[], 0::bigint, k.woken
+            from mainspring_stored.keep_v1(v_stuck, v_kept, case when v_counts then p_keep else 0 end, v_now) k;
             return;
         end if;
-        insert into mainspring_stored.guests (guest, bucket, cost, until)
-        select p_guest, u.name, u.cost, v_now + p_ttl from unnest(p_names, p_costs) as u(name, cost);
+        v_token := case when p_fenced then mainspring_stored.number_v1(p_names, v_now) else 0 end;
+        insert into mainspring_stored.guests (guest, bucket, cost, until, token, since, info)
+        select p_guest, u.name, u.cost, v_until, v_token, v_now, p_info from unnest(p_names, p_costs) as u(name, cost);
         perform mainspring_stored.use_up_v1(
-            array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
+            '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
             array(
                 select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
                 join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name order by u.n
@@ -279,7 +311,7 @@ begin
             v_news := array(select n from mainspring_stored.news_v1(p_names, v_now) n);
         end if;
     end if;
-    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer, v_news;
+    return query select true, v_now, v_until, null::bigint, null::integer, false, v_news, v_token, '{}'::text[];
 end
 $$;
 
@@ -296,6 +328,17 @@ begin
             select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
         ))
     order by j.turn, j.priority desc, j.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.ahead_v1(p_lanes mainspring_stored.lane_v1[], p_roomy text[]) RETURNS mainspring_stored.lane_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select l from unnest(p_lanes) l
+        where l.buckets is null or mainspring_stored.is_free_v1(l.lane) or not l.keyed and l.buckets <@ p_roomy
+    );
 end
 $$;
 
@@ -336,7 +379,7 @@ begin
         end if;
         continue when v_use.more is null;
         if v_use.more > 0 then
-            perform mainspring_stored.use_up_v1(array[v_use.name], array[v_use.more], p_now);
+            perform mainspring_stored.use_up_v1('', array[v_use.name], array[v_use.more], p_now);
         elsif v_use.kind = 'smooth' then
             update mainspring_stored.buckets b set tat = b.tat + ceil(v_use.more::numeric * v_use.per / v_use.size)
             where b.name = v_use.name;
@@ -427,6 +470,15 @@ begin
     update mainspring_stored.workers w set number = w.number + 1, seen = v_now
     where w.id = any(p_worker) and not w.lost
     returning w.id, w.number;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.begin_v1(p_part text, p_job bytea) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.parts p set released = p_job where p.name = p_part;
+    update mainspring_stored.part_links l set noted = false where l.part = p_part and l.noted;
 end
 $$;
 
@@ -667,19 +719,21 @@ declare
 begin
     return query
     with one as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
+            case when j.costs is null then 0 else p_room end as dear from mainspring_stored.jobs j
         where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
             and (j.expires is null or j.expires > v_now)
         order by j.seq limit p_n for update skip locked
     ), several as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from mainspring_stored.jobs j
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
+            case when j.costs is null then 0 else p_room end as dear from mainspring_stored.jobs j
         where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
             and (j.expires is null or j.expires > v_now)
         order by j.priority desc, j.seq limit p_n for update skip locked
     ), locked as (
         select * from one union all select * from several
     ), picked as (
-        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+        select l.at, sum(l.bytes + l.dear) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
     ), taken as (
         update mainspring_stored.jobs j
         set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
@@ -859,7 +913,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb, p_part text[], p_forced boolean) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -882,6 +936,9 @@ declare
     v_special boolean;
     v_anew jsonb := '[]';
     v_stayed bytea[] := '{}';
+    v_parts text[] := '{}';
+    v_lines text[] := '{}';
+    v_places bigint[] := '{}';
     v_row record;
 begin
     v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
@@ -898,6 +955,18 @@ begin
     end if;
     if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
         perform mainspring_stored.lock_depths_v1(p_queue);
+    end if;
+    if cardinality(p_part) > 0 then
+        v_parts := mainspring_stored.waiting_for_v1(p_part);
+    end if;
+    if cardinality(v_parts) > 0 and not p_forced then
+        v_lines := array(
+            select case when u.name = any(v_parts) then u.name end from unnest(p_part) with ordinality as u(name, n) order by u.n
+        );
+        v_places := array(
+            select case when u.name is not null then nextval('mainspring_stored.seq') end
+            from unnest(v_lines) with ordinality as u(name, n) order by u.n
+        );
     end if;
     if p_modes is not null then
         perform mainspring_stored.lock_latest_v1(p_key);
@@ -917,6 +986,8 @@ begin
     end if;
     if p_modes is not null then
         p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
+        v_lines := array(select v_lines[n] from generate_subscripts(p_id, 1) n order by n);
+        v_places := array(select v_places[n] from generate_subscripts(p_id, 1) n order by n);
         for v_row in select * from mainspring_stored.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
             if v_row.answer is not null then
                 return query select p_id[v_row.at], v_row.answer, null::text;
@@ -930,6 +1001,8 @@ begin
             p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
             if v_row.anew then
                 p_id[v_row.at] := v_row.answer;
+                v_lines[v_row.at] := case when not p_forced then v_row.line end;  -- it goes on waiting, or does not
+                v_places[v_row.at] := case when not p_forced then v_row.held end;
                 -- nobody can wait for an id that is not made; those who wait for the job find it here
                 p_parent_at := array(
                     select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
@@ -967,23 +1040,25 @@ begin
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, follows,
-            buckets, costs, enqueued, record
+            buckets, costs, enqueued, record, part, line, held
         )
         select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.state = 'ready' then nextval('mainspring_stored.seq') else 0 end,
+            case when n.state = 'ready' or n.place is not null then nextval('mainspring_stored.seq') else 0 end,
             case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
-            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record
+            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record,
+            n.part, n.line, n.place
         from (
-            select u.*, d.due, coalesce(u.deps, 0) as waits,
-                case when u.deps > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
+            select u.*, d.due, w.waits,
+                case when w.waits > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
-                p_keep, p_key, p_on, p_names, p_costs, v_waits
+                p_keep, p_key, p_on, p_names, p_costs, v_waits, p_part, v_lines, v_places
             ) with ordinality as u(
                 id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, follows,
-                names, costs, deps, n
+                names, costs, deps, part, line, place, n
             )
             cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.deps, 0) + (u.place is not null)::integer as waits) w
             where v_take[u.n]
             order by u.n
         ) n
@@ -1053,6 +1128,10 @@ begin
     if v_special then
         return query select null::bytea, null::bytea, w.queue
         from unnest(mainspring_stored.keep_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
+    end if;
+    if cardinality(v_parts) > 0 then  -- last: what has ended in this step is nobody's start
+        return query select null::bytea, null::bytea, w.queue
+        from unnest(mainspring_stored.obey_v1(v_parts, v_made, p_forced, p_open, v_now)) as w(queue);
     end if;
 end
 $$;
@@ -1125,13 +1204,51 @@ $$;
 CREATE FUNCTION mainspring_stored.finish_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
+declare
+    v_moved mainspring_stored.moved_v1;
+    v_woken text[];
 begin
     if coalesce(cardinality(p_endings), 0) = 0 then
         return '{}';
     end if;
-    return mainspring_stored.move_v1(p_endings, p_now) || mainspring_stored.resolve_v1(
+    v_moved := mainspring_stored.move_v1(p_endings, p_now);
+    v_woken := v_moved.woken || mainspring_stored.resolve_v1(
         array(select x.id from unnest(p_endings) x), array(select x.state = 'succeeded' from unnest(p_endings) x), p_now
     );
+    if v_moved.parts is not null then
+        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.parts, p_now);
+    end if;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.first_v1(p_part text, p_now bigint) RETURNS bytea
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_moment constant text := '100ms';
+    v_limit text := current_setting('lock_timeout');
+    v_job bytea;
+begin
+    loop
+        v_job := (
+            select j.id from mainspring_stored.jobs j
+            where j.line = p_part and j.held is not null and (j.expires is null or j.expires > p_now)
+            order by j.held limit 1
+        );
+        exit when v_job is null;
+        perform 1 from mainspring_stored.jobs j where j.id = v_job and j.held is not null for update skip locked;
+        exit when found;
+        begin
+            perform set_config('lock_timeout', c_moment, true);
+            perform 1 from mainspring_stored.jobs j where j.id = v_job for update;
+            perform set_config('lock_timeout', v_limit, true);
+        exception when lock_not_available then
+            insert into mainspring_stored.part_news (part) values (p_part);
+            return null;
+        end;
+    end loop;
+    return v_job;
 end
 $$;
 
@@ -1222,6 +1339,29 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.free_all_v1(p_names text[], p_linked text[], p_new bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := array(select u.name from unnest(p_names) as u(name) where u.name <> all(p_linked));
+    v_woken text[] := '{}';
+begin
+    if cardinality(v_names) > 0 then
+        v_woken := mainspring_stored.unhold_v1(
+            array(
+                select j.id from mainspring_stored.jobs j
+                where j.held is not null and j.line = any(v_names) and (j.expires is null or j.expires > p_now)
+                for update skip locked
+            ), p_new, p_now
+        );
+        insert into mainspring_stored.part_news (part)
+        select distinct j.line from mainspring_stored.jobs j
+        where j.held is not null and j.line = any(v_names) and (j.expires is null or j.expires > p_now);
+    end if;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.free_v1(p_worker text, p_names text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1244,6 +1384,46 @@ begin
         return '{}';
     end if;
     return mainspring_stored.wake_v1(p_names, mainspring_stored.open_v1(p_names, p_rates, p_now), p_rates, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.gate_lock_v1(p_name text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select hashtextextended('mainspring_stored gate ' || p_name, 0)
+$$;
+
+CREATE FUNCTION mainspring_stored.gate_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_n integer[], p_few integer[], p_acks mainspring_stored.ack_v1[], p_exact boolean, p_worker text, p_before bigint, p_now bigint) RETURNS mainspring_stored.gated_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_rooms mainspring_stored.room_v1[] := mainspring_stored.rooms_v1(mainspring_stored.gates_v1(p_lanes, p_acked), p_before);
+    v_ahead text[] := '{}';
+    v_lanes mainspring_stored.lane_v1[] := p_lanes;
+    v_said mainspring_stored.gated_v1;
+    v_all bigint := 0;
+    v_n integer;
+begin
+    if 0 >= any(p_few) then
+        v_ahead := array(select r.name from unnest(v_rooms) r where mainspring_stored.spare_v1(r) > 0);
+        if 0 >= all(p_few) then
+            v_lanes := mainspring_stored.ahead_v1(p_lanes, v_ahead);
+            if cardinality(v_lanes) < cardinality(p_lanes) then
+                v_rooms := array(select r from unnest(v_rooms) r where r.name = any(mainspring_stored.gates_v1(v_lanes, p_acked)));
+            end if;
+        end if;
+    end if;
+    if cardinality(p_acks) > 0 then
+        p_exact := p_exact or exists (
+            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null or a.fault is not null
+        );
+    end if;
+    foreach v_n in array p_n loop
+        v_all := v_all + greatest(v_n, 0);
+    end loop;
+    v_said := mainspring_stored.lock_gates_v1(v_lanes, p_acked, v_rooms, v_all, p_exact, p_worker, p_now);
+    v_said.ahead := v_ahead;
+    return v_said;
 end
 $$;
 
@@ -1275,22 +1455,17 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.gates_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.gates_v1(p_lanes mainspring_stored.lane_v1[], p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
+declare
+    v_lane mainspring_stored.lane_v1;
 begin
-    return array(
-        with gates as (
-            select distinct g.name, split_part(l.lane, '/', 1) as queue
-            from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
-        )
-        select a.name from unnest(p_acked) as a(name)
-        union
-        select g.name from gates g
-        join unnest(mainspring_stored.rooms_v1(array(select distinct x.name from gates x), p_now)) r on r.name = g.name
-        where r.room > 0
-            or not exists (select 1 from mainspring_stored.waits w where w.bucket = any(array[g.name]) and w.queue = g.queue)
-    );
+    foreach v_lane in array p_lanes loop
+        p_names := p_names || v_lane.buckets;
+    end loop;
+    return case when cardinality(p_names) < 2 then p_names
+        else array(select distinct u.name from unnest(p_names) as u(name) order by 1) end;
 end
 $$;
 
@@ -1316,6 +1491,10 @@ begin
         return query select false, '{}'::text[];
         return;
     end if;
+    -- Under a name that no bucket has: it uses nothing up.
+    insert into mainspring_stored.guests (guest, bucket, cost, until)
+    select 'rest', '=' || k.name, 0, v_now + 1000000 from jsonb_object_keys(mainspring_stored.kept_v1(v_gone, v_now)) as k(name)
+    on conflict (guest, bucket) do update set until = excluded.until;
     perform mainspring_stored.amend_v1(v_gone, v_costs, p_spent, p_slow, v_now);
     return query select true, mainspring_stored.freed_v1(v_gone, p_spent is not null, v_now);
 end
@@ -1376,11 +1555,26 @@ $$;
 
 CREATE FUNCTION mainspring_stored.guarded_v1(p_names text[]) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
-    AS $_$
+    AS $$
 begin
-    return array_to_string(p_names, '=') ~ ':breaker(=|$)';
+    return strpos(array_to_string(p_names, '=') || '=', ':breaker=') > 0;
 end
-$_$;
+$$;
+
+CREATE FUNCTION mainspring_stored.guests_in_v1(p_bucket text, p_after text, p_limit integer, p_now bigint) RETURNS TABLE(bucket text, guest bytea, token bigint, since bigint, until bigint, remaining bigint, info bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    select g.bucket::text, g.guest, g.token, g.since, g.until, g.until - v_now, g.info from mainspring_stored.guests g
+    where g.bucket >= p_bucket and (g.bucket < p_after or p_after is null and g.bucket = p_bucket) and g.until > v_now
+        and g.guest not in ('next', 'rest')
+    order by g.bucket, g.since, g.guest limit p_limit;
+end
+$$;
 
 CREATE FUNCTION mainspring_stored.guilt_v1(p_crashes integer, p_limit integer) RETURNS integer
     LANGUAGE sql IMMUTABLE
@@ -1513,6 +1707,24 @@ begin
             order by j.seq limit m.most
         ) x
     ) h order by case when p_age then 0 else -h.priority end, h.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.hear_news_v1(p_limit integer, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[];
+    v_linked text[];
+begin
+    with heard as (
+        delete from mainspring_stored.part_news n
+        where n.ctid = any(array(select o.ctid from mainspring_stored.part_news o limit p_limit for update skip locked))
+        returning n.part
+    )
+    select array(select distinct h.part from heard h) into v_names;
+    v_linked := mainspring_stored.lock_parts_v1(v_names);
+    return mainspring_stored.let_v1(v_linked, '{}', p_now) || mainspring_stored.free_all_v1(v_names, v_linked, '{}', p_now);
 end
 $$;
 
@@ -1686,6 +1898,16 @@ CREATE FUNCTION mainspring_stored.is_fair_v1(p_lane text, p_queue text) RETURNS 
     select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
 $$;
 
+CREATE FUNCTION mainspring_stored.is_flat_v1(p_lane text, p_priority integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return not exists (
+        select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = p_lane and j.priority < p_priority
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.is_free_v1(p_group text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -1701,6 +1923,26 @@ begin
         insert into mainspring_stored.retried (batch, at) values (p_batch, mainspring_stored.now_v1(p_now)) on conflict do nothing;
     end if;
     return p_retry or exists (select 1 from mainspring_stored.retried r where r.batch = p_batch);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.join_gates_v1(p_names text[], p_worker text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_first integer := hashtext(p_worker) & 15;
+    v_name text;
+    v_in boolean;
+begin
+    foreach v_name in array p_names loop
+        for v_n in 0 .. 15 loop
+            v_in := pg_try_advisory_xact_lock(hashtextextended('mainspring_stored gate ' || v_name, 1 + ((v_first + v_n) & 15)));
+            exit when v_in;
+        end loop;
+        if not v_in then
+            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored gate ' || v_name, 1 + v_first));
+        end if;
+    end loop;
 end
 $$;
 
@@ -1733,6 +1975,42 @@ begin
         end if;
     end loop;
     return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.keep_v1(p_names text[], p_kept jsonb, p_keep bigint, p_now bigint, OUT kept boolean, OUT woken text[]) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_asked text[] := '{}';
+begin
+    if p_keep > 0 then
+        v_asked := array(
+            select u.name from unnest(p_names) as u(name) where not exists (
+                select 1 from mainspring_stored.guests g where g.guest = 'rest' and g.bucket = '=' || u.name and g.until > p_now
+            )
+        );
+    end if;
+    woken := mainspring_stored.look_again_v1(array(select u.name from unnest(v_asked) as u(name) where not p_kept ? u.name));
+    p_kept := p_kept || coalesce((
+        select jsonb_object_agg(u.name, greatest((p_kept ->> u.name)::bigint, p_now + p_keep)) from unnest(v_asked) as u(name)
+    ), '{}');
+    insert into mainspring_stored.guests (guest, bucket, cost, until) select 'next', k.key, 0, k.value::bigint from jsonb_each_text(p_kept) k;
+    kept := p_kept ?& p_names;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.kept_v1(p_names text[], p_now bigint) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_kept jsonb;
+begin
+    with gone as (
+        delete from mainspring_stored.guests g where g.guest = 'next' and g.bucket = any(p_names) returning g.bucket, g.until
+    )
+    select jsonb_object_agg(g.bucket, g.until) into v_kept from gone g where g.until > p_now;
+    return coalesce(v_kept, '{}');
 end
 $$;
 
@@ -1823,7 +2101,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text)
+CREATE FUNCTION mainspring_stored.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text, line text, held bigint)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1850,7 +2128,7 @@ begin
         select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
         if v_key.said = p_id[v_at] then
             return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
-                null::bigint, v_now, null::text, null::text;
+                null::bigint, v_now, null::text, null::text, null::text, null::bigint;
             continue;
         end if;
         select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
@@ -1866,9 +2144,10 @@ begin
                 when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
                 when 'throttle' then coalesce(v_job.due, v_now)
             end;
-            return query select v_at, v_job.id, true, v_due, case when v_job.state = 'blocked' then v_key.before end,
+            return query select v_at, v_job.id, true, v_due,
+                case when v_job.deps > (v_job.held is not null)::integer then v_key.before end,
                 v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end;
+                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end, v_job.line, v_job.held;
             continue;
         end if;
         v_before := null;
@@ -1886,7 +2165,7 @@ begin
             span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
         where k.hash = p_key[v_at];
         return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_before end,
-            null::bigint, null::integer, null::bigint, v_now, null::text, null::text;
+            null::bigint, null::integer, null::bigint, v_now, null::text, null::text, null::text, null::bigint;
     end loop;
 end
 $$;
@@ -1898,6 +2177,26 @@ begin
     update mainspring_stored.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, 4611686018427387904) end
     where f.id = p_job and f.drop_at is not null;
     update mainspring_stored.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.let_v1(p_parts text[], p_new bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_part text;
+    v_job bytea;
+    v_woken text[] := '{}';
+begin
+    foreach v_part in array p_parts loop
+        continue when exists (select 1 from mainspring_stored.part_links l where l.part = v_part and not l.noted);
+        v_job := mainspring_stored.first_v1(v_part, p_now);
+        if v_job is not null then
+            v_woken := v_woken || mainspring_stored.unhold_v1(array[v_job], p_new, p_now);
+            perform mainspring_stored.begin_v1(v_part, v_job);
+        end if;
+    end loop;
+    return v_woken;
 end
 $$;
 
@@ -1935,19 +2234,45 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.link_v1(p_names text[], p_part text[], p_after text[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+declare
+    v_now bigint;
+begin
+    perform mainspring_stored.guard_v1();
+    perform pg_advisory_xact_lock(hashtextextended('mainspring links mainspring_stored', 0));
+    perform mainspring_stored.lock_parts_v1(p_names);
+    v_now := mainspring_stored.now_v1(p_now);
+    insert into mainspring_stored.parts (name) select distinct u.name from unnest(p_part) as u(name) on conflict (name) do nothing;
+    delete from mainspring_stored.part_links l where l.part = any(p_names) and not exists (
+        select 1 from unnest(p_part, p_after) as u(part, after) where u.part = l.part and u.after = l.after
+    );
+    insert into mainspring_stored.part_links (part, after)
+    select distinct u.part, u.after from unnest(p_part, p_after) as u(part, after) on conflict (part, after) do nothing;
+    delete from mainspring_stored.parts p where p.name = any(p_names) and p.name <> all(p_part);
+    return mainspring_stored.free_all_v1(p_names, p_part, '{}', v_now)
+        || mainspring_stored.let_v1(array(select distinct u.name from unnest(p_part) as u(name)), '{}', v_now);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.lock_buckets_v1(p_names text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 declare
     v_names text[] := array(select distinct u.name from unnest(p_names) as u(name));
-    v_locked integer;
 begin
-    loop
-        perform mainspring_stored.make_buckets_v1(v_names, true);
-        perform 1 from mainspring_stored.buckets b where b.name = any(v_names) order by b.name for update;
-        get diagnostics v_locked = row_count;
-        exit when v_locked = cardinality(v_names);  -- else one was pruned in between
-    end loop;
+    perform pg_advisory_xact_lock(k.key) from (
+        select distinct mainspring_stored.gate_lock_v1(u.name) as key from unnest(v_names) as u(name) where strpos(u.name, '=') = 0
+        order by 1
+    ) k;
+    perform mainspring_stored.lock_rows_v1(v_names);
 end
 $$;
 
@@ -1958,6 +2283,75 @@ begin
     perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || b.name, 0)) from (
         select q.name from mainspring_stored.queues q where q.bounded and q.name = any(p_queue) order by q.name
     ) b;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_gates_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_rooms mainspring_stored.room_v1[], p_n bigint, p_exact boolean, p_worker text, p_now bigint) RETURNS mainspring_stored.gated_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_said mainspring_stored.gated_v1 := row('{}', '{}', '{}', '{}', '{}', p_lanes, 0);
+    v_lane mainspring_stored.lane_v1;
+    v_room mainspring_stored.room_v1;
+    v_counted text[] := '{}';
+    v_gate record;
+begin
+    foreach v_lane in array p_lanes loop
+        if v_lane.keyed or v_lane.costs is not null then
+            v_counted := v_counted || v_lane.buckets;
+        end if;
+    end loop;
+    foreach v_room in array p_rooms loop
+        if v_room.room <= 0 and v_room.name <> all(p_acked) and not exists (
+            select 1 from unnest(p_lanes) l where v_room.name = any(l.buckets) and not exists (
+                select 1 from mainspring_stored.waits w where w.bucket = v_room.name and w.queue = split_part(l.lane, '/', 1)
+            )
+        ) then
+            v_said.passed := v_said.passed || v_room.name;
+        elsif not p_exact and v_room.name <> all(v_counted) and mainspring_stored.wide_v1(v_room, p_n) then
+            v_said.shared := v_said.shared || v_room.name;
+        else
+            v_said.alone := v_said.alone || v_room.name;
+        end if;
+    end loop;
+    if cardinality(v_said.shared) = 0 then
+        perform mainspring_stored.lock_buckets_v1(v_said.alone);
+    elsif cardinality(v_said.shared) = 1 and cardinality(v_said.alone) = 0 then
+        perform pg_advisory_xact_lock_shared(mainspring_stored.gate_lock_v1(v_said.shared[1]));
+    else
+        for v_gate in
+            select mainspring_stored.gate_lock_v1(g.name) as key, bool_or(g.alone) as alone from (
+                select u.name, true as alone from unnest(v_said.alone) as u(name) where strpos(u.name, '=') = 0
+                union all
+                select u.name, false from unnest(v_said.shared) as u(name)
+            ) g group by 1 order by 1
+        loop
+            if v_gate.alone then
+                perform pg_advisory_xact_lock(v_gate.key);
+            else
+                perform pg_advisory_xact_lock_shared(v_gate.key);
+            end if;
+        end loop;
+        perform mainspring_stored.lock_rows_v1(v_said.alone);
+    end if;
+    if p_n > 0 and cardinality(v_said.shared) > 0 then
+        perform mainspring_stored.join_gates_v1(v_said.shared, p_worker);
+    end if;
+    v_said.now := mainspring_stored.now_v1(p_now);
+    -- New statements: what others did until we locked them is there to be counted.
+    foreach v_room in array mainspring_stored.rooms_v1(v_said.alone || v_said.shared || v_said.passed, v_said.now) loop
+        if v_room.name = any(v_said.passed) then
+            -- Of a rate nobody tells: one that has room by now is known as not looked at.
+            if v_room.room > 0 then
+                v_said.passed := array_remove(v_said.passed, v_room.name);
+            end if;
+        elsif v_room.name = any(v_said.shared) and not mainspring_stored.wide_v1(v_room, p_n) then
+            v_said.shared := array_remove(v_said.shared, v_room.name);
+        elsif mainspring_stored.spare_v1(v_room) >= p_n then
+            v_said.roomy := v_said.roomy || v_room.name;
+        end if;
+    end loop;
+    return v_said;
 end
 $$;
 
@@ -2041,6 +2435,59 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.lock_parts_v1(p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(select p.name from mainspring_stored.parts p where p.name = any(p_names) order by p.name for update);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_rows_v1(p_names text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_locked integer;
+begin
+    loop
+        perform mainspring_stored.make_buckets_v1(p_names, true);
+        perform 1 from mainspring_stored.buckets b where b.name = any(p_names) order by b.name for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(p_names);  -- else one was pruned in between
+    end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.look_again_v1(p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lanes bigint[];
+    v_woken text[];
+begin
+    with recursive groups as (
+        select u.name, n.* from unnest(p_names) as u(name) cross join lateral (
+            select l.grp, l.id from mainspring_stored.lanes l where l.parked_on = u.name order by l.grp, l.priority desc, l.seq limit 1
+        ) n
+        union all
+        select g.name, n.* from groups g cross join lateral (
+            select l.grp, l.id from mainspring_stored.lanes l where l.parked_on = g.name and l.grp > g.grp
+            order by l.grp, l.priority desc, l.seq limit 1
+        ) n
+    )
+    select coalesce(array_agg(g.id order by g.id), '{}') into v_lanes from groups g;
+    perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for no key update of l;
+    with opened as (
+        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    ), told as (
+        delete from mainspring_stored.waits w where w.bucket = any(p_names) returning w.queue
+    )
+    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
     LANGUAGE plpgsql
     AS $$
@@ -2049,7 +2496,12 @@ declare
     v_now bigint := mainspring_stored.now_v1(p_now);
 begin
     return query
-    select u.n, r.kind, r.size, r.used, mainspring_stored.next_at_v1(u.name, u.cost, v_now), array(
+    select u.n, r.kind, r.size,
+        -- While all places are taken, the next one that is kept for guests is none of them.
+        r.used - (r.kind = 'concurrency' and r.used > r.size and exists (
+            select 1 from mainspring_stored.guests g where g.guest = 'next' and g.bucket = u.name and g.until > v_now
+        ))::integer,
+        mainspring_stored.next_at_v1(u.name, u.cost, v_now), array(
         select j.id from mainspring_stored.uses x cross join lateral (
             select o.id, o.started from mainspring_stored.jobs o
             where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
@@ -2059,6 +2511,27 @@ begin
     from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
     cross join lateral (select ((mainspring_stored.rooms_v1(array[u.name], v_now))[1]).*) r
     where r.kind is not null order by u.n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.look_v1(p_limit bigint, p_now bigint) RETURNS TABLE(now bigint, name text, rev bigint, look bigint, doc bytea)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query select v_now, null::text, null::bigint, (
+        select s.look from mainspring_stored.schedules s where s.look > v_now order by s.look, s.name limit 1
+    ), null::bytea;
+    return query select v_now, s.name::text, s.rev, s.look, s.doc from mainspring_stored.schedules s where s.look <= v_now
+    order by s.look, s.name limit p_limit + 1;
 end
 $$;
 
@@ -2100,11 +2573,19 @@ begin
             where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
             order by j.seq limit 1
         ) h
-        where l.buckets <@ v_said.locked and not l.buckets && v_full;
+        where l.buckets <@ v_said.locked and not l.buckets && v_full and not exists (
+            -- One before it in its lane waits for a rate: it may cost less, but nobody passes in a lane. It will be parked too.
+            select 1 from mainspring_stored.lanes o where o.lane = l.lane and o.priority > l.priority and mainspring_stored.waits_for_rate_v1(o)
+        );
         v_said.good := v_good;
         if cardinality(v_behind) > 0 then
-            -- Their first jobs were cancelled: they go to where they belong, and are looked at when their turn comes.
+            -- Their first jobs were cancelled: they go to where they belong, and are looked at when their turn comes. Those that
+            -- were not opened since these stood before them may come first.
             update mainspring_stored.lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq) where l.id = any(array[u.id]);
+            perform mainspring_stored.open_v1(
+                array(select distinct b.name from mainspring_stored.lane_rows_v1(v_behind) l cross join unnest(l.buckets) as b(name)),
+                false, p_now
+            );
             v_said.looked := array(select u.id from unnest(v_said.looked) as u(id) where u.id <> all(v_behind));
             v_again := v_again + cardinality(v_behind);
         end if;
@@ -2293,7 +2774,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.move_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.move_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS mainspring_stored.moved_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -2302,6 +2783,8 @@ declare
     v_worker text;
     v_freed text[];
     v_left text[];
+    v_parts text[];
+    v_woken text[] := '{}';
 begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
@@ -2309,27 +2792,30 @@ begin
     ), buried as (
         insert into mainspring_stored.dead (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs
+            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs,
+            part
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets,
-            costs
+            costs, part
         from gone where final = 'dead'
     ), kept as (
         insert into mainspring_stored.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs,
+            part
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs, part
         from gone where final <> 'dead'
     )
     select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where follows > 0),
         max(worker) filter (where state = 'running' and buckets is not null),
         (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running'),
-        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null)
-    into v_followed, v_worker, v_freed, v_left from gone;
+        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null),
+        array_agg(distinct part) filter (where final = 'succeeded' and part is not null)
+    into v_followed, v_worker, v_freed, v_left, v_parts from gone;
     if v_freed is not null then
         perform mainspring_stored.free_v1(v_worker, v_freed);
     end if;
@@ -2337,7 +2823,10 @@ begin
         perform mainspring_stored.open_left_v1(v_left);
     end if;
     delete from mainspring_stored.edges where child = any(v_ids);
-    return case when v_followed is null then '{}' else mainspring_stored.follow_v1(v_followed, p_now) end;
+    if v_followed is not null then
+        v_woken := mainspring_stored.follow_v1(v_followed, p_now);
+    end if;
+    return (v_ids, null::bigint[], v_woken, v_parts);
 end
 $$;
 
@@ -2389,6 +2878,24 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.note_success_v1(p_names text[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_parts text[] := mainspring_stored.lock_parts_v1(array(select l.part from mainspring_stored.part_links l where l.after = any(p_names)));
+begin
+    if cardinality(v_parts) = 0 then
+        return '{}';
+    end if;
+    update mainspring_stored.part_links l set noted = true
+    where l.part = any(v_parts) and l.after = any(p_names) and not l.noted and not exists (
+        select 1 from mainspring_stored.parts p join mainspring_stored.jobs j on j.id = any(array[p.released])
+        where p.name = l.part and j.token = 0 and (j.expires is null or j.expires > p_now)
+    );
+    return mainspring_stored.let_v1(v_parts, '{}', p_now);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS mainspring_stored.noted_v1
     LANGUAGE plpgsql
     AS $$
@@ -2434,6 +2941,41 @@ CREATE FUNCTION mainspring_stored.now_v1(p_now bigint) RETURNS bigint
     LANGUAGE sql
     AS $$
     select coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
+$$;
+
+CREATE FUNCTION mainspring_stored.number_v1(p_names text[], p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_token bigint := greatest(p_now, (select max(f.token) + 1 from mainspring_stored.fences f where f.bucket = any(p_names)));
+begin
+    insert into mainspring_stored.fences (bucket, token) select n, v_token from unnest(p_names) n
+    on conflict (bucket) do update set token = excluded.token;
+    return v_token;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.obey_v1(p_parts text[], p_ids bytea[], p_forced boolean, p_open boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_parts text[];
+begin
+    if p_open then
+        insert into mainspring_stored.part_news (part) select u.name from unnest(p_parts) as u(name);
+        return '{}';
+    end if;
+    v_parts := mainspring_stored.lock_parts_v1(p_parts);
+    if not p_forced then
+        return mainspring_stored.let_v1(v_parts, p_ids, p_now) || mainspring_stored.free_all_v1(p_parts, v_parts, p_ids, p_now);
+    end if;
+    perform mainspring_stored.begin_v1(f.part, f.id) from (
+        select distinct on (j.part) j.part, j.id from unnest(p_ids) with ordinality as u(id, n)
+        join mainspring_stored.jobs j on j.id = any(array[u.id]) where j.part = any(v_parts) order by j.part, u.n desc
+    ) f;
+    return '{}';
+end
 $$;
 
 CREATE FUNCTION mainspring_stored.old_chunk_v1(p_before bigint, p_now bigint) RETURNS text
@@ -2522,11 +3064,25 @@ begin
         select g.name, g.places, n.grp from groups g cross join lateral (
             select l.grp from mainspring_stored.lanes l where l.parked_on = g.name and l.grp > g.grp order by l.grp limit 1
         ) n
+    ), levels as (
+        select g.*, n.priority from groups g cross join lateral (
+            select l.priority from mainspring_stored.lanes l where l.parked_on = g.name and l.grp = g.grp order by l.priority desc limit 1
+        ) n
+        union all
+        select v.name, v.places, v.grp, n.priority from levels v cross join lateral (
+            select l.priority from mainspring_stored.lanes l where l.parked_on = v.name and l.grp = v.grp and l.priority < v.priority
+            order by l.priority desc limit 1
+        ) n
+    ), first as (
+        select f.id, v.places, row_number() over (partition by v.name, v.grp order by v.priority desc, f.seq) as nth,
+            row_number() over (partition by v.name, v.grp order by f.seq) as nth_by_age
+        from levels v cross join lateral (
+            select l.id, l.seq from mainspring_stored.lanes l where l.parked_on = v.name and l.grp = v.grp and l.priority = v.priority
+            order by l.seq limit v.places
+        ) f
     )
-    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from groups g cross join lateral (
-        select l.id from mainspring_stored.lanes l where l.parked_on = g.name and l.grp = g.grp
-        order by l.priority desc, l.seq limit g.places
-    ) f;
+    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
+    where f.nth <= f.places or f.nth_by_age <= f.places;
     perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for no key update of l;
     update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id) where l.id = any(array[i.id]);
     return v_lanes;
@@ -2545,13 +3101,18 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_few integer, p_locked text[], p_passed text[], p_now bigint) RETURNS mainspring_stored.picked_v1
+CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_few integer, p_locked text[], p_shared text[], p_passed text[], p_now bigint) RETURNS mainspring_stored.picked_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_said mainspring_stored.picked_v1 := row('{}', 0, '{}', p_locked, false);
+    v_said mainspring_stored.picked_v1 := row('{}', '{}', '{}', p_locked, false);
+    v_late text[] := array(
+        select distinct g.name from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
+        where g.name <> all(p_locked || p_shared || p_passed)
+    );
     v_names text[] := '{}';
     v_room bigint[] := '{}';
+    v_spare bigint[] := '{}';
     v_cap bigint[] := '{}';
     v_unit bigint[] := '{}';
     v_new mainspring_stored.room_v1;
@@ -2565,22 +3126,27 @@ declare
     v_look mainspring_stored.looked_v1;
     v_age boolean;
     v_most integer;
+    v_free integer;
     v_chosen bytea[];
     v_got bytea[];
     v_stuck text[];
     v_head record;
     v_fits boolean;
+    v_short boolean;
     v_at integer;
+    v_use bigint;
 begin
-    foreach v_new in array mainspring_stored.rooms_v1(p_locked, p_now) loop
+    if cardinality(v_late) > 0 then
+        v_said.locked := p_locked || mainspring_stored.try_buckets_v1(v_late);
+        v_said.more := not v_late <@ v_said.locked;
+    end if;
+    foreach v_new in array mainspring_stored.rooms_v1(v_said.locked || p_shared, p_now) loop
         v_names := v_names || v_new.name;
         v_room := v_room || v_new.room;
+        v_spare := v_spare || mainspring_stored.spare_v1(v_new);
         v_cap := v_cap || v_new.cap;
         v_unit := v_unit || v_new.unit;
     end loop;
-    v_said.more := exists (
-        select 1 from unnest(p_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(p_locked || p_passed)
-    );
     v_lanes := array(
         select l from unnest(p_lanes) l where not exists (
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
@@ -2594,30 +3160,37 @@ begin
     elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
         v_said.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
         return v_said;
-    elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
-        select 1 from unnest(v_lanes[1].buckets) as g(name) where v_unit[array_position(v_names, g.name)] > 0
+    elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and v_lanes[1].costs is null and (
+        p_oldest = 0 or mainspring_stored.is_flat_v1(v_lanes[1].lane, v_lanes[1].priority)
     ) then
-        -- One lane behind gates that count what runs: all that there is room for, at once.
-        v_said.ids := array(
-            select j.id from mainspring_stored.jobs j
+        -- One lane: all that there is room for at once, unless one of them has costs.
+        select least(p_n, greatest(0, min(v_spare[a.at]))), least(p_n, min(v_room[a.at])) into v_free, v_most
+        from unnest(v_lanes[1].buckets) as g(name) cross join lateral (select array_position(v_names, g.name) as at) a;
+        with locked as (
+            select j.id, j.priority, j.seq, j.costs from mainspring_stored.jobs j
             where j.state = 'ready' and j.lane = v_lanes[1].lane and (j.expires is null or j.expires > p_now)
-            order by j.priority desc, j.seq limit least(p_n, p_few, (
-                select min(v_room[array_position(v_names, g.name)]) from unnest(v_lanes[1].buckets) as g(name)
-            )) for update skip locked
-        );
-        v_said.limited := cardinality(v_said.ids);
-        return v_said;
+            order by j.priority desc, j.seq limit least(v_most, v_free + p_few) for update skip locked
+        )
+        select coalesce(array_agg(l.id order by l.priority desc, l.seq), '{}'), count(l.costs) into v_got, v_most from locked l;
+        if v_most = 0 then
+            v_said.ids := v_got;
+            v_said.short := v_got[v_free + 1:];
+            return v_said;
+        end if;
     end if;
     foreach v_age in array case when p_oldest > 0 then array[true, false] else array[false] end loop
         v_most := case when v_age then least(p_n, p_oldest) else p_n end - cardinality(v_said.ids);
         continue when v_most <= 0;
-        if cardinality(v_groups) > 0 and v_said.limited < p_few then
-            v_look := mainspring_stored.look_v1(v_groups, least(v_most, p_few - v_said.limited), v_age, v_said.looked, v_said.locked, array(
-                select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
-            ), p_now);
+        if cardinality(v_groups) > 0 and cardinality(v_said.short) < p_few then
+            v_look := mainspring_stored.look_v1(
+                v_groups, least(v_most, p_few - cardinality(v_said.short)), v_age, v_said.looked, v_said.locked, array(
+                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                ), p_now
+            );
             foreach v_new in array v_look.rooms loop
                 v_names := v_names || v_new.name;
                 v_room := v_room || v_new.room;
+                v_spare := v_spare || mainspring_stored.spare_v1(v_new);
                 v_cap := v_cap || v_new.cap;
                 v_unit := v_unit || v_new.unit;
             end loop;
@@ -2630,7 +3203,7 @@ begin
             v_look := mainspring_stored.look_v1(
                 array(
                     select g.grp from unnest(v_fair) as g(grp)
-                    where split_part(g.grp, '/', 1) = v_queue and (mainspring_stored.is_free_v1(g.grp) or v_said.limited < p_few)
+                    where split_part(g.grp, '/', 1) = v_queue and (mainspring_stored.is_free_v1(g.grp) or cardinality(v_said.short) < p_few)
                 ), v_most, v_age, v_said.looked, v_said.locked, array(
                     select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
                 ), p_now, true
@@ -2638,6 +3211,7 @@ begin
             foreach v_new in array v_look.rooms loop
                 v_names := v_names || v_new.name;
                 v_room := v_room || v_new.room;
+                v_spare := v_spare || mainspring_stored.spare_v1(v_new);
                 v_cap := v_cap || v_new.cap;
                 v_unit := v_unit || v_new.unit;
             end loop;
@@ -2658,13 +3232,26 @@ begin
             ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
                 exit again when cardinality(v_chosen) >= v_most;
                 continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
-                continue when cardinality(v_head.buckets) > 0 and v_said.limited >= p_few;
                 v_fits := true;
+                v_short := v_head.keyed and coalesce(cardinality(v_head.buckets), 0) > 0;
+                if v_head.costs is not null and v_head.buckets && p_shared then
+                    -- Nobody knows what the others take: its gates are had alone when it is the first of its lane.
+                    v_said.more := true;
+                    v_stuck := v_stuck || v_head.lane;
+                    continue;
+                end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
                     v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
                     exit when not v_fits;
+                    v_short := v_short or v_spare[v_at] < case when v_unit[v_at] = 0 then 1
+                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
                 end loop;
+                if (v_short or not v_fits) and cardinality(v_said.short) >= p_few then
+                    -- Nobody passes in a lane, though a cheaper one behind it may not be short.
+                    v_stuck := v_stuck || v_head.lane;
+                    continue;
+                end if;
                 if not v_fits then
                     v_stuck := v_stuck || v_head.lane;
                     -- Its lane will be parked: there may be others behind those that were looked at.
@@ -2673,11 +3260,12 @@ begin
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
-                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                    v_use := case when v_unit[v_at] = 0 then 1 else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                    v_room[v_at] := v_room[v_at] - v_use;
+                    v_spare[v_at] := v_spare[v_at] - v_use;
                 end loop;
                 v_chosen := v_chosen || v_head.id;
-                v_said.limited := v_said.limited + coalesce(cardinality(v_head.buckets) > 0, false)::integer;
+                v_said.short := v_said.short || array(select v_head.id where v_short);
             end loop;
             -- The part of a key that has fewer jobs, or no room for them, is for the others.
             exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
@@ -2863,6 +3451,9 @@ begin
     into v_queues, v_limited;
     if cardinality(v_limited) > 0 then
         perform mainspring_stored.line_up_v1(v_limited, false);
+    end if;
+    if exists (select 1 from mainspring_stored.part_news) then
+        v_woken := v_woken || mainspring_stored.hear_news_v1(p_limit, v_now);
     end if;
     v_woken := v_woken || mainspring_stored.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
     if exists (select 1 from mainspring_stored.stirs) then
@@ -3151,6 +3742,7 @@ declare
     v_good boolean[] := p_good;
     v_children bytea[];
     v_broken mainspring_stored.ending_v1[];
+    v_moved mainspring_stored.moved_v1;
     v_ready text[];
     v_limited bytea[];
     v_woken text[] := '{}';
@@ -3189,11 +3781,28 @@ begin
         end if;
         v_woken := v_woken || v_ready;
         exit when cardinality(v_broken) = 0;
-        v_woken := v_woken || mainspring_stored.move_v1(v_broken, p_now);
+        v_moved := mainspring_stored.move_v1(v_broken, p_now);
+        v_woken := v_woken || v_moved.woken;
         v_ids := array(select x.id from unnest(v_broken) x);
         v_good := array_fill(false, array[cardinality(v_ids)]);
     end loop;
     return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.rest_v1(p_moved mainspring_stored.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[]) RETURNS mainspring_stored.ack_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select row(
+            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null
+        )::mainspring_stored.ack_v1
+        from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
+        where not exists (
+            select 1 from unnest(p_moved.done, p_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
+        )
+    );
 end
 $$;
 
@@ -3276,12 +3885,12 @@ begin
     ), revived as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, keep, key, buckets, costs, record, bound
+            expires, keep, key, buckets, costs, record, part, bound
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
             case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
-            a.key, a.buckets, a.costs, a.record,
+            a.key, a.buckets, a.costs, a.record, a.part,
             exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
@@ -3295,28 +3904,46 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.room_of_v1(p_name text, p_now bigint) RETURNS mainspring_stored.room_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_limit mainspring_stored.limits;
+    v_bucket mainspring_stored.buckets;
+    v_used bigint;
+begin
+    select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
+    case v_limit.kind
+        when 'breaker' then
+            return mainspring_stored.breaker_room_v1(p_name, coalesce(v_limit.set_size, v_limit.size), p_now);
+        when 'concurrency' then
+            v_used := (select coalesce(sum(x.n), 0) from mainspring_stored.uses x where x.bucket = p_name)
+                + (select count(*) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
+        when 'rate' then
+            v_used := (
+                select coalesce(sum(x.n), 0) from mainspring_stored.starts x where x.bucket = p_name and x.last > p_now - v_limit.per
+            );
+            select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
+        else
+            select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
+    end case;
+    return mainspring_stored.standing_v1(p_name, v_limit, v_bucket, v_used, p_now);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.rooms_v1(p_names text[], p_now bigint) RETURNS mainspring_stored.room_v1[]
     LANGUAGE plpgsql
     AS $$
 begin
+    if cardinality(p_names) = 1 then
+        return array[mainspring_stored.room_of_v1(p_names[1], p_now)];
+    end if;
     return array(
-        select case
-            when l.kind is null then row(a.name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1
-            when l.kind = 'breaker' then mainspring_stored.breaker_room_v1(a.name, s.size, p_now)
-            when l.kind = 'concurrency' then row(a.name, l.kind, s.size, u.used, s.size - u.used, 1, 0)::mainspring_stored.room_v1
-            when s.size <= 0 or b.blocked > p_now
-                then row(a.name, l.kind, s.size, u.used, 0, greatest(s.size, 1), greatest(s.size, 0))::mainspring_stored.room_v1
-            when l.kind = 'rate' then row(a.name, l.kind, s.size, u.used, s.size - u.used, s.size, s.size)::mainspring_stored.room_v1
-            else row(
-                a.name, l.kind, s.size, u.used,
-                floor(greatest(l.burst, 1) - greatest(b.tat - p_now, 0)::numeric * s.size / greatest(l.per, 1)),
-                greatest(l.burst, 1), s.size
-            )::mainspring_stored.room_v1
-        end
+        select case when l.kind = 'breaker' then mainspring_stored.breaker_room_v1(a.name, coalesce(l.set_size, l.size), p_now)
+            else mainspring_stored.standing_v1(a.name, l, b, u.used, p_now) end
         from unnest(p_names) with ordinality as a(name, at)
         left join mainspring_stored.limits l on l.name = any(array[split_part(a.name, '=', 1)])
         left join mainspring_stored.buckets b on b.name = any(array[a.name])
-        cross join lateral (select coalesce(l.set_size, l.size) as size) s
         cross join lateral (
             select case l.kind
                 when 'concurrency' then
@@ -3324,8 +3951,8 @@ begin
                     + (select count(*) from mainspring_stored.guests g where g.bucket = a.name and g.until > p_now)
                 when 'rate' then
                     (select coalesce(sum(x.n), 0) from mainspring_stored.starts x where x.bucket = a.name and x.last > p_now - l.per)
-                when 'smooth' then ceil(greatest(b.tat - p_now, 0)::numeric * s.size / greatest(l.per, 1))
             end::bigint as used
+            offset 0  -- else all of this is put in wherever it is named, and made ready each time
         ) u
         order by a.at
     );
@@ -3414,9 +4041,14 @@ declare
     v_over bigint[] := '{}';
     v_empty bigint[];
     v_left text[] := '{}';
+    v_paced text[] := '{}';
+    v_paced_on text[] := '{}';
+    v_paced_until bigint[] := '{}';
+    v_at integer;
 begin
     for v_row in
-        select l.id, l.seq, l.buckets, h.seq as head, f.name, f.moment,
+        select l.id, l.seq, l.lane, l.buckets, h.seq as head, coalesce(a.name, f.name) as name,
+            case when a.name is null then f.moment else a.moment end as moment, a.name is not null or f.paced as paced,
             row_number() over (partition by l.lane, l.priority order by l.id) > 1 as again
         from mainspring_stored.lane_rows_v1(p_looked) l
         left join lateral (
@@ -3425,14 +4057,29 @@ begin
         ) h on true
         left join lateral (
             -- A gate that is full holds back the whole group: its lanes stay in their order.
-            select r.name, mainspring_stored.moment_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment
+            select r.name, mainspring_stored.moment_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment, r.unit > 0 as paced
             from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_rooms) r on r.name = u.name
             where h.seq is not null and r.room < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
                 and (r.room > 0 or strpos(r.name, '=') > 0)
             order by 2 desc nulls first limit 1
         ) f on true
-        where l.buckets <@ p_locked
+        left join lateral (
+            select o.parked_on as name, o.parked_until as moment from mainspring_stored.lanes o
+            where h.seq is not null and o.lane = l.lane and o.priority > l.priority and mainspring_stored.waits_for_rate_v1(o)
+            order by o.priority desc limit 1
+        ) a on true
+        where l.buckets <@ p_locked order by l.priority desc
     loop
+        -- Who stands behind one that waits for a rate waits with it.
+        v_at := array_position(v_paced, v_row.lane::text);
+        if v_at is not null then
+            v_row.name := v_paced_on[v_at];
+            v_row.moment := v_paced_until[v_at];
+        elsif v_row.paced and v_row.moment is not null and not v_row.again then
+            v_paced := array_append(v_paced, v_row.lane::text);
+            v_paced_on := array_append(v_paced_on, v_row.name::text);
+            v_paced_until := array_append(v_paced_until, v_row.moment);
+        end if;
         if v_row.head is null or v_row.again then
             v_over := array_append(v_over, v_row.id);
             v_left := v_left || v_row.buckets;
@@ -3471,6 +4118,83 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.spare_v1(p_room mainspring_stored.room_v1) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+    return case
+        when strpos(p_room.name, '=') > 0 or p_room.kind in ('rate', 'smooth') then 0
+        when p_room.kind is null then p_room.room
+        when p_room.kind = 'breaker' then p_room.room - 2305843009213693952  -- closed: twice that
+        else p_room.room - greatest(p_room.size / 2, 100)
+    end;
+end
+$$;
+
+CREATE TABLE mainspring_stored.buckets (
+    name text NOT NULL COLLATE pg_catalog."C",
+    tat bigint DEFAULT 0 NOT NULL,
+    blocked bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.limits (
+    name text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL,
+    size bigint NOT NULL,
+    per bigint NOT NULL,
+    burst bigint NOT NULL,
+    share bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
+    set_size bigint,
+    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text, 'breaker'::text])))
+);
+
+CREATE FUNCTION mainspring_stored.standing_v1(p_name text, p_limit mainspring_stored.limits, p_bucket mainspring_stored.buckets, p_used bigint, p_now bigint) RETURNS mainspring_stored.room_v1
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare
+    v_size bigint := coalesce(p_limit.set_size, p_limit.size);
+    v_after bigint := greatest(p_bucket.tat - p_now, 0);
+begin
+    if p_limit.kind is null then
+        return row(p_name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1;
+    elsif p_limit.kind = 'concurrency' then
+        return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, 1, 0)::mainspring_stored.room_v1;
+    elsif p_limit.kind = 'smooth' then
+        p_used := ceil(v_after::numeric * v_size / greatest(p_limit.per, 1));
+    end if;
+    if v_size <= 0 or p_bucket.blocked > p_now then
+        return row(p_name, p_limit.kind, v_size, p_used, 0, greatest(v_size, 1), greatest(v_size, 0))::mainspring_stored.room_v1;
+    elsif p_limit.kind = 'rate' then
+        return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, v_size, v_size)::mainspring_stored.room_v1;
+    end if;
+    return row(
+        p_name, p_limit.kind, v_size, p_used,
+        floor(greatest(p_limit.burst, 1) - v_after::numeric * v_size / greatest(p_limit.per, 1)),
+        greatest(p_limit.burst, 1), v_size
+    )::mainspring_stored.room_v1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.start_lane_v1(p_worker text, p_names text[], p_n bigint, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_rates text[];
+begin
+    insert into mainspring_stored.uses (bucket, worker, n) select u.name, p_worker, p_n from unnest(p_names) as u(name)
+    on conflict (bucket, worker) do update set n = uses.n + excluded.n;
+    v_rates := array(select l.name from mainspring_stored.limits l where l.name = any(p_names) and l.kind in ('rate', 'smooth'));
+    if cardinality(v_rates) > 0 then
+        perform mainspring_stored.use_up_v1(p_worker, v_rates, array_fill(p_n, array[cardinality(v_rates)]), p_now);
+    end if;
+    if mainspring_stored.guarded_v1(p_names) then
+        perform mainspring_stored.probe_v1(p_names, p_now);
+    end if;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.start_v1(p_worker text, p_names text[], p_costs bigint[], p_numbers bigint[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3488,7 +4212,7 @@ begin
         group by u.name
     ) s;
     if v_names is not null then
-        perform mainspring_stored.use_up_v1(v_names, v_amounts, p_now);
+        perform mainspring_stored.use_up_v1(p_worker, v_names, v_amounts, p_now);
     end if;
     if mainspring_stored.guarded_v1(p_names) then
         perform mainspring_stored.probe_v1(p_names, p_now);
@@ -3579,8 +4303,8 @@ CREATE FUNCTION mainspring_stored.succeed_v1(p_worker text, p_id bytea[], p_toke
 declare
     v_done bytea[];
     v_token bigint[];
+    v_parts text[];
     v_woken text[] := '{}';
-    v_freed text[];
 begin
     -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
     with gone as (
@@ -3589,28 +4313,85 @@ begin
             and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
-            j.costs, a.result, a.error
+            j.costs, j.part, a.result, a.error
     ), kept as (
         insert into mainspring_stored.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, part
         )
         select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, follows, early, id, 'succeeded', task,
             queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs, part
         from gone
-        returning id, token
+        returning id, token, buckets, part
+    ), freed as (
+        select b.name, sum(k.n) as n from (
+            select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
+        ) k cross join unnest(k.buckets) as b(name) group by b.name
+    ), empty as (
+        delete from mainspring_stored.uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n <= f.n
+    ), fewer as (
+        update mainspring_stored.uses u set n = u.n - f.n from freed f
+        where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
     )
     select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
-        case when p_limited then (select array_agg(b.name) from gone cross join unnest(gone.buckets) as b(name)) end
-    into v_done, v_token, v_freed from kept;
-    if v_freed is not null then
-        perform mainspring_stored.free_v1(p_worker, v_freed);
-    end if;
+        array_agg(kept.part) filter (where kept.part is not null)
+    into v_done, v_token, v_parts from kept;
     if exists (select 1 from mainspring_stored.edges e where e.parent = any(v_done)) then
         v_woken := mainspring_stored.resolve_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
     end if;
-    return (v_done, v_token, v_woken);
+    return (v_done, v_token, v_woken, v_parts);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.swap_v1(p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint) RETURNS TABLE(ok boolean, now bigint, rev bigint, taken bigint)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_row mainspring_stored.schedules;
+    v_now bigint;
+    v_rev bigint;
+    v_taken bigint;
+begin
+    perform mainspring_stored.guard_v1();
+    loop
+        select * into v_row from mainspring_stored.schedules s where s.name = p_name for update;
+        exit when found or p_rev <> 0 or p_doc is null;
+        insert into mainspring_stored.schedules (name, rev) values (p_name, 0) on conflict (name) do nothing;
+    end loop;
+    -- New statements: they see what the last holder of the row wrote.
+    v_now := mainspring_stored.now_v1(p_now);
+    v_rev := case when v_row.doc is null then 0 else v_row.rev end;
+    v_taken := (
+        select u.at from unnest(p_at, p_job) with ordinality as u(at, job, n)
+        join mainspring_stored.runs r on r.schedule = p_name and r.at = u.at
+        where r.job <> u.job order by u.n limit 1
+    );
+    if v_rev <> p_rev or v_taken is not null then
+        return query select false, v_now, v_rev, case when v_rev = p_rev then v_taken end;
+        return;
+    end if;
+    v_rev := greatest(v_row.rev + 1, v_now);
+    update mainspring_stored.schedules s set rev = v_rev, look = p_look, doc = p_doc where s.name = p_name;
+    if p_doc is null then
+        delete from mainspring_stored.runs r where r.schedule = p_name;
+        return query select true, v_now, 0::bigint, null::bigint;
+        return;
+    end if;
+    insert into mainspring_stored.runs (schedule, at, job, doc)
+    select p_name, u.at, u.job, u.doc from unnest(p_at, p_job, p_run) as u(at, job, doc)
+    on conflict (schedule, at) do update set job = excluded.job, doc = excluded.doc;
+    delete from mainspring_stored.runs r where r.schedule = p_name and r.at <= (
+        select o.at from mainspring_stored.runs o where o.schedule = p_name order by o.at desc offset p_keep limit 1
+    );
+    return query select true, v_now, v_rev, null::bigint;
 end
 $$;
 
@@ -3715,7 +4496,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.take_v1(p_ids bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.take_v1(p_ids bytea[], p_short bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -3749,7 +4530,8 @@ begin
         perform mainspring_stored.start_v1(p_worker, v_names, v_costs, v_numbers, v_now);
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
+        case when j.id = any(p_short) then 'short' end
     from unnest(v_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;
@@ -3792,7 +4574,7 @@ begin
     delete from mainspring_stored.starts s where s.ctid = any(array(
         select o.ctid from mainspring_stored.starts o
         left join mainspring_stored.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
-        where o.last <= p_now - coalesce(l.per, 0) limit c_most
+        where o.last <= p_now - coalesce(l.per, 0) limit c_most for update of o skip locked
     ));
     v_idle := array(
         select b.name from mainspring_stored.buckets b
@@ -3853,6 +4635,17 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.tidy_schedules_v1(p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.schedules s where s.name = any(array(
+        select o.name from mainspring_stored.schedules o where o.doc is null and o.rev < p_now - 86400000000 limit 1000
+        for update skip locked
+    ));
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.tidy_v1(p_now bigint, p_keep_workers bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3860,10 +4653,19 @@ begin
     delete from mainspring_stored.workers w where w.lost and w.seen < p_now - p_keep_workers;
     delete from mainspring_stored.retried r where r.at < p_now - 86400000000;
     delete from mainspring_stored.guests g where g.until <= p_now;
+    delete from mainspring_stored.fences f where f.token <= p_now - 86400000000;
     perform mainspring_stored.tidy_buckets_v1(p_now);
     perform mainspring_stored.tidy_lanes_v1(p_now);
     perform mainspring_stored.tidy_clocks_v1();
+    perform mainspring_stored.tidy_schedules_v1(p_now);
 end
+$$;
+
+CREATE FUNCTION mainspring_stored.told_v1(p_kind text, p_queue text, p_note text) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select p_kind, null::bytea, null::bigint, null::text, p_queue, null::text, null::integer, null::integer, null::integer,
+        null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, p_note
 $$;
 
 CREATE FUNCTION mainspring_stored.trip_v1(p_name text, p_span bigint, p_now bigint) RETURNS text[]
@@ -3895,12 +4697,17 @@ $$;
 CREATE FUNCTION mainspring_stored.try_buckets_v1(p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
+declare
+    v_names text[] := array(
+        select u.name from unnest(p_names) as u(name)
+        where case when strpos(u.name, '=') > 0 then true else pg_try_advisory_xact_lock(mainspring_stored.gate_lock_v1(u.name)) end
+    );
 begin
-    if cardinality(p_names) = 0 then
+    if cardinality(v_names) = 0 then
         return '{}';
     end if;
-    perform mainspring_stored.make_buckets_v1(p_names, false);
-    return array(select b.name from mainspring_stored.buckets b where b.name = any(p_names) order by b.name for update skip locked);
+    perform mainspring_stored.make_buckets_v1(v_names, false);
+    return array(select b.name from mainspring_stored.buckets b where b.name = any(v_names) order by b.name for update skip locked);
 end
 $$;
 
@@ -3921,7 +4728,8 @@ declare
     v_open boolean[];
     v_freed text[] := '{}';
     v_locked text[] := '{}';
-    v_passed text[] := '{}';
+    v_gated mainspring_stored.gated_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
+    v_every mainspring_stored.lane_v1[];
     v_opened bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
@@ -3939,6 +4747,9 @@ declare
     v_lanes mainspring_stored.lane_v1[] := '{}';
     v_suspect boolean;
     v_part mainspring_stored.lane_v1[];
+    v_line mainspring_stored.lane_v1;
+    v_begun text[] := '{}';
+    v_starts bigint := 0;
     v_left integer;
     v_few integer;
     v_most integer;
@@ -3973,25 +4784,24 @@ begin
         v_lanes := mainspring_stored.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
-            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
-            or exists (select 1 from unnest(v_lanes) l where mainspring_stored.is_free_v1(l.lane))
-        );
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
-        v_freed := mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
+        v_freed := mainspring_stored.used_by_v1(p_worker, p_done, p_acks);
     end if;
     if p_good is not null and not v_repeat then
         v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
     end if;
     if v_limited or cardinality(v_freed) > 0 then
-        v_locked := mainspring_stored.gates_v1(v_lanes, v_freed, v_now);
-        perform mainspring_stored.lock_buckets_v1(v_locked);
-        v_passed := array(
-            select g.name from unnest(v_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(v_locked)
-        );
-        v_now := mainspring_stored.now_v1(p_now);
+        v_gated := mainspring_stored.gate_v1(v_lanes, v_freed, p_n, p_few, p_acks, p_good is not null, p_worker, v_now, p_now);
+        if cardinality(v_gated.lanes) < cardinality(v_lanes) then
+            v_lanes := v_gated.lanes;
+            v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
+        end if;
+        v_locked := v_gated.alone;
+        v_now := v_gated.now;
     end if;
+    v_every := v_lanes;
     v_walked := mainspring_stored.walked_v1() - v_walked;
     if cardinality(v_freed) > 0 and mainspring_stored.guarded_v1(v_freed) then
         v_heard := mainspring_stored.hear_v1(
@@ -4002,22 +4812,16 @@ begin
         v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
         if cardinality(v_moved.done) < cardinality(p_done) then
-            v_acks := p_acks || array(
-                select row(
-                    -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null, null
-                )::mainspring_stored.ack_v1
-                from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
-                where not exists (
-                    select 1 from unnest(v_moved.done, v_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
-                )
-            );
+            v_acks := p_acks || mainspring_stored.rest_v1(v_moved, p_done, p_token, p_result, p_error);
         end if;
     end if;
     if cardinality(v_acks) > 0 then
         return query select a.kind, a.id, a.token, null, a.queue, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
         from mainspring_stored.ack_v1(p_worker, v_acks, v_now) a;
+    end if;
+    if v_moved.parts is not null then
+        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.parts, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
@@ -4045,7 +4849,7 @@ begin
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
             end if;
-            if cardinality(p_n) > 1 or cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
+            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
                 v_lanes := mainspring_stored.lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
@@ -4053,10 +4857,17 @@ begin
                     ), v_worker.tasks, p_low_lane
                 );
                 v_limited := v_limited or exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
+            elsif cardinality(p_n) > 1 then
+                v_lanes := array(
+                    select l from unnest(v_every) l where exists (
+                        select 1 from unnest(p_want, p_lane, v_open) as u(want, lane, free)
+                        where u.want = v_want and u.free and l.lane collate "C" >= u.lane and l.lane collate "C" < u.lane || '@'
+                    )
+                );
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or mainspring_stored.is_free_v1(l.lane));
+                v_lanes := mainspring_stored.ahead_v1(v_lanes, v_gated.ahead);
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -4073,25 +4884,41 @@ begin
                 exit when v_room <= 0;
             end if;
             continue when cardinality(v_lanes) = 0;
-            if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
+            v_line := v_lanes[1];
+            if cardinality(v_lanes) = 1 and not v_line.suspect and coalesce(v_line.buckets <@ v_gated.roomy, true) and (
+                p_oldest[v_want] = 0 or mainspring_stored.is_flat_v1(v_line.lane, v_line.priority)
+            ) then
                 return query select t.* from mainspring_stored.claim_line_v1(
-                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
-                    p_inline, v_room
+                    v_line.lane, v_line.priority, v_line.priority, v_line.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
                 ) t;
                 get diagnostics v_taken = row_count;
+                if v_taken > 0 and v_line.buckets is not null then
+                    if v_starts > 0 and v_begun <> v_line.buckets then
+                        perform mainspring_stored.start_lane_v1(p_worker, v_begun, v_starts, mainspring_stored.now_v1(p_now));
+                        v_starts := 0;
+                    end if;
+                    v_begun := v_line.buckets;
+                    v_starts := v_starts + v_taken;
+                end if;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query select t.* from mainspring_stored.claim_line_v1(
-                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
-                ) t;
-                get diagnostics v_taken = row_count;
-                if v_taken > 0 and v_taken < v_left then
-                    v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-                    exit when v_room <= 0;
+                if v_line.buckets is null then
+                    return query select t.* from mainspring_stored.claim_line_v1(
+                        v_line.lane, v_line.priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                    ) t;
+                    get diagnostics v_taken = row_count;
+                    if v_taken > 0 and v_taken < v_left then
+                        v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
+                        exit when v_room <= 0;
+                    end if;
+                    continue;
                 end if;
-                continue;
+            end if;
+            if v_starts > 0 then
+                perform mainspring_stored.start_lane_v1(p_worker, v_begun, v_starts, mainspring_stored.now_v1(p_now));
+                v_starts := 0;
             end if;
             foreach v_suspect in array array[true, false] loop
                 continue when v_suspect and (v_suspects <= 0 or not exists (select 1 from unnest(v_lanes) l where l.suspect));
@@ -4099,15 +4926,16 @@ begin
                 v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
                 if exists (select 1 from unnest(v_part) l where l.buckets is not null) then
                     v_pick := mainspring_stored.pick_limited_v1(
-                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked, v_passed, v_now
+                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked,
+                        v_gated.shared, v_gated.passed, v_now
                     );
                 else
                     v_pick := row(
                         mainspring_stored.pick_v1(v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
-                        0, '{}', v_locked, false
+                        '{}', '{}', v_locked, false
                     );
                 end if;
-                return query select t.* from mainspring_stored.take_v1(v_pick.ids, p_worker, p_number, p_now, p_inline, v_room) t;
+                return query select t.* from mainspring_stored.take_v1(v_pick.ids, v_pick.short, p_worker, p_number, p_now, p_inline, v_room) t;
                 get diagnostics v_taken = row_count;
                 v_locked := v_pick.locked;
                 v_settled := row('{}', null);
@@ -4125,7 +4953,7 @@ begin
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
                     v_left := v_left - v_taken;
-                    v_few := v_few - v_pick.limited;
+                    v_few := v_few - cardinality(v_pick.short);
                     v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
                 elsif v_taken < cardinality(v_pick.ids) then
                     v_room := 0;
@@ -4134,6 +4962,9 @@ begin
             end loop;
             exit when v_room <= 0;
         end loop;
+        if v_starts > 0 then
+            perform mainspring_stored.start_lane_v1(p_worker, v_begun, v_starts, mainspring_stored.now_v1(p_now));
+        end if;
         update mainspring_stored.workers w
         set turn = p_number, seen = v_now,
             limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
@@ -4151,23 +4982,18 @@ begin
         v_woken := v_woken || v_heard || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
-        return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
-            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(v_woken) as w(queue);
+        return query select t.* from unnest(v_woken) as w(queue) cross join mainspring_stored.told_v1('woken', w.queue, null) t;
     end if;
     if v_room <= 0 or v_more then
         kind := 'more';
         return next;
     end if;
     if cardinality(v_held) > 0 then
-        return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
-            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(v_held) as h(queue);
+        return query select distinct t.* from unnest(v_held) as h(queue) cross join mainspring_stored.told_v1('held', h.queue, null) t;
     end if;
     if cardinality(v_locked) > 0 and mainspring_stored.guarded_v1(v_locked) then
-        return query select 'breaker', null::bytea, null::bigint, null, null, null, null::integer, null::integer, null::integer,
-            null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, n.breaker
-        from mainspring_stored.news_v1(v_locked, v_now) as n(breaker);
+        return query select t.* from mainspring_stored.news_v1(v_locked, v_now) as n(breaker)
+        cross join mainspring_stored.told_v1('breaker', null, n.breaker) t;
     end if;
     if v_next is not null then
         kind := 'next';
@@ -4180,13 +5006,43 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.unhold_v1(p_ids bytea[], p_new bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+    v_limited bytea[];
+begin
+    with placed as materialized (
+        select o.id, nextval('mainspring_stored.seq') as seq
+        from (select j.id from mainspring_stored.jobs j where j.id = any(p_ids) and j.held is not null order by j.held) o
+    ), freed as (
+        update mainspring_stored.jobs j
+        set line = null, held = null, deps = j.deps - 1,
+            state = case when j.deps > 1 then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
+            due = case when j.deps > 1 or j.due > p_now then j.due end,
+            seq = case when j.deps > 1 or j.due > p_now or j.id = any(p_new) then j.seq when j.seq < 0 then -u.seq else u.seq end
+        from placed u
+        where j.id = any(array[u.id])
+        returning j.id, j.queue, j.state, j.buckets
+    )
+    select coalesce(array_agg(distinct f.queue) filter (where f.state = 'ready'), '{}'),
+        array_agg(f.id) filter (where f.state = 'ready' and f.buckets is not null)
+    into v_woken, v_limited from freed f;
+    if v_limited is not null then
+        perform mainspring_stored.line_up_v1(v_limited, false);
+    end if;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.unspent_v1(p_names text[]) RETURNS jsonb
     LANGUAGE sql IMMUTABLE
     AS $$
     select jsonb_object_agg(split_part(b.name, '=', 1), 0) from unnest(p_names) as b(name)
 $$;
 
-CREATE FUNCTION mainspring_stored.use_up_v1(p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.use_up_v1(p_worker text, p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
@@ -4195,22 +5051,39 @@ begin
         from unnest(p_names, p_amounts) as u(name, amount)
         join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'rate'
         left join lateral (
-            select x.ctid as at, x.first from mainspring_stored.starts x where x.bucket = u.name order by x.last desc limit 1
+            select x.ctid as at, x.first from mainspring_stored.starts x
+            where x.bucket = u.name and x.worker = p_worker and (p_now - x.last) * 1000 < l.per order by x.last desc limit 1
         ) s on true
     ), joined as (
         update mainspring_stored.starts x set last = greatest(x.last, p_now), n = x.n + u.amount
         from used u where x.ctid = u.at and u.joins
     ), over as (
         delete from mainspring_stored.starts x using used u
-        where x.bucket = any(array[u.name]) and x.last <= p_now - u.per and not u.joins
+        where not u.joins and x.ctid = any(array(
+            select o.ctid from mainspring_stored.starts o where o.bucket = u.name and o.last <= p_now - u.per for update skip locked
+        ))
     )
-    insert into mainspring_stored.starts (bucket, first, last, n)
-    select u.name, p_now, p_now, u.amount from used u where not u.joins;
+    insert into mainspring_stored.starts (bucket, worker, first, last, n)
+    select u.name, p_worker, p_now, p_now, u.amount from used u where not u.joins;
     update mainspring_stored.buckets b
     set tat = greatest(b.tat, p_now) + ceil(u.amount::numeric * l.per / greatest(coalesce(l.set_size, l.size), 1))
     from unnest(p_names, p_amounts) as u(name, amount)
     join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'smooth'
     where b.name = any(array[u.name]);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.used_by_v1(p_worker text, p_done bytea[], p_acks mainspring_stored.ack_v1[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := array(select u.bucket from mainspring_stored.uses u where u.worker = p_worker order by u.bucket limit 9);
+    v_acked integer := cardinality(p_done) + cardinality(p_acks);
+begin
+    if strpos(array_to_string(v_names, ''), '=') = 0 and cardinality(v_names) <= greatest(1, least(8, v_acked / 8)) then
+        return v_names;
+    end if;
+    return mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
 end
 $$;
 
@@ -4226,16 +5099,37 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.waiting_for_v1(p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(select p.name from mainspring_stored.parts p where p.name = any(p_names));
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.waits_for_rate_v1(p_row mainspring_stored.lanes) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+begin
+    return p_row.parked_until is not null and exists (
+        select 1 from mainspring_stored.limits k
+        where k.name = any(array[split_part(p_row.parked_on, '=', 1)]) and k.kind in ('rate', 'smooth')
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_woken text[];
+    v_woken text[] := '{}';
 begin
-    v_woken := array(
-        select distinct l.queue from mainspring_stored.lane_rows_v1(p_opened) l
-        where l.parked_on is null
-    );
+    if cardinality(p_opened) > 0 then
+        v_woken := array(
+            select distinct l.queue from mainspring_stored.lane_rows_v1(p_opened) l
+            where l.parked_on is null
+        );
+    end if;
     if exists (select 1 from mainspring_stored.waits w where w.bucket = any(p_names)) then
         with told as (
             delete from mainspring_stored.waits w
@@ -4291,6 +5185,19 @@ begin
         ) e
         group by e.at
     ) v;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.wide_v1(p_room mainspring_stored.room_v1, p_n bigint) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+    return case
+        when strpos(p_room.name, '=') > 0 or starts_with(p_room.name, '*') then false
+        when p_room.kind is null then true
+        when p_room.kind in ('concurrency', 'rate') then p_n <= p_room.size / 64 and p_room.room >= p_room.size - p_room.size / 4
+        else false
+    end;
 end
 $$;
 
@@ -4391,13 +5298,6 @@ CREATE TABLE mainspring_stored.attempts (
     error bytea
 );
 
-CREATE TABLE mainspring_stored.buckets (
-    name text NOT NULL COLLATE pg_catalog."C",
-    tat bigint DEFAULT 0 NOT NULL,
-    blocked bigint DEFAULT 0 NOT NULL
-)
-WITH (fillfactor='50');
-
 CREATE TABLE mainspring_stored.clocks (
     queue text NOT NULL COLLATE pg_catalog."C",
     priority integer NOT NULL,
@@ -4437,6 +5337,7 @@ CREATE TABLE mainspring_stored.dead (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT dead_check CHECK (((state = 'dead'::text) AND (reason IS NOT NULL)))
 );
 
@@ -4453,6 +5354,12 @@ CREATE TABLE mainspring_stored.edges (
     policy text NOT NULL,
     CONSTRAINT edges_policy_check CHECK ((policy = ANY (ARRAY['fail'::text, 'ignore'::text])))
 );
+
+CREATE TABLE mainspring_stored.fences (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    token bigint NOT NULL
+)
+WITH (fillfactor='50');
 
 CREATE TABLE mainspring_stored.finished (
     seq bigint NOT NULL,
@@ -4486,46 +5393,11 @@ CREATE TABLE mainspring_stored.finished (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 )
 PARTITION BY RANGE (finished);
-
-CREATE TABLE mainspring_stored.finished_20261116 (
-    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
-    token bigint CONSTRAINT finished_token_not_null NOT NULL,
-    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
-    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
-    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
-    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
-    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
-    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
-    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
-    early boolean CONSTRAINT finished_early_not_null NOT NULL,
-    id bytea CONSTRAINT finished_id_not_null NOT NULL,
-    state text CONSTRAINT finished_state_not_null NOT NULL,
-    task text CONSTRAINT finished_task_not_null NOT NULL,
-    queue text CONSTRAINT finished_queue_not_null NOT NULL,
-    home text CONSTRAINT finished_home_not_null NOT NULL,
-    lane text CONSTRAINT finished_lane_not_null NOT NULL,
-    record bytea CONSTRAINT finished_record_not_null NOT NULL,
-    worker text,
-    started bigint,
-    result bytea,
-    error bytea,
-    expires bigint,
-    keep bigint,
-    drop_at bigint,
-    key bytea,
-    reason text,
-    note text,
-    label text,
-    buckets text[],
-    costs bigint[],
-    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
-    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
-);
 
 CREATE TABLE mainspring_stored.finished_20261117 (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
@@ -4559,6 +5431,7 @@ CREATE TABLE mainspring_stored.finished_20261117 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4595,6 +5468,7 @@ CREATE TABLE mainspring_stored.finished_20261118 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4631,6 +5505,7 @@ CREATE TABLE mainspring_stored.finished_20261119 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4667,6 +5542,7 @@ CREATE TABLE mainspring_stored.finished_20261120 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4703,6 +5579,7 @@ CREATE TABLE mainspring_stored.finished_20261121 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4739,6 +5616,7 @@ CREATE TABLE mainspring_stored.finished_20261122 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4775,6 +5653,44 @@ CREATE TABLE mainspring_stored.finished_20261123 (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
+    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
+    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
+);
+
+CREATE TABLE mainspring_stored.finished_20261124 (
+    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
+    token bigint CONSTRAINT finished_token_not_null NOT NULL,
+    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
+    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
+    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
+    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
+    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
+    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
+    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    early boolean CONSTRAINT finished_early_not_null NOT NULL,
+    id bytea CONSTRAINT finished_id_not_null NOT NULL,
+    state text CONSTRAINT finished_state_not_null NOT NULL,
+    task text CONSTRAINT finished_task_not_null NOT NULL,
+    queue text CONSTRAINT finished_queue_not_null NOT NULL,
+    home text CONSTRAINT finished_home_not_null NOT NULL,
+    lane text CONSTRAINT finished_lane_not_null NOT NULL,
+    record bytea CONSTRAINT finished_record_not_null NOT NULL,
+    worker text,
+    started bigint,
+    result bytea,
+    error bytea,
+    expires bigint,
+    keep bigint,
+    drop_at bigint,
+    key bytea,
+    reason text,
+    note text,
+    label text,
+    buckets text[],
+    costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4811,6 +5727,7 @@ CREATE TABLE mainspring_stored.finished_rest (
     label text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -4840,7 +5757,10 @@ CREATE TABLE mainspring_stored.guests (
     guest bytea NOT NULL,
     bucket text NOT NULL COLLATE pg_catalog."C",
     cost bigint NOT NULL,
-    until bigint NOT NULL
+    until bigint NOT NULL,
+    token bigint DEFAULT 0 NOT NULL,
+    since bigint DEFAULT 0 NOT NULL,
+    info bytea DEFAULT '\x'::bytea NOT NULL
 );
 
 CREATE TABLE mainspring_stored.items (
@@ -4880,8 +5800,12 @@ CREATE TABLE mainspring_stored.jobs (
     ordered text,
     buckets text[],
     costs bigint[],
+    part text COLLATE pg_catalog."C",
+    line text COLLATE pg_catalog."C",
+    held bigint,
     CONSTRAINT jobs_check CHECK (((state <> 'running'::text) OR (worker IS NOT NULL))),
     CONSTRAINT jobs_check1 CHECK (((state = 'blocked'::text) = (deps > 0))),
+    CONSTRAINT jobs_check2 CHECK ((((held IS NULL) = (line IS NULL)) AND ((held IS NULL) OR (state = 'blocked'::text)))),
     CONSTRAINT jobs_state_check CHECK ((state = ANY (ARRAY['blocked'::text, 'scheduled'::text, 'retrying'::text, 'ready'::text, 'running'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -4893,18 +5817,6 @@ ALTER TABLE mainspring_stored.lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDEN
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
-);
-
-CREATE TABLE mainspring_stored.limits (
-    name text NOT NULL COLLATE pg_catalog."C",
-    kind text NOT NULL,
-    size bigint NOT NULL,
-    per bigint NOT NULL,
-    burst bigint NOT NULL,
-    share bigint DEFAULT 0 NOT NULL,
-    span bigint DEFAULT 0 NOT NULL,
-    set_size bigint,
-    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text, 'breaker'::text])))
 );
 
 CREATE TABLE mainspring_stored.logs (
@@ -4923,6 +5835,23 @@ CREATE TABLE mainspring_stored.marks (
 CREATE TABLE mainspring_stored.meta (
     id uuid NOT NULL
 );
+
+CREATE TABLE mainspring_stored.part_links (
+    part text NOT NULL COLLATE pg_catalog."C",
+    after text NOT NULL COLLATE pg_catalog."C",
+    noted boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.part_news (
+    part text NOT NULL
+);
+
+CREATE TABLE mainspring_stored.parts (
+    name text NOT NULL COLLATE pg_catalog."C",
+    released bytea
+)
+WITH (fillfactor='50');
 
 CREATE TABLE mainspring_stored.progress (
     job bytea NOT NULL,
@@ -4956,6 +5885,22 @@ CREATE TABLE mainspring_stored.retried (
     at bigint NOT NULL
 );
 
+CREATE TABLE mainspring_stored.runs (
+    schedule text NOT NULL COLLATE pg_catalog."C",
+    at bigint NOT NULL,
+    job bytea,
+    doc bytea NOT NULL
+);
+
+CREATE TABLE mainspring_stored.schedules (
+    name text NOT NULL COLLATE pg_catalog."C",
+    rev bigint NOT NULL,
+    look bigint,
+    doc bytea,
+    CONSTRAINT schedules_check CHECK (((doc IS NOT NULL) OR (look IS NULL)))
+)
+WITH (fillfactor='70');
+
 CREATE TABLE mainspring_stored.schema_version (
     version integer NOT NULL
 );
@@ -4969,6 +5914,7 @@ CREATE SEQUENCE mainspring_stored.seq
 
 CREATE TABLE mainspring_stored.starts (
     bucket text NOT NULL COLLATE pg_catalog."C",
+    worker text NOT NULL,
     first bigint NOT NULL,
     last bigint NOT NULL,
     n bigint NOT NULL
@@ -4993,8 +5939,6 @@ CREATE TABLE mainspring_stored.waits (
     queue text NOT NULL
 );
 
-ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261116 FOR VALUES FROM ('1794787200000000') TO ('1794873600000000');
-
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261117 FOR VALUES FROM ('1794873600000000') TO ('1794960000000000');
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261118 FOR VALUES FROM ('1794960000000000') TO ('1795046400000000');
@@ -5009,42 +5953,53 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261123 FOR VALUES FROM ('1795392000000000') TO ('1795478400000000');
 
+ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261124 FOR VALUES FROM ('1795478400000000') TO ('1795564800000000');
+
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794840810677082, 1, 1, 'hand-1-3030b5', 1794840810679015, 1794840810691684, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794840810677082, 1, 1, 'hand-1-3030b5', 1794840810679015, 1794840810691684, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794904007252112, 1, 1, 'hand-1-4e4882', 1794904007262468, 1794904007280638, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794904007252112, 1, 1, 'hand-1-4e4882', 1794904007262468, 1794904007280638, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794840810677082, 1794840810658047, 1794840810691684, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', 1794840810679015, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794904007252112, 1794904007230759, 1794904007280638, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', 1794904007262468, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261116 VALUES (1, 1794840810677082, 1794840810658047, 1794840810691684, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', 1794840810679015, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261116 VALUES (7, 0, 1794840810738216, 1794840810747547, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794904007252112, 1794904007230759, 1794904007280638, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', 1794904007262468, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794904007330758, 1794904007347753, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794840810677082, 1794840810658047, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', NULL, NULL, 1794840810679015, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794840810677082, 1794840810658047, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3030b5', 1794844410691684, NULL, 1794840810679015, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794840810738216, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794840810738216, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794840810738216, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794840810738216, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794840810738216, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794904007252112, 1794904007230759, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', NULL, NULL, 1794904007262468, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794904007252112, 1794904007230759, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', 1794907607280638, NULL, 1794904007262468, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794904007330758, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794904007330758, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794904007330758, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794904007330758, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794904007330758, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('940e270a-8787-4840-9b01-79110da3be20');
+INSERT INTO mainspring_stored.meta VALUES ('32c8c5c5-4367-4587-9861-86a005e95227');
+
+INSERT INTO mainspring_stored.part_links VALUES ('report', 'import', false);
+INSERT INTO mainspring_stored.part_links VALUES ('report', 'export', false);
+
+INSERT INTO mainspring_stored.parts VALUES ('report', NULL);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794840810759105, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794904007365392, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794840810720503);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794904007310392);
+
+INSERT INTO mainspring_stored.runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
+
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794904007378291, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-3030b5', 1, 2, false, false, 1794840810643683, 1794840810691684, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-4e4882', 1, 2, false, false, 1794904007224583, 1794904007280638, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 
@@ -5067,6 +6022,9 @@ ALTER TABLE ONLY mainspring_stored.docs
 
 ALTER TABLE ONLY mainspring_stored.edges
     ADD CONSTRAINT edges_pkey PRIMARY KEY (parent, child);
+
+ALTER TABLE ONLY mainspring_stored.fences
+    ADD CONSTRAINT fences_pkey PRIMARY KEY (bucket);
 
 ALTER TABLE ONLY mainspring_stored.follows
     ADD CONSTRAINT follows_pkey PRIMARY KEY (job, state, n);
@@ -5095,6 +6053,12 @@ ALTER TABLE ONLY mainspring_stored.logs
 ALTER TABLE ONLY mainspring_stored.marks
     ADD CONSTRAINT marks_pkey PRIMARY KEY (mark, job);
 
+ALTER TABLE ONLY mainspring_stored.part_links
+    ADD CONSTRAINT part_links_pkey PRIMARY KEY (part, after);
+
+ALTER TABLE ONLY mainspring_stored.parts
+    ADD CONSTRAINT parts_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY mainspring_stored.progress
     ADD CONSTRAINT progress_pkey PRIMARY KEY (job);
 
@@ -5103,6 +6067,12 @@ ALTER TABLE ONLY mainspring_stored.queues
 
 ALTER TABLE ONLY mainspring_stored.retried
     ADD CONSTRAINT retried_pkey PRIMARY KEY (batch);
+
+ALTER TABLE ONLY mainspring_stored.runs
+    ADD CONSTRAINT runs_pkey PRIMARY KEY (schedule, at);
+
+ALTER TABLE ONLY mainspring_stored.schedules
+    ADD CONSTRAINT schedules_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring_stored.stirs
     ADD CONSTRAINT stirs_pkey PRIMARY KEY (name);
@@ -5126,21 +6096,17 @@ CREATE INDEX dead_label ON mainspring_stored.dead USING btree (COALESCE(label, r
 
 CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
 
+CREATE INDEX fences_token ON mainspring_stored.fences USING btree (token);
+
 CREATE INDEX finished_drop ON ONLY mainspring_stored.finished USING btree (drop_at) WHERE (drop_at IS NOT NULL);
-
-CREATE INDEX finished_20261116_drop_at_idx ON mainspring_stored.finished_20261116 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
-
-CREATE INDEX finished_age ON ONLY mainspring_stored.finished USING btree (finished, state, drop_at);
-
-CREATE INDEX finished_20261116_finished_state_drop_at_idx ON mainspring_stored.finished_20261116 USING btree (finished, state, drop_at);
-
-CREATE INDEX finished_id ON ONLY mainspring_stored.finished USING btree (id);
-
-CREATE INDEX finished_20261116_id_idx ON mainspring_stored.finished_20261116 USING btree (id);
 
 CREATE INDEX finished_20261117_drop_at_idx ON mainspring_stored.finished_20261117 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
+CREATE INDEX finished_age ON ONLY mainspring_stored.finished USING btree (finished, state, drop_at);
+
 CREATE INDEX finished_20261117_finished_state_drop_at_idx ON mainspring_stored.finished_20261117 USING btree (finished, state, drop_at);
+
+CREATE INDEX finished_id ON ONLY mainspring_stored.finished USING btree (id);
 
 CREATE INDEX finished_20261117_id_idx ON mainspring_stored.finished_20261117 USING btree (id);
 
@@ -5180,6 +6146,12 @@ CREATE INDEX finished_20261123_finished_state_drop_at_idx ON mainspring_stored.f
 
 CREATE INDEX finished_20261123_id_idx ON mainspring_stored.finished_20261123 USING btree (id);
 
+CREATE INDEX finished_20261124_drop_at_idx ON mainspring_stored.finished_20261124 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+
+CREATE INDEX finished_20261124_finished_state_drop_at_idx ON mainspring_stored.finished_20261124 USING btree (finished, state, drop_at);
+
+CREATE INDEX finished_20261124_id_idx ON mainspring_stored.finished_20261124 USING btree (id);
+
 CREATE INDEX finished_rest_drop_at_idx ON mainspring_stored.finished_rest USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
 CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finished_rest USING btree (finished, state, drop_at);
@@ -5191,6 +6163,8 @@ CREATE INDEX guests_bucket ON mainspring_stored.guests USING btree (bucket, unti
 CREATE INDEX jobs_bound ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (bound AND (state <> 'running'::text));
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
+
+CREATE INDEX jobs_held ON mainspring_stored.jobs USING btree (line, held) WHERE (held IS NOT NULL);
 
 CREATE INDEX jobs_later ON mainspring_stored.jobs USING btree (due, seq, state) WHERE (state = ANY (ARRAY['scheduled'::text, 'retrying'::text]));
 
@@ -5214,17 +6188,17 @@ CREATE INDEX lanes_until ON mainspring_stored.lanes USING btree (parked_until) W
 
 CREATE INDEX marks_job ON mainspring_stored.marks USING btree (job);
 
+CREATE INDEX part_links_after ON mainspring_stored.part_links USING btree (after);
+
 CREATE INDEX retried_at ON mainspring_stored.retried USING btree (at);
+
+CREATE INDEX schedules_gone ON mainspring_stored.schedules USING btree (rev) WHERE (doc IS NULL);
+
+CREATE INDEX schedules_look ON mainspring_stored.schedules USING btree (look, name) WHERE (look IS NOT NULL);
 
 CREATE INDEX starts_bucket ON mainspring_stored.starts USING btree (bucket, last);
 
 CREATE INDEX uses_worker ON mainspring_stored.uses USING btree (worker);
-
-ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261116_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261116_finished_state_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261116_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261117_drop_at_idx;
 
@@ -5267,6 +6241,12 @@ ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.f
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261123_finished_state_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261123_id_idx;
+
+ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261124_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261124_finished_state_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261124_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_rest_drop_at_idx;
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from mainspring.outcomes import Ack
 from mainspring.query import Query
 from mainspring.records import Doc, Mode, Report, Unique
+from mainspring.schedule_rows import Link, Run, Swap
 from mainspring.states import Action, Reason
 from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore, enqueue, fleet, turns
@@ -57,6 +58,8 @@ async def fill(url: str) -> None:
     await store.act(Action.CANCEL, Query.of(IDS["cancelled"]))
     await store.set_mode(["slow"], Mode.PAUSED)
     await store.put(Doc("schedules", "nightly", 1, b"{}"))
+    await store.swap(Swap(name="nightly", rev=0, doc=b"{}", look=10, runs=(Run(at=5, job=IDS["succeeded"]),)))
+    await store.link([Link("report", ("import", "export"))])
     await store.close()
 
 

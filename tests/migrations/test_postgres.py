@@ -14,10 +14,11 @@ from mainspring.ids import new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
 from mainspring.records import Mode
+from mainspring.schedule_rows import LinkRow, Run, Swap, part_mark
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.migrate import VERSION
-from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in
+from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in, state
 from tests.migrations.stored import HERE, IDS, NAMESPACE
 
 OLD = sorted(int(file.stem.partition("-")[2]) for file in HERE.glob("postgres-*.sql"))
@@ -108,6 +109,20 @@ async def test_every_job_is_there_in_its_state(store: PostgresStore) -> None:
     assert done.result == b'"done"'
     assert [(row.name, row.mode) for row in await store.modes()] == [("slow", Mode.PAUSED)]
     assert [doc.name for doc in await store.docs("schedules")] == ["nightly"]
+
+
+async def test_schedules_go_on(store: PostgresStore) -> None:
+    (due,) = (await store.look()).rows
+    assert (due.name, due.look, due.doc) == ("nightly", 10, b"{}")
+    assert await store.runs("nightly") == [Run(at=5, job=IDS["succeeded"])]
+    said = await store.swap(Swap(name="nightly", rev=due.rev, doc=b"{}", runs=(Run(at=6),)))
+    assert (said.ok, len(await store.runs("nightly"))) == (True, 2)
+
+
+async def test_parts_wait_for_the_same(store: PostgresStore) -> None:
+    assert await store.links() == [LinkRow(name="report", after=(("export", False), ("import", False)))]
+    made = await one(store, job(marks=[part_mark("report")]))
+    assert await state(store, made) == State.BLOCKED
 
 
 async def test_the_jobs_go_on(store: PostgresStore) -> None:

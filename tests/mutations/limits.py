@@ -7,15 +7,24 @@ from .word import mutation
 LIMITS = (
     mutation(
         "limit-uncounted", "A limit counts what runs already", "buckets races",
-        ("room.py", "running + guests", "0"),
+        ("room.py", "running.count(name) + held + guests", "0"),
     ),
     mutation(
         "limit-per-job", "A limit holds within one turn", "buckets",
-        ("room.py", "        self._used += 1\n", "        pass\n"),
+        ("room.py", "        self._used += n\n", "        pass\n"),
     ),
     mutation(
-        "hold-leaks", "Every door out of running frees its place", "buckets",
-        ("sql/limits.sql", "where job in ({marks}) returning", "where job in ({marks}) and 0 returning"),
+        "hold-leaks", "Every door out of running frees its place", "limits",
+        ("sql/limits.sql", "where bucket = ? and job = ?", "where bucket = ? and job = ? and 0"),
+    ),
+    mutation(
+        "freed-unsaid", "Whoever waits for the places of a gate is looked for", "limits",
+        ("sql/ack.sql", "where l.kind is null or l.kind = 'concurrency'", "where false"),
+    ),
+    mutation(
+        "uneven-costs", "A lane is claimed from in bulk only if its jobs cost the same", "roomy",
+        ("claims.py", "costs_in(found.pop()) if len(found) == 1 else", "costs_in(min(found)) if found else"),
+        ("claims.py", "return not found and min(", "return min("),
     ),
     mutation(
         "one-bucket-is-enough", "With two buckets both need room", "buckets",
@@ -64,7 +73,7 @@ LIMITS = (
     ),
     mutation(
         "limited-ahead", "A want gets no more limited jobs than it asks for", "limits",
-        ("picking.py", "self.limited -= bool(picked.buckets)", "self.limited -= 0"),
+        ("picking.py", "self.limited -= picked.is_short", "self.limited -= 0"),
     ),
     # ---- rates --------------------------------------------------------------------------------
     mutation(
@@ -118,10 +127,34 @@ LIMITS = (
     ),
     mutation(
         "guest-starts-again", "Taking again renews and starts nothing", "limits",
-        ("guests.py", 'tx.run("renew_guest", (until, guest, tx.now)) > 0', "False"),
+        ("guests.py", 'tx.all("renew_guest", (until, guest, tx.now))', "()"),
     ),
     mutation(
         "guest-takes-a-part", "A guest takes all or nothing", "limits",
         ("guests.py", "    if stuck:\n", "    if len(stuck) == len(costs):\n"),
+    ),
+    mutation(
+        "number-repeated", "The numbers of a bucket grow, whatever the clock does", "guests",
+        ("guests.py", "last[0] + 1)", "0)"),
+    ),
+    mutation(
+        "number-renewed", "A renewal repeats its number", "guests",
+        ("guests.py", "until=until, token=token)\n    tx.run", "until=until, token=token + 1)\n    tx.run"),
+    ),
+    mutation(
+        "late-renewal-takes", "A renewal takes nothing for a guest that has left", "guests",
+        ("guests.py", "    if not asked.buckets:\n", "    if False:\n"),
+    ),
+    mutation(
+        "stay-made-shorter", "A stay is never made shorter", "guests",
+        ("sql/guests.sql", "max(until, ?)", "?"),
+    ),
+    mutation(
+        "gone-guest-listed", "Who is gone is not told of", "guests",
+        ("sql/guests.sql", "where bucket >= ? and bucket < ? and until > ?", "where bucket >= ? and bucket < ? and ?"),
+    ),
+    mutation(
+        "young-number-forgotten", "A number that may come again is kept", "guests",
+        ("sql/guests.sql", "delete from {t}fences where token <= ?", "delete from {t}fences where ?"),
     ),
 )  # fmt: skip

@@ -19,7 +19,7 @@ REST = (
     ),
     mutation(
         "retry-unchecked", "A repeated enqueue makes each job once", "enqueue lost",
-        ("enqueue.py", "if not repeat and _plain", "if _plain"),
+        ("enqueue.py", "if not repeat and not held and _plain", "if not held and _plain"),
         ("enqueue.py", "anywhere=repeat", "anywhere=False"),
     ),
     mutation(
@@ -41,13 +41,13 @@ REST = (
     # ---- order --------------------------------------------------------------------------------
     mutation(
         "order-by-id", "Order is by the store's seq, not by the client's id", "order times",
-        ("sql/claim.sql", "order by priority desc, seq", "order by priority desc, id", 3),
+        ("sql/claim.sql", "order by priority desc, seq", "order by priority desc, id", 4),
         ("claims.py", "return -row[5], row[14]", "return -row[5], row[0]"),
         ("picking.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
     ),
     mutation(
         "priority-ignored", "Higher priority comes first", "order",
-        ("sql/claim.sql", "order by priority desc, seq", "order by seq", 3),
+        ("sql/claim.sql", "order by priority desc, seq", "order by seq", 4),
         ("claims.py", "return -row[5], row[14]", "return 0, row[14]"),
     ),
     mutation(
@@ -56,7 +56,7 @@ REST = (
     ),
     mutation(
         "expired-handed-out", "An expired job is never handed out", "order",
-        ("sql/claim.sql", FRESH, "and ?2 > 0", 7),
+        ("sql/claim.sql", FRESH, "and ?2 > 0", 8),
     ),
     mutation(
         "back-to-the-front", "Each entry into ready gives a new place in the line", "order",
@@ -77,11 +77,11 @@ REST = (
     ),
     mutation(
         "join-fires-early", "A join waits for all its parents", "edges",
-        ("finish.py", "elif deps > 1:", "elif False:"),
+        ("freeing.py", "if job.deps > 1:", "if False:"),
     ),
     mutation(
         "delay-forgotten", "An unblocked child waits for its time", "edges",
-        ("finish.py", "elif due is not None and due > tx.now:", "elif False:"),
+        ("freeing.py", "if job.due is not None and job.due > tx.now:", "if False:"),
     ),
     mutation(
         "deleted-parent-waited-for", "Nobody waits for a job that is in no place", "edges",

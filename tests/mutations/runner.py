@@ -18,13 +18,14 @@ from .owners import OWNERS
 from .queues import QUEUES
 from .reads import READS
 from .rest import REST
+from .scheduled import SCHEDULED
 from .word import Mutation, Patch
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS + QUEUES + MODES
+ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS + QUEUES + MODES + SCHEDULED
 
 
 def fits(patch: Patch) -> bool:

@@ -22,6 +22,7 @@ from mainspring.info import JobInfo
 from mainspring.job import Job
 from mainspring.query import Query
 from mainspring.records import Beat, WorkerRow
+from mainspring.schedule_rows import LinkRow, ScheduleRow
 from mainspring.states import State
 from mainspring.stores.connect import connect
 from mainspring.sync import run as blocking
@@ -212,6 +213,18 @@ class Fleet:
             return (await (await self.tasks.app.client.store()).count(Query.everything()))[state]
 
         return blocking("count", ask())
+
+    def schedules(self) -> list[ScheduleRow]:
+        async def ask() -> list[ScheduleRow]:
+            return await (await self.tasks.app.client.store()).schedules()
+
+        return blocking("schedules", ask())
+
+    def links(self) -> list[LinkRow]:
+        async def ask() -> list[LinkRow]:
+            return await (await self.tasks.app.client.store()).links()
+
+        return blocking("links", ask())
 
     def logs(self, job: Job[Any]) -> list[str]:
         async def ask() -> list[str]:

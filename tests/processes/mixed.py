@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring import AsyncContext, Cancel, Concurrency, Context, Mainspring, Rate, Snooze
@@ -90,6 +90,8 @@ class End(NamedTuple):
     attempt: int = 1
     outcomes: dict[Outcome, tuple[int, int]] = {}  # noqa: RUF012 - a constant
     """How often an ended attempt may be of this outcome: (at least, at most). Others: never."""
+    also: tuple[tuple[State, Reason | None], ...] = ()
+    """Other good ends."""
 
 
 S, R, O = State, Reason, Outcome  # noqa: E741 - the table below is read by its columns
@@ -156,9 +158,9 @@ class Mixed:
         ]
 
 
-def check(info: JobInfo, lines: Iterable[Line], *, kills: int) -> str:
+def check(info: JobInfo, lines: Iterable[Line], *, kills: int, ends: Mapping[str, End] = ENDS) -> str:
     """What is wrong with the end of this job, if ``kills`` processes were killed meanwhile."""
-    end = ENDS[info.task]
+    end = ends[info.task]
     starts = [line.token for line in lines if line.word == "START" and line.job == str(info.id)]
     outcomes = Counter(attempt.outcome for attempt in info.attempts)
     taken = sum(outcomes[outcome] for outcome in TAKEN)
@@ -169,7 +171,7 @@ def check(info: JobInfo, lines: Iterable[Line], *, kills: int) -> str:
         if outcomes[Outcome.INTERRUPTED]:
             good_ends.add((State.SUCCEEDED, None))  # it was handed back before its body began
     else:
-        good_ends = {(end.state, end.reason)}
+        good_ends = {(end.state, end.reason), *end.also}
     if outcomes[Outcome.CRASHED] >= CRASHES:
         good_ends.add((State.DEAD, Reason.CRASHED))
     wrong = {

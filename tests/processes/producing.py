@@ -1,6 +1,7 @@
-"""``python -m tests.processes.producing enqueue|aenqueue|cancel JOB [again]``: one thing done to one job.
+"""``python -m tests.processes.producing enqueue|aenqueue|swap|link|cancel JOB [again]``: one thing done to one job.
 
-The batch has the id of its job, so ``again`` is the same batch sent a second time.
+The batch has the id of its job, so ``again`` is the same batch sent a second time. ``swap`` makes a schedule, and
+the job with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from msgspec.structs import replace
 
 from mainspring.ids import parse_id
+from mainspring.schedule_rows import Link, Run, Swap
 from mainspring.stores.base import Batch
 from tests.processes.mixed import app, tasks
 
@@ -20,6 +22,16 @@ def batch_of(id: bytes, *, again: bool) -> Batch:
     return Batch(id=id, jobs=(replace(new, id=id),), retry=again)
 
 
+async def exchanged(batch: Batch) -> None:
+    """Somebody who saw no schedule of that name makes it."""
+    store = await app.client.store()
+    await store.swap(Swap(name="nightly", rev=0, doc=b"{}", runs=(Run(at=1, job=batch.id),)), batch)
+
+
+async def linked() -> None:
+    await (await app.client.store()).link([Link("report", ("import",))])
+
+
 if __name__ == "__main__":
     verb, job, *rest = sys.argv[1:]
     batch = batch_of(parse_id(job).bytes, again="again" in rest)
@@ -27,5 +39,9 @@ if __name__ == "__main__":
         app.client.enqueue_now(batch)
     elif verb == "aenqueue":
         asyncio.run(app.client.enqueue(batch))
+    elif verb == "swap":
+        asyncio.run(exchanged(batch))
+    elif verb == "link":
+        asyncio.run(linked())
     else:
         tasks.endless.job(job).cancel()

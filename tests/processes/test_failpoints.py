@@ -19,6 +19,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.ids import new_id
 from mainspring.job import Job
+from mainspring.schedule_rows import LinkRow
 from mainspring.states import LIVE, State
 from tests.processes.fleet import LIMIT, ROOT, Fleet, Supervised, kill, overlaps, until
 from tests.processes.mixed import Mixed, check
@@ -28,7 +29,7 @@ TARGET = "tests.processes.failing:app"
 POINTS = {
     # passed by a worker: how often in one life is killed at
     "open": 1, "declare": 1, "modes": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 1,
-    "promote": 1, "turn": 3,
+    "promote": 1, "turn": 3, "schedules": 1, "look": 1,
 }  # fmt: skip
 LATER = {"open": 3, "report": 2, "beat": 3, "promote": 4, "turn": 12}
 """Later ones of the same calls: what they find differs by the worker, not by the store."""
@@ -268,6 +269,32 @@ def test_a_producer_dies_at_its_enqueue(doomed: Doomed, point: str, twin: str) -
     assert program(doomed, *send, "again") == 0
     assert (doomed.fleet.count(State.READY), doomed.fleet.count(State.SUCCEEDED)) == (0, 1)
     assert len(doomed.fleet.journal(job, word="START")) == 1
+
+
+@pytest.mark.parametrize("point", points({"swap": 1}))
+def test_a_scheduler_dies_at_an_exchange(doomed: Doomed, point: str) -> None:
+    """The schedule and its job are both there or neither is; said again, both are there once."""
+    job = doomed.mixed.good.job(new_id())
+    send = ("tests.processes.producing", "swap", str(job.id))
+    assert program(doomed, *send, env=doomed.env(point, who="MAINSPRING_FAILPOINT")) == -signal.SIGKILL
+    there = 1 if "after" in point else 0
+    assert (doomed.fleet.count(State.READY), len(doomed.fleet.schedules())) == (there, there)
+    assert program(doomed, *send) == 0
+    doomed.jobs.append(job)
+    doomed.clean()
+    doomed.all_is_well(kills=0)
+    assert program(doomed, *send) == 0
+    assert (doomed.fleet.count(State.READY), doomed.fleet.count(State.SUCCEEDED)) == (0, 1)
+    assert [row.name for row in doomed.fleet.schedules()] == ["nightly"]
+
+
+@pytest.mark.parametrize("point", points({"link": 1}))
+def test_whoever_links_parts_dies_at_it(doomed: Doomed, point: str) -> None:
+    send = ("tests.processes.producing", "link", str(new_id()))
+    assert program(doomed, *send, env=doomed.env(point, who="MAINSPRING_FAILPOINT")) == -signal.SIGKILL
+    assert len(doomed.fleet.links()) == (1 if "after" in point else 0)
+    assert program(doomed, *send) == 0
+    assert doomed.fleet.links() == [LinkRow(name="report", after=(("import", False),))]
 
 
 @pytest.mark.parametrize("point", points({"act": 1}))

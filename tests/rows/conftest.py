@@ -20,6 +20,14 @@ def app(store_url: str) -> Iterator[Mainspring]:
 
 
 @pytest.fixture
+def other(store_url: str) -> Iterator[Mainspring]:
+    """Another process, as the store sees it."""
+    app = Mainspring(store_url)
+    yield app
+    app.close()
+
+
+@pytest.fixture
 def crew(store_url: str, tmp_path: Path) -> Iterator[Crew]:
     """Workers in processes of their own."""
     with crew_of(store_url, tmp_path) as crew:

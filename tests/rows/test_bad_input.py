@@ -139,7 +139,7 @@ def test_what_cannot_be_stored_is_refused_by_name(
         (lambda app, add: app.task(executor="process")(add.fn), NotBuilt, "process.*\n  Use executor"),
         (lambda app, add: add.options(key=7), InvalidOption, "task 'add': key=7: must be text or a Key"),
         (lambda app, add: add.options(tags="one"), InvalidOption, r"tags='one': must be a list.*\n  tags=\["),
-        (lambda app, add: app.schedule(cron="* * * * *"), NotBuilt, "'schedule' is not built yet"),
+        (lambda app, add: app.pipeline("etl"), NotBuilt, "'pipeline' is not built yet"),
         (lambda app, add: app.flows.list(), NotBuilt, "'flows' is not built yet"),
         (lambda app, add: add.job("01a1e142-c0dc-7248-9e5f-e502c01970de").why(), JobNotFound, "does not exist"),
         (lambda app, add: add.s(1) | add, NotBuilt, "Call: .*'|'"),

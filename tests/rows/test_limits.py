@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mainspring import Concurrency, Mainspring, Rate, RateLimited
+from mainspring import Concurrency, Mainspring, Rate, RateLimited, limiter
 from mainspring.errors import InvalidOption, LimitTimeout
 from mainspring.states import State
 from tests.rows.crew import LIMIT, SHORT, Crew, Tasks, until
@@ -218,6 +219,41 @@ class TestRate:
         assert entered[3] - entered[0] >= 0.9
         assert app.limits.get("limiter/api:at-once").used == 0
 
+    def test_a_backlog_of_jobs_does_not_keep_other_code_out(
+        self, app: Mainspring, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A worker gives a place back and takes it again in one step, so that it is never found free."""
+        asked, go_on = threading.Event(), threading.Event()
+        order: list[str] = []
+
+        def refused(low: float, high: float) -> float:
+            asked.set()
+            return low
+
+        monkeypatch.setattr(limiter, "KEEP", int(LIMIT * 1e6))
+        monkeypatch.setattr("mainspring.limiter.random.uniform", refused)
+        one = app.limiter("one", Concurrency(1))
+
+        @app.task(name="backlog.job", limit=one)
+        def work() -> None:
+            order.append("job")
+            go_on.wait(LIMIT)
+
+        def enter() -> None:
+            with one.at(wait=LIMIT):
+                order.append("block")
+
+        jobs = app.enqueue_many(work.s() for _ in range(5))
+        with app.worker(), ThreadPoolExecutor(1) as pool:
+            until(lambda: order, "the first runs")
+            block = pool.submit(enter)
+            assert asked.wait(LIMIT)
+            go_on.set()
+            block.result(LIMIT)
+            for job in jobs:
+                job.join(timeout=LIMIT)
+        assert order == ["job", "block", *["job"] * 4]
+
     def test_waiting_has_an_end(self, app: Mainspring) -> None:
         limiter = app.limiter("one", Concurrency(1, by="who"))
         hurried = limiter.at(key="a", wait="100ms")
@@ -278,6 +314,35 @@ class TestWhy:
             assert (why.jobs, why.until) == ((dear.id,), dear.why().obstacles[0].until)
             dear.cancel()
             assert cheap.join(timeout=LIMIT).state == "succeeded"
+
+    def test_why_tells_of_workers_that_run_as_many_as_they_may(self, app: Mainspring) -> None:
+        """Until there is one that may run more."""
+        go_on = threading.Event()
+
+        @app.task(name="why.capped", queue="capped")
+        def work() -> None:
+            go_on.wait(LIMIT)
+
+        jobs = app.enqueue_many(work.s() for _ in range(4))
+        with app.worker(concurrency={"capped": 2}, thread_slots=9):
+            until(lambda: sum(job.info().state is State.RUNNING for job in jobs) == 2, "two run")
+            first, *_ = waiting = [job for job in jobs if job.info().state is State.READY]
+            (why,) = first.why().obstacles
+            assert (why.kind, why.name, set(why.jobs)) == (
+                "capped",
+                "capped",
+                {job.id for job in jobs if job not in waiting},
+            )
+            assert "(2/2)" in why.text
+            with app.worker(queues="other"):
+                assert first.why().obstacles == (why,)
+            with app.worker(queues="capped", thread_slots=1, concurrency={"capped": 3}):
+                until(lambda: any(job.info().state is State.RUNNING for job in waiting), "a third runs")
+                (last,) = [job for job in waiting if job.info().state is State.READY]
+                assert last.why().obstacles == ()
+                go_on.set()
+                for job in jobs:
+                    job.join(timeout=LIMIT)
 
     def test_labels_and_versions(self, store_url: str) -> None:
         def train() -> None: ...

@@ -11,19 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import Context, Mainspring, waiting
+from mainspring import Context, Mainspring
 from mainspring.errors import QueueFull
 from mainspring.queues import OnFull
 from mainspring.states import Reason, State
 from tests.plugins.outside import SqlOutside
 from tests.rows.crew import LIMIT, until
 from tests.rows.test_queue_controls import by_name
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits in vain does so for a moment."""
-    monkeypatch.setattr(waiting, "PATIENCE", 0.3)
 
 
 @pytest.mark.row("Q13")
@@ -99,8 +93,9 @@ class TestFull:
             jobs.append(await waits)
             assert [await job.aresult(timeout=LIMIT) for job in jobs] == [0, 1, 2]
 
-    @pytest.mark.usefixtures("impatient")
-    def test_nobody_waits_for_ever(self, app: Mainspring) -> None:
+    @pytest.mark.option("app.full_wait")
+    def test_nobody_waits_for_ever(self, store_url: str) -> None:
+        app = Mainspring(store_url, full_wait="300ms")
         app.queue("mail", max_depth=1, on_full="wait")
 
         @app.task(name="full.send", queue="mail")
@@ -110,6 +105,7 @@ class TestFull:
         with pytest.raises(QueueFull, match=r"is full after 0\.\d s"):
             send.enqueue()
         assert app.queues.get("mail").depth == 1
+        app.close()
 
     @pytest.mark.stores("sqlite", "postgres")
     def test_nobody_waits_in_a_transaction(self, app: Mainspring, outside: SqlOutside) -> None:

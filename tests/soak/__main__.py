@@ -3,7 +3,9 @@
 chaos       random faults of processes, wires and servers under load, for N minutes in runs of five at most, and after
             each the check of its history; with ``--short`` leases of three seconds instead of fifteen
 machine     the hypothesis state machine of the contract suite, with its long profile
+schedules   250,000 simulated hours of schedules
 slow        the process tests that take minutes
+rules       cron against a walk over every minute: ten years, every time zone, every change of clocks since 1972
 mutations   every planted fault must be caught by the suite
 """
 
@@ -29,6 +31,7 @@ from tests.soak.arena import arena
 from tests.soak.campaign import SHORT, Campaign, Pace, Verdict
 
 LONGEST_RUN = 300.0
+RULES = "tests/unit/test_rules_reference.py"
 
 
 def chaos(minutes: float, store: str, seed: int, pace: Pace) -> dict[str, Any]:
@@ -77,7 +80,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=60, help="how long the chaos lasts (60)")
     parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgres", "redis"))
     parser.add_argument("--seed", type=int, default=None, help="of the chaos; drawn and told if not given")
-    parser.add_argument("--only", action="append", choices=("chaos", "machine", "slow", "mutations"))
+    parser.add_argument(
+        "--only", action="append", choices=("chaos", "machine", "schedules", "slow", "rules", "mutations")
+    )
     parser.add_argument("--short", action="store_true", help="short leases in the chaos, and a fault every second")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no worker is left behind
@@ -87,6 +92,8 @@ def main(arguments: list[str]) -> int:
         "chaos": lambda: chaos(given.minutes, given.store, seed, SHORT if given.short else Pace()),
         "slow": lambda: command(*pytest, "-m", "slow", "tests/processes"),
         "machine": lambda: command(*pytest, "tests/contract/test_model.py", MAINSPRING_SOAK="1"),
+        "rules": lambda: command("pytest", "-q", "-n0", "-o", "timeout=0", RULES, MAINSPRING_SOAK="1"),
+        "schedules": lambda: command(*pytest, "tests/schedules/test_simulation.py", MAINSPRING_SOAK="1"),
         "mutations": lambda: command("tests.mutations"),
     }
     chosen = given.only or list(campaigns)

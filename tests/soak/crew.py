@@ -12,7 +12,7 @@ import msgspec
 from mainspring.testing import chaos
 from tests.processes.fleet import Fleet, Supervised, kill
 
-TARGET = "tests.processes.mixed:app"
+TARGET = "tests.soak.flow:app"
 
 
 class Deed(msgspec.Struct, kw_only=True):

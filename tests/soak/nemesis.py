@@ -1,7 +1,8 @@
-"""What is done to a run, drawn from a seed: to processes, to wires, to the store's server.
+"""What is done to a run, drawn from a seed: to processes, to wires, to the store's server, at switches of queues.
 
 The same seed gives the same deeds in the same order; what they hit is up to the machine. One at a time for
-each seat, for the store, and for the clients; one seat is always left alone, to be a witness.
+each seat, for the store, for the clients, and for the hand at the switches; one seat is always left alone, to be a
+witness.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from mainspring.testing import chaos
 from tests.soak.arena import Arena
 from tests.soak.crew import Deed, Seat, signal_all
+from tests.soak.hand import Hand
 
 STALE = 15.0
 """How long a program may need to see that a half-open connection is dead: its deadline for a call, and then some."""
@@ -27,11 +29,13 @@ class Nemesis:
     def __init__(self, arena: Arena, seats: list[Seat], clients: chaos.Proxy | None, seed: int, lease: float) -> None:
         self.deeds: list[Deed] = []
         self.counts: Counter[str] = Counter()
+        self.hand = Hand(arena.url)
         self._arena = arena
         self._seats = seats
         self._clients = clients
         self._lease = lease
         self._random = random.Random(seed)
+        self._switches = random.Random(seed)
         self._busy: set[str] = set()
         self._under_way: list[threading.Thread] = []
         self._errors: list[Exception] = []
@@ -50,6 +54,13 @@ class Nemesis:
             seat.busy = True
             self._begin(name, lambda: deed(seat, share), lambda: setattr(seat, "busy", False))
 
+    def switch(self) -> None:
+        """The next deed of the hand at the switches, unless it has one in hand."""
+        deed, share = self._switches.choice((self._pauses, self._disables, self._trips)), self._switches.random()
+        if "hand" not in self._busy:
+            self._busy.add("hand")
+            self._begin(deed.__name__[1:], lambda: deed(share), lambda: self._busy.discard("hand"))
+
     def draw(self, low: float, high: float) -> float:
         """A number of the seed, for pauses."""
         return self._random.uniform(low, high)
@@ -58,6 +69,7 @@ class Nemesis:
         """Until nothing is under way; raises what went wrong in a deed."""
         for thread in self._under_way:
             thread.join()
+        self.hand.let_go()
         for error in self._errors:
             raise error
 
@@ -206,3 +218,14 @@ class Nemesis:
 
     def _store_ends_connections(self, _: float) -> None:
         self._arena.end_connections()
+
+    # ---- at the switches --------------------------------------------------------------------
+
+    def _pauses(self, share: float) -> None:
+        self.hand.pause((0.2 + share) * self._lease)
+
+    def _disables(self, share: float) -> None:
+        self.hand.disable((0.2 + share) * self._lease)
+
+    def _trips(self, _: float) -> None:
+        self.hand.trip()

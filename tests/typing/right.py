@@ -21,6 +21,7 @@ from mainspring import (
     Mainspring,
     Middleware,
     Query,
+    ScheduleEvent,
     Secret,
     Task,
     Tasks,
@@ -477,3 +478,106 @@ async def an_async_test() -> None:
 
 def a_program() -> None:
     raise SystemExit(app.run(processes=2, queues=["email"], concurrency={"email": 5}, until_empty=True))
+
+
+async def locks(app: Mainspring) -> None:
+    """A function keeps its type behind a lock; what a block gets is the lock."""
+
+    @app.lock("nightly", wait="10s", on_busy="skip")
+    def report(day: str) -> int:
+        return len(day)
+
+    @app.semaphore("gpu", 2)
+    async def train(epochs: int) -> float:
+        return epochs / 2
+
+    assert_type(report("today"), int)
+    assert_type(await train(3), float)
+    with app.lock("nightly") as held:
+        assert_type(held.token, int)
+        assert_type(held.lost, bool)
+    async with app.election("main", elected=lambda term: print(term + 1)) as election:
+        assert_type(election.leader, bool)
+        assert_type(election.term, int)
+
+
+# ---- schedules -------------------------------------------------------------------------------------
+
+
+def a_schedule_on_a_task() -> None:
+    @app.schedule(cron="0 3 * * *", tz="Europe/Kyiv", timeout="5m", retries=0)
+    @app.task(queue="reports")
+    def nightly(full: bool = False) -> int:
+        return int(full)
+
+    assert_type(nightly(), int)
+    assert_type(nightly.enqueue(full=True), Job[int])
+
+
+def a_schedule_on_a_function() -> None:
+    @app.schedule("often", every=timedelta(minutes=5), overlap="queue", misfire="all", immediate=True)
+    def often() -> str:
+        return "done"
+
+    @app.schedule(mode="continuous", min_pause=0.5, blocks=[often, "nightly"])
+    async def loop() -> int:
+        return 1
+
+    @app.schedule(mode="triggered", depends_on=often)
+    def with_context(ctx: Context) -> None:
+        ctx.progress(1)
+
+    assert_type(often, Task[[], str])
+    assert_type(loop, AsyncTask[[], int])
+    assert_type(with_context, Task[[], None])
+
+
+def a_schedule_of_a_call() -> None:
+    app.schedule("eu", at=datetime(2030, 1, 1, tzinfo=UTC), call=add.s(1), on_dead=alert)
+    app.schedule("us", after="10m", call=add.s(2))(add)
+
+    @app.schedule("asia", every="1h", call=add.s(3))
+    @app.task
+    def more(a: int) -> int:
+        return a
+
+    assert_type(more.enqueue(1), Job[int])
+
+
+def a_schedule_of_a_library() -> None:
+    library = Tasks()
+
+    @library.schedule(every="1h", group="etl", priority="high", history=10, max_failures=0)
+    @library.task
+    async def load() -> None: ...
+
+    assert_type(load.enqueue(), Job[None])
+
+
+def schedules_at_run_time() -> None:
+    etl = app.schedules.group("etl", max_concurrent=2)
+    app.schedules.put("eu", add.s(1), cron="0 3 * * *", group=etl, start=datetime(2030, 1, 1, tzinfo=UTC))
+    app.schedules.put("plain", "shop.report", every=60, jitter="5s", reenable_after=None)
+    assert_type([info.next for info in app.schedules.list()], list[datetime | None])
+    assert_type(app.schedules.trigger("eu", force=True), Job[Any])
+    assert_type(app.schedules.next("eu", 3), list[datetime])
+    assert_type(app.schedules.status()["eu"].waiting_for, tuple[str, ...])
+    assert_type([run.job for run in app.schedules.history(add, limit=5)], list[UUID | None])
+    app.schedules.disable("eu", "holidays")
+
+
+async def schedules_at_run_time_awaited() -> None:
+    job = await app.schedules.atrigger("eu")
+    assert_type(await job.aresult(), Any)
+    await app.schedules.adelete("eu")
+
+
+def hooks_of_schedules() -> None:
+    @app.on("schedule_missed", "schedule_disabled")
+    def heard(event: ScheduleEvent) -> None:
+        assert_type(event.schedule, str)
+
+
+def a_test_of_a_schedule() -> None:
+    with app.test() as t:
+        assert_type(t.advance("31d").ran, int)

@@ -475,7 +475,7 @@ def labels_that_are_numbers() -> None:
 
 
 def a_name_of_a_later_release() -> None:
-    app.schedule(cron="* * * * *")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    app.pipeline("etl")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def a_setting_that_is_no_choice() -> None:
@@ -497,3 +497,36 @@ def an_unknown_option_of_a_test() -> None:
 async def a_drain_that_is_not_awaited() -> None:
     async with app.test() as t:
         print(t.adrain().succeeded)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def a_schedule_of_a_task_that_needs_arguments() -> None:
+    app.schedule(every="1h")(add)  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def a_schedule_of_a_function_that_needs_arguments() -> None:
+    @app.schedule(every="1h")  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    def work(n: int) -> None: ...
+
+
+def an_unknown_option_of_a_schedule() -> None:
+    app.schedule(every="1h", overlaps="skip")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+def a_misfire_that_is_no_choice() -> None:
+    app.schedule(every="1h", misfire="twice")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+def a_schedule_of_something_that_is_no_call() -> None:
+    app.schedules.put("x", add(1), every="1h")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_schedule_put_with_an_unknown_option() -> None:
+    app.schedules.put("x", add.s(1), evry="1h")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_group_without_a_size() -> None:
+    app.schedules.group("etl")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def a_trigger_that_is_not_awaited() -> None:
+    print(app.schedules.atrigger("x").id)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

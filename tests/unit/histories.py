@@ -1,4 +1,4 @@
-"""Hand-made histories: good runs, and for each invariant several that break it."""
+"""Hand-made histories: good runs, and for each invariant several that break it; of flow control next door."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from msgspec.structs import replace
 from mainspring.outcomes import Outcome
 from mainspring.states import Action, Reason, State
 from mainspring.testing.history import (
-    Bound,
     Bounds,
     Call,
     Event,
     History,
-    Pause,
     Promise,
     Run,
     Sample,
@@ -57,28 +55,12 @@ TWICE = (NEW, claim(1, 1, 10), taken(2, 18, 10), claim(3, 19, 11, "w2"), done(4,
 CANCELLED = step(2, 4, A.ACK_CANCELLED, S.CANCELLED, token=10, worker="w1", outcome=O.CANCELLED, reason=R.BY_USER)
 
 
-SECOND = (
-    step(10, 0.5, A.ENQUEUE, S.READY, job="i"), claim(11, 1.5, 20, "w2", job="i"), done(12, 2.5, 20, "w2", job="i")
-)  # fmt: skip
-NARROW = {"j": Promise(buckets=("b",)), "i": Promise(buckets=("b",))}
-
-
-def later(events: tuple[Event, ...], seconds: float) -> tuple[Event, ...]:
-    return tuple(replace(event, at=event.at + seconds) for event in events)
-
-
 def h(*events: Event, **more: Any) -> History:
     return History(events=events, **more)
 
 
 GOOD = {
     "nothing": History(),
-    "one after the other in a limit, with one key, beside a pause": h(
-        *PLAIN, *later(SECOND, 1.6),
-        promises={job: replace(promise, key="k") for job, promise in NARROW.items()},
-        limits={"b": Bound(size=1), "r": Bound(size=2, per=10)},
-        pauses=(Pause(queue="default", began=2.5, ended=3), Pause(queue="other", began=0, ended=9)),
-    ),
     "a plain success": h(
         *PLAIN,
         calls=(replace(ASKED, digests=("d",)),),
@@ -281,27 +263,6 @@ BAD: dict[str, list[History]] = {
             *GOOD["undecodable"].events, promises={"j": Promise(undecodable=True)},
             runs=(Run(job="j", token=10, began=1),),
         ),
-    ],
-    "I20": [
-        h(*PLAIN, *SECOND, promises={"j": Promise(key="k"), "i": Promise(key="k")}),
-        h(NEW, *SECOND, promises={"j": Promise(key="k"), "i": Promise(key="k")}),
-        h(*TWICE, *SECOND, promises={"j": Promise(key="k"), "i": Promise(key="k")}),
-    ],
-    "I22": [
-        h(*PLAIN, *SECOND, promises=NARROW, limits={"b": Bound(size=1)}),
-        h(NEW, claim(1, 1, 10), *SECOND, promises=NARROW, limits={"b": Bound(size=1)}),
-        h(*TWICE, *later(SECOND, 17.5), promises=NARROW, limits={"b": Bound(size=1)}),
-        h(*TWICE, *later(SECOND, 19), promises=NARROW, limits={"b": Bound(size=1)}),
-    ],
-    "I23": [
-        h(*PLAIN, *later(SECOND, 9), promises=NARROW, limits={"b": Bound(size=1, per=10)}),
-        h(*TWICE, promises=NARROW, limits={"b": Bound(size=1, per=20)}),
-        h(*PLAIN, *SECOND, promises=NARROW, limits={"b": Bound(size=1, per=0.6)}),
-    ],
-    "I25": [
-        h(*PLAIN, pauses=(Pause(queue="default", began=0.5, ended=5),)),
-        h(*TWICE, pauses=(Pause(queue="default", began=18.5, ended=30),)),
-        h(*PLAIN, promises={"j": Promise(queue="q")}, pauses=(Pause(queue="q", began=0.9, ended=1.1),)),
     ],
     "I34": [
         h(NEW, claim(1, 601, 10), done(2, 2, 10)),

@@ -246,7 +246,7 @@ class Waiting:
         self.spec = spec
         self.received = 0.0
         self.claim = Claim(b"", 1, "bulk", "q", "", 0, 1, 1, crashes, False, 0, None, b"", 1)
-        self.early = self.limited = False
+        self.early = self.limited = self.short = False
         self.lease = self.home = None
 
 

@@ -33,6 +33,8 @@ JOB = uuid.UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 
 SAMPLES: list[BaseException] = [
     errors.LimitTimeout("api", 2.0),
+    errors.LockBusy("lock 'nightly'", "report.py (pid 7 on a)", 2.0),
+    errors.LockLost("lock 'nightly'", 7, "it could not be renewed in time"),
     errors.RateLimited("5s"),
     errors.UnknownOption("task 'send'", "retrys", ["retries", "queue"]),
     errors.InvalidOption("timeout", "5x", "unknown unit 'x'", hint="Write 5s."),
@@ -84,6 +86,7 @@ SAMPLES: list[BaseException] = [
     errors.WouldDeadlock(),
     errors.NoMainGuard(),
     errors.NotOpen("closed"),
+    errors.NotTriggered("nightly", "it is disabled"),
     errors.NoApp("shop.send"),
     errors.ForkedWorker("forked"),
     errors.InsideTest("not in a test"),

@@ -16,6 +16,7 @@ from mainspring.options import (
     BreakerOptions,
     JobOptions,
     QueueOptions,
+    ScheduleOptions,
     Scope,
     TaskOptions,
     WorkerOptions,
@@ -28,6 +29,7 @@ from mainspring.queue import Queue
 
 TYPED: dict[Scope, Any] = {
     "job": JobOptions, "task": TaskOptions, "worker": WorkerOptions, "queue": QueueOptions, "breaker": BreakerOptions,
+    "schedule": ScheduleOptions,
 }  # fmt: skip
 
 

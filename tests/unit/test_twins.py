@@ -11,9 +11,13 @@ import pytest
 from mainspring import Call, Job, Mainspring
 from mainspring.breakers import Breakers
 from mainspring.dead import Dead
+from mainspring.election import Election
 from mainspring.jobs import Jobs
 from mainspring.limiting import Limits
+from mainspring.lock import Lock
+from mainspring.locks import Locks
 from mainspring.queues import Queues
+from mainspring.schedules import Schedules
 from mainspring.task import AsyncTask, BaseTask, Task
 from mainspring.workers import Workers
 
@@ -27,22 +31,30 @@ NO_STORE: dict[type, set[str]] = {
     Limits: set(),
     Workers: set(),
     Breakers: set(),
+    Lock: {"check", "told_to"},
+    Locks: set(),
+    Election: set(),
+    Schedules: {"group"},
     BaseTask: OF_A_TASK,
     Task: OF_A_TASK,
     AsyncTask: OF_A_TASK,
-    Call: {"making", "new_job", "options"},
+    Call: {"making", "new_job", "options", "retargeted"},
     Mainspring: {
         "breaker",
         "bulk_task",
         "call",
+        "election",
         "import_included",
         "include",
         "lifespan",
         "limiter",
+        "lock",
         "middleware",
         "on",
         "parts",
         "queue",
+        "semaphore",
+        "schedule",
         "task",
         "through",
     },

@@ -16,6 +16,7 @@ from mainspring.cli.enqueue import enqueue
 from mainspring.cli.explain import explain
 from mainspring.cli.jobs import jobs
 from mainspring.cli.limits import limits
+from mainspring.cli.locks import locks
 from mainspring.cli.migrate import migrate
 from mainspring.cli.queues import queues
 from mainspring.cli.root import Root
@@ -32,8 +33,8 @@ def cli(app: str | None) -> None:
 
 
 for command in (
-    dev, worker, enqueue, jobs, queues, limits, breakers, dead, workers, status, config, explain, check, migrate, demo,
-    completion,
+    dev, worker, enqueue, jobs, queues, limits, breakers, locks, dead, workers, status, config, explain, check,
+    migrate, demo, completion,
 ):  # fmt: skip
     cli.add_command(command)
 

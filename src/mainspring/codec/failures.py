@@ -79,6 +79,17 @@ def words_of(error: BaseException) -> str:
     return clean_text(f"{_type_name(error)}: {_message(error)}".removesuffix(": "), 200)
 
 
+def brief(data: bytes | None) -> str:
+    """A stored error in a few words; nothing if there is none."""
+    if data is None:
+        return ""
+    error = _decode(data)
+    return clean_text(f"{error.type}: {error.message}".removesuffix(": "), 200)
+
+
+_decode = msgspec.json.Decoder(ErrorRecord).decode
+
+
 def _type_name(error: BaseException) -> str:
     kind = type(error)
     module = str(kind.__module__)

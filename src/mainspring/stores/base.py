@@ -12,7 +12,7 @@ Rules for every method
 - Only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their
   siblings under ``StoreError`` at open) come out, and of ``enqueue`` ``KeyTaken``, ``KeyConflict``,
   ``QueueDraining``, ``QueueDisabled`` and ``QueueFull``.
-- Lock order: worker, buckets and lanes, job rows by id, dependents. Nothing is decided by a
+- Lock order: worker, buckets and lanes, job rows by id, dependents, parts. Nothing is decided by a
   statement that started before its locks were held.
 
 Limits. A job names buckets: it starts only while each has room. A bucket's size is that of its limit at
@@ -68,7 +68,7 @@ Such jobs have no parents. What remains of a key goes with the last job that too
 
 Follow-up jobs. Inserted by ``finish``, whatever the mode of their queue; the last two bytes of the
 id are the epoch of the job they follow, so each epoch has its own and a repeat makes no second one.
-A follow-up has no unique key, no parents, no fair key and no limits but those of its queue.
+A follow-up has no unique key, no parents, no fair key, no limits but those of its queue, and is of no part.
 
 Settings of queues. They are stored, so every producer obeys them, whatever it knows of the queue. *Depth* is how
 many jobs of a queue wait: blocked, scheduled, retrying and ready ones, due and expired ones alike. After an enqueue no
@@ -79,6 +79,24 @@ A job keeps the order that its queue had at its enqueue: one of ``lifo`` stands 
 each entry into ready (its ``seq`` falls instead of growing), one of ``fifo`` behind them. So a queue whose order was
 changed hands out the jobs of both, those of ``lifo`` first. In the same way a job names the limits that its queue had
 at its enqueue.
+
+Schedules. A row for each, and a record for each of its occurrences that became something (:class:`Run`). Nothing here
+knows of rules and times of day: whoever looks at a row works out what comes next and exchanges it (:meth:`Store.swap`).
+Only one of those who saw the same row can do that, so a decision is carried out once, with the jobs that belong to it.
+
+Parts. A job with the mark ``^@name`` is of the part of that name; it has one such mark at most. A part may wait for
+others (:meth:`Store.link`). Then a job of it is inserted as blocked until each of those has *succeeded since the last
+start* of this part: the success of a job of the one is noted for the other. Once all is noted, the job that was
+enqueued first of those that wait is released (ready, or scheduled if it is due later), and the notes are taken away;
+and so is a job for which all is noted when it is enqueued, with nobody before it. A success is not noted while the
+job that was released last waits and was never claimed: its start is still to come, and will see that success. Of a
+part that begins to wait for another nothing is noted yet. A job is released once: a retry, a rescue or a retry by
+hand never waits for parts again. One with parents of its own waits for both, and is released from its part while it
+still waits for those. What else ends a waiting job (cancel, expiry, delete) ends one that waits for parts too, and it
+is no longer in anybody's way; one past its ``expires`` is neither released nor waited for any more, even if nobody
+has ended it yet. A new job that ends in the step of its enqueue (skipped, or by a parent) takes no notes. One that is
+replaced under its key goes on waiting in its place, or is not held back, as before. Linking a part anew releases whom
+it no longer holds back.
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
@@ -106,6 +124,7 @@ from mainspring.records import (
     Doc,
     Enqueued,
     Found,
+    GuestRow,
     Limit,
     LimitRow,
     LogLine,
@@ -124,12 +143,16 @@ from mainspring.records import (
     Want,
     WorkerRow,
 )
+from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
 from mainspring.states import Action, State
 
 TallyBy = Literal["queue", "task", "error"]
 
 CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
 """Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""
+
+NUMBERS_KEPT = 86_400_000_000
+"""Microseconds for which the last number of a bucket is remembered."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +169,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that code declares, by queue: stored if the store knows of none that were declared, else left."""
     accepted: bool = False
     """It comes of a job that runs: refused for no depth."""
+    forced: bool = False
+    """Its jobs, new and replaced ones, wait for no parts; they are released at once, and that takes the notes away."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -412,6 +437,8 @@ class Store(Protocol):
         The others go by age, or when ``keep_count`` (``keep_dead_count``) others ended later, but
         none that ended within ``keep_at_least``. One whose unique window (or the ``keep`` of its key, or the
         window since its start) is running stays.
+        Numbers of guests that are ``NUMBERS_KEPT`` old are forgotten: those that come are larger, for they are the
+        store's microseconds at least, unless its clock went back by as much.
         """
         ...
 
@@ -495,16 +522,43 @@ class Store(Protocol):
         ``next_at`` is for the cost given."""
         ...
 
-    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
+    async def take(
+        self,
+        guest: bytes,
+        buckets: Sequence[Bucket],
+        ttl: int,
+        limits: Sequence[Limit] = (),
+        keep: int = 0,
+        *,
+        info: bytes = b"",
+        fenced: bool = False,
+    ) -> Taken:
         """Places outside of a claim: room in all of the buckets, or in none. ``limits`` as in a batch.
 
-        A guest that has places already takes them anew for ``ttl`` microseconds from now, without another start:
-        so a repeat is safe, and so is renewing. Once its time is over it holds nothing, and its id may be used again.
+        A guest that has places already keeps them for ``ttl`` microseconds from now, never for less than it had,
+        without another start: so a repeat is safe, and so is renewing. Without buckets it only renews: who has no
+        places gets none. Once its time is over a guest holds nothing, and its id may be used again.
+        ``info`` is kept beside new places, for whoever looks: opaque, some hundred bytes.
+
+        With ``keep``: if all that it lacks are places where something has to end, the next one there is kept for
+        guests, for so many microseconds from now: no job gets it, and it counts as used. So jobs that wait do not keep
+        all guests out. A place that a guest gives back while one is kept is for whoever is first, and for a second none
+        is kept there: so guests that wait do not keep all jobs out.
+
+        With ``fenced`` new places come with a number, ``token``: max(the last number of these buckets + 1, now in
+        microseconds). So the numbers of a bucket grow for ever, also when the store has lost the last of them. A
+        renewal repeats its number: another one says that the guest had lost its places in between, whoever wanted
+        them.
         """
         ...
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         """The guest's places are free again; ``spent`` and ``slow`` as in an ack. False if it held none any more."""
+        ...
+
+    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+        """Up to ``limit`` guests whose time is not over: those of a bucket, or of every bucket whose name begins with a
+        text. By the name of their bucket, then by when they came. An engine may look at 10,000 guests only."""
         ...
 
     # ---- breakers -----------------------------------------------------------------------------
@@ -525,6 +579,47 @@ class Store(Protocol):
         Counts as the ends of jobs do, but here ``good`` is all that a breaker hears of successes. Returns the breaker
         if that has opened or closed it. A breaker that there is not hears nothing. A repeat counts again.
         """
+        ...
+
+    # ---- schedules ----------------------------------------------------------------------------
+
+    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+        """Exchange the row of a schedule, if it has the number ``swap.rev``, and enqueue the batch: one step.
+
+        A row with another number, or one where none was expected, is left alone: ``ok=False``, with the number that
+        it has, and nothing is enqueued. That is compared first. So is the whole step if a run is to get a job whose
+        occurrence has another job already (``taken``); a record without a job is written over. The new number is
+        max(last + 1, now in microseconds), where last is that of any schedule of this name, also of one that went not
+        long ago.
+        The batch is enqueued as by :meth:`enqueue`, and what that raises comes out here, with nothing changed.
+        Of the runs the ``keep`` latest stay.
+
+        A repeat whose first try arrived finds a newer number and changes nothing.
+        Wakes those who listen to the queue ``""``: schedulers, which wait for a row that is to be looked at earlier.
+        """
+        ...
+
+    async def look(self, limit: int = 1000) -> Looked:
+        """The schedules whose ``look`` is not later than now, the earliest first, then by name. One read by an index.
+        ``next_look`` is that of the first that is not among them: if there were too many, it lies behind us."""
+        ...
+
+    async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
+        """These schedules, without names all, by name; those that are not there are left out."""
+        ...
+
+    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+        """What became of the occurrences of a schedule before that moment, the latest first."""
+        ...
+
+    async def link(self, links: Sequence[Link]) -> None:
+        """Say what these parts wait for from now on, in place of what was said before. What was noted of a part that
+        it waited for before stays noted. Those that wait for nobody any more are released, all of them in the order
+        of their enqueue, and nothing is kept of such a part. Wakes listeners. Idempotent."""
+        ...
+
+    async def links(self) -> list[LinkRow]:
+        """All parts that wait for others, by name."""
         ...
 
     # ---- small documents ----------------------------------------------------------------------

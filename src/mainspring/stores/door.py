@@ -26,6 +26,7 @@ from mainspring.records import (
     Doc,
     Enqueued,
     Found,
+    GuestRow,
     Limit,
     LimitRow,
     LogLine,
@@ -42,6 +43,7 @@ from mainspring.records import (
     Turned,
     WorkerRow,
 )
+from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, TallyBy, Turn
 from mainspring.stores.deadlines import Deadlines
@@ -187,11 +189,18 @@ class Door:
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         return await self._call("buckets", self.inner.buckets(buckets))
 
-    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
-        return await self._call("take", self.inner.take(guest, buckets, ttl, limits))
+    async def take(
+        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
+        info: bytes = b"", fenced: bool = False,
+    ) -> Taken:  # fmt: skip
+        call = self.inner.take(guest, buckets, ttl, limits, keep, info=info, fenced=fenced)
+        return await self._call("take", call)
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         return await self._call("give", self.inner.give(guest, spent, slow))
+
+    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+        return await self._call("guests", self.inner.guests(of, limit))
 
     async def trip(self, breaker: str, span: int | None) -> bool:
         return await self._call("trip", self.inner.trip(breaker, span))
@@ -201,6 +210,24 @@ class Door:
 
     async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
         return await self._call("tell", self.inner.tell(breaker, started, good, fault))
+
+    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+        return await self._call("swap", self.inner.swap(swap, batch))
+
+    async def look(self, limit: int = 1000) -> Looked:
+        return await self._call("look", self.inner.look(limit))
+
+    async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
+        return await self._call("schedules", self.inner.schedules(names))
+
+    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+        return await self._call("runs", self.inner.runs(name, limit, before))
+
+    async def link(self, links: Sequence[Link]) -> None:
+        await self._call("link", self.inner.link(links))
+
+    async def links(self) -> list[LinkRow]:
+        return await self._call("links", self.inner.links())
 
     async def put(self, doc: Doc) -> Doc:
         return await self._call("put", self.inner.put(doc))

@@ -2,8 +2,8 @@
 
 First goes what is past its retention; what ends now can be looked at until the next drain.
 
-One pass: promote what is due by the test's clock, see which queues have work, let a worker serve
-them until no job there is ready or running. Each turn of the worker is a reason to look again. The
+One pass: promote what is due by the test's clock, fire the schedules that are, see which queues have work, let a
+worker serve them until no job there is ready or running. Each turn of the worker is a reason to look again. The
 worker ends with the drain, so between two drains nothing happens behind the test's back.
 """
 
@@ -25,6 +25,7 @@ from mainspring.records import FOREVER, Mode
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.testapp.holding import held_until
+from mainspring.testapp.timing import Timekeeper
 from mainspring.testapp.watched import Drained, Watched
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.parts import Parts
@@ -45,29 +46,44 @@ class Drainer:
         self._state: Any = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def drain(self, door: Door, limit: int | None, *, future: bool) -> Drained:
-        """Run what is ready; with ``future`` also what will be, the clock moved from moment to moment."""
+    async def drain(self, door: Door, limit: int | None, *, future: bool = False, until: int | None = None) -> Drained:
+        """Run what is ready; with ``future`` also what will be, the clock moved from moment to moment; with ``until``
+        also what schedules make meanwhile, and the clock shows that moment in the end."""
         async with self._one_at_a_time:
             most = MOST_FUTURE if future else MOST
             store = Watched(door, most if limit is None else limit)
             parts = self._make_parts()
             store.happened["pruned"] = await _prune(door, parts)
+            timekeeper = Timekeeper(store, parts.hooks)
             async with _Crew(parts, store, self._hold_lifespans) as crew:
                 while True:
                     await _promote(store)
+                    known = store.moves
+                    await timekeeper.fire()
                     work = await _at_work(store, parts, _AT_WORK)
-                    held = await held_until(store, parts) if work else None
+                    held = await _held(store, parts) if work else None
                     if work and held is None and store.left > 0:
                         await crew.serve(work)
                         continue
                     if work and held is None and limit is None:
                         raise _endless(most)
+                    if store.moves != known:
+                        continue  # it was worked on meanwhile: schedules may have a run that has ended
                     # asked again, for a job may have been put off until it was seen that none is at work
-                    due = await _promote(store) if future and store.left > 0 else None
-                    moments = [each for each in (due, held) if each is not None and each < FOREVER]
-                    if not future or store.left <= 0 or not moments:
+                    onward = future or until is not None
+                    due = await _promote(store) if onward else None
+                    next_fire = await timekeeper.next() if until is not None else None
+                    found = (due, held if onward else None, next_fire)
+                    moments = [each for each in found if each is not None and each < FOREVER]
+                    if until is not None:
+                        moments = [each for each in moments if each <= until]
+                    if not moments or (store.left <= 0 and limit is not None):
                         break
+                    if store.left <= 0:
+                        raise _endless(most)
                     self._move_to(min(moments))
+            if until is not None:
+                self._move_to(until)
             return Drained(**{name: store.happened[name] for name in Drained.__struct_fields__})
 
     @property
@@ -134,9 +150,7 @@ class _Crew:
 
     async def _waits(self) -> bool:
         """Whether the worker found nothing because all that is ready is held back."""
-        if not self._store.fruitless or await _at_work(self._store, self._parts, (State.RUNNING,)):
-            return False
-        return await held_until(self._store, self._parts) is not None
+        return self._store.fruitless and await _held(self._store, self._parts) is not None
 
     async def _begin(self, queues: frozenset[str]) -> None:
         from mainspring.worker.board import Board
@@ -151,10 +165,12 @@ class _Crew:
             labels=tuple({label for spec in parts.tasks.values() for label in spec.needs}),
             poll=_POLL,
             until_empty=False,
+            roles=frozenset({"worker"}),  # schedules are fired by the drain, at moments of its own
         )
         self._board = Board.create()
         tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
-        self._worker = Worker(parts._replace(settings=settings, tasks=tasks), self._store, board=self._board)
+        parts = parts._replace(settings=settings, tasks=tasks, schedules=None)
+        self._worker = Worker(parts, self._store, board=self._board)
         self._running = asyncio.create_task(self._worker.run())
         self._serving = queues
 
@@ -191,6 +207,15 @@ async def _at_work(store: Door, parts: Parts, states: tuple[State, ...]) -> froz
     tallied = await store.tally(Query(states=states, tasks=tuple(parts.tasks)), "queue")
     paused = {row.name for row in await store.modes() if row.mode is Mode.PAUSED}
     return frozenset(each.value for each in tallied if each.state is State.RUNNING or each.value not in paused)
+
+
+async def _held(store: Watched, parts: Parts) -> int | None:
+    """Until when all that is ready is held back; None if something may start now, or a worker is busy with it."""
+    known = store.moves
+    held = await held_until(store, parts)
+    if held is None or await _at_work(store, parts, (State.RUNNING,)) or store.moves != known:
+        return None  # what seemed to be in the way may have been the very job, just claimed
+    return held
 
 
 async def _prune(store: Door, parts: Parts) -> int:

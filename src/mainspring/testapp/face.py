@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
 
 from mainspring.clock import MovableClock
+from mainspring.duration import to_us
 from mainspring.errors import InsideTest, InvalidOption, NotOpen, UnknownOption
 from mainspring.info import JobInfo, info_of
 from mainspring.query import Query
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
     from mainspring.app import Mainspring
     from mainspring.dead import Dead
+    from mainspring.duration import Duration
     from mainspring.jobs import Jobs
     from mainspring.queues import Queues
+    from mainspring.schedules import Schedules
     from mainspring.task import BaseTask
     from mainspring.workers import Workers
 
@@ -67,12 +70,16 @@ class TestApp:
         self.clock = MovableClock(o.get("start"))
         self._inline = inline
         self._client = PrivateClient(
-            StoreAddress(url=url, namespace=app.settings.namespace, durability="normal"), self.clock
+            StoreAddress(url=url, namespace=app.settings.namespace, durability="normal"),
+            app.settings.full_wait,
+            self.clock,
         )
         self._stage = Stage(app)
         self._home: Home | None = None
         self._drainer = Drainer(lambda: app.parts(roles="all"), self.clock)
         self._entered = False
+        self._declared = 0
+        """The declarations of schedules that are in the store."""
 
     # ---- use ----------------------------------------------------------------------------------
 
@@ -86,6 +93,16 @@ class TestApp:
 
     async def adrain(self, limit: int | None = None, *, future: bool = False) -> Drained:
         return await self._at_home.arun(self._drain(limit, future=future))
+
+    def advance(self, by: Duration) -> Drained:
+        """Let time pass with a worker at work: each schedule fires when it is due, each job runs when it is.
+
+        ``clock.advance`` moves the clock alone: as if nobody had been there meanwhile.
+        """
+        return self._at_home.run("t.advance", self._advance(by))
+
+    async def aadvance(self, by: Duration) -> Drained:
+        return await self._at_home.arun(self._advance(by))
 
     def enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> list[JobInfo]:
         """The jobs that were enqueued, in that order, whatever became of them; of this task, with these arguments."""
@@ -136,11 +153,21 @@ class TestApp:
     def workers(self) -> Workers:
         return self.app.workers
 
+    @property
+    def schedules(self) -> Schedules:
+        return self.app.schedules
+
     # ---- enter and leave ----------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._enter()
         self._home = ThreadHome()
+        try:
+            self._home.run("app.test().__enter__", self._declare())
+        except BaseException:
+            self._home.close()
+            self._strike()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -154,6 +181,11 @@ class TestApp:
     async def __aenter__(self) -> Self:
         self._enter()
         self._home = Home(asyncio.get_running_loop())
+        try:
+            await self._declare()
+        except BaseException:
+            self._strike()
+            raise
         return self
 
     async def __aexit__(
@@ -200,7 +232,24 @@ class TestApp:
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidOption("limit", limit, "must be a whole number, 0 or more", subject="t.drain")
         self._check_not_in_a_job()
+        await self._declare()
         return await self._drainer.drain(await self._door(), limit, future=future)
+
+    async def _advance(self, by: Duration) -> Drained:
+        until = self.clock.now_us() + to_us(by, what="advance")
+        self._check_not_in_a_job()
+        await self._declare()
+        return await self._drainer.drain(await self._door(), None, until=until)
+
+    async def _declare(self) -> None:
+        """Store the schedules of the code, as a worker that starts would; again when some came."""
+        stamp = self.app.tasks.stamp
+        if stamp == self._declared:
+            return
+        from mainspring.schedules.storing import declare
+
+        await declare(self.app)
+        self._declared = stamp
 
     def _check_not_in_a_job(self) -> None:
         from mainspring.worker.context import current

@@ -41,6 +41,8 @@ class Watched(Door):
         self.happened: Counter[str] = Counter()
         self.fruitless = False
         """The last turn asked for work and got none."""
+        self.moves = 0
+        """Claims and acks that have come through."""
         self._known: set[tuple[bytes, int]] = set()
 
     async def turn(self, turn: Turn) -> Turned:
@@ -49,6 +51,7 @@ class Watched(Door):
             self._took(claim)
         refused = {*reply.stale, *reply.unstorable, *reply.already}
         for ack in turn.acks:
+            self.moves += 1
             if ack.lease not in refused:
                 self._note(ack)
         self.fruitless = bool(turn.wants) and not reply.claims
@@ -76,6 +79,7 @@ class Watched(Door):
     def _took(self, claim: Claim) -> None:
         if (claim.id, claim.token) not in self._known:
             self._known.add((claim.id, claim.token))
+            self.moves += 1
             self.left -= 1
 
     def _note(self, ack: Ack) -> None:

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from mainspring.lanes import is_limited
+from mainspring.lanes import is_limited, limit_label, limits_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,6 +47,11 @@ class Home(Protocol):
     """The version of the code that runs here."""
 
     @property
+    def runs(self) -> dict[bytes, str]:
+        """Of the jobs that it holds, those that are runs of a schedule, each with its name."""
+        ...
+
+    @property
     def worker(self) -> str:
         """The worker's name in the store."""
         ...
@@ -58,6 +63,14 @@ class Home(Protocol):
     def store_now(self) -> int:
         """The store's time as well as it is known here, in microseconds."""
         ...
+
+
+def _names_more(lane: str, spec: TaskSpec) -> bool:
+    """Whether the jobs of a limited lane name more than the breaker of their task: a queue may have limits too."""
+    if spec.breaker is None or len(spec.bounds) > 1:
+        return True
+    guard = limit_label(spec.bounds[0].limit.name)
+    return any(label != guard and "*" not in label for label in limits_in(lane))
 
 
 class Attempt:
@@ -90,6 +103,7 @@ class Attempt:
         "received",
         "retries",
         "runner",
+        "short",
         "slot",
         "soft_at",
         "soft_due",
@@ -112,8 +126,10 @@ class Attempt:
         self.received = received
         self.early = claim.early or spec.early
         """It began once and must not begin again; a producer that knew only the task's name did not say so."""
-        self.limited = "#" in claim.lane and is_limited(claim.lane) and (spec.breaker is None or len(spec.bounds) > 1)
+        self.limited = "#" in claim.lane and is_limited(claim.lane) and _names_more(claim.lane, spec)
         """The job holds a place in a limit while it is claimed, or in several; a breaker alone is none."""
+        self.short = False
+        """The place is one of few: nobody else has it while the job waits for a slot."""
         self.body: Body | None = None
         """The record of the job, once it was opened."""
         self.begun = False
@@ -158,7 +174,7 @@ class Attempt:
     @property
     def pressing(self) -> bool:
         """Must not wait for a slot: it counts as begun, is under suspicion, or keeps others out."""
-        return self.claim.early or self.claim.crashes > 0 or self.limited
+        return self.claim.early or self.claim.crashes > 0 or self.short
 
     @property
     def guarded(self) -> bool:

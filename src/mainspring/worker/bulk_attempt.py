@@ -30,6 +30,7 @@ class BulkAttempt(Attempt):
         self.settled: list[tuple[Attempt, Ack]] = []
         self.early = any(each.early for each in items)
         self.limited = any(each.limited for each in items)
+        self.short = any(each.short for each in items)
 
     @property
     def jobs(self) -> Sequence[Attempt]:

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from mainspring.events import BreakerEvent, Event
+from mainspring.events import BreakerEvent, Event, ScheduleEvent
 
 log = logging.getLogger("mainspring.hooks")
 
-Call = tuple[Callable[[Any], Any], Event | BreakerEvent]
+AnyEvent = Event | BreakerEvent | ScheduleEvent
+Call = tuple[Callable[[Any], Any], AnyEvent]
 
 
 class ThreadCaller:
@@ -92,7 +93,7 @@ class LoopCaller:
             self._done += 1
 
 
-async def _told(fn: Callable[[Any], Any], event: Event | BreakerEvent) -> None:
+async def _told(fn: Callable[[Any], Any], event: AnyEvent) -> None:
     try:
         await fn(event)
     except asyncio.CancelledError:
@@ -101,7 +102,12 @@ async def _told(fn: Callable[[Any], Any], event: Event | BreakerEvent) -> None:
         _log(fn, event, error)
 
 
-def _log(fn: Callable[..., Any], event: Event | BreakerEvent, error: BaseException) -> None:
+def _log(fn: Callable[..., Any], event: AnyEvent, error: BaseException) -> None:
     name = getattr(fn, "__qualname__", repr(fn))
-    whose = f"job {event.job} ({event.task})" if isinstance(event, Event) else f"breaker {event.breaker}"
-    log.error("hook %s failed on %r of %s", name, event.name, whose, exc_info=error)
+    log.error("hook %s failed on %r of %s", name, event.name, _whose(event), exc_info=error)
+
+
+def _whose(event: AnyEvent) -> str:
+    if isinstance(event, Event):
+        return f"job {event.job} ({event.task})"
+    return f"breaker {event.breaker}" if isinstance(event, BreakerEvent) else f"schedule {event.schedule}"

@@ -11,10 +11,12 @@ from mainspring.clock import boottime
 from mainspring.ids import worker_id
 from mainspring.outcomes import Outcome
 from mainspring.records import Beat, QueueSettings, Registration
+from mainspring.services.syncing import sync
 from mainspring.worker.trouble import Trouble
 
 if TYPE_CHECKING:
     from mainspring.records import Limit, QueueRow
+    from mainspring.services.syncing import CodeSchedules
     from mainspring.stores.base import Store
     from mainspring.worker.board import Board
     from mainspring.worker.outage import Outage
@@ -98,6 +100,19 @@ async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outa
         else:
             trouble.over()
             return rows
+
+
+async def declare_schedules(store: Store, code: CodeSchedules, outage: Outage) -> None:
+    """The same for schedules; those that newer code declared are left alone."""
+    trouble = Trouble("storing schedules", log, outage)
+    while True:
+        try:
+            await sync(store, code)
+        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
+            await asyncio.sleep(trouble.failed(error))
+        else:
+            trouble.over()
+            return
 
 
 async def say_goodbye(store: Store, worker: str, limit: float) -> None:

@@ -73,6 +73,8 @@ class Executor:
         attempt.timeout = spec.timeout if body.timeout is None else body.timeout
         if body.retries is not None:
             attempt.retries = body.retries
+        if body.schedule is not None:
+            attempt.home.runs[attempt.claim.id] = body.schedule
         return opened.args, opened.kwargs
 
     def around(self, attempt: Attempt) -> tuple[Callable[..., Any], tuple[Any, ...]]:

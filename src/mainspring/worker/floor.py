@@ -138,6 +138,10 @@ class Floor:
     def worker(self) -> str:
         return self.turner.id
 
+    @property
+    def runs(self) -> dict[bytes, str]:
+        return self.turner.runs
+
     def told(self, attempt: Attempt, *, soon: bool = False) -> None:
         self.reporter.told(attempt, soon=soon)
 

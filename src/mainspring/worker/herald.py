@@ -22,10 +22,11 @@ from mainspring.clock import SystemClock, boottime, to_datetime
 from mainspring.codec import ErrorRecord
 from mainspring.colours import is_async
 from mainspring.errors import StoreError
-from mainspring.events import BreakerEvent, Event, EventName, breaker_event
+from mainspring.events import BreakerEvent, Event, EventName, ScheduleEvent, breaker_event, schedule_event
 from mainspring.outcomes import Ack
 from mainspring.query import Query
 from mainspring.records import BreakerRow, JobRow, Rescued, Turned
+from mainspring.scheduling import News
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
 from mainspring.worker import moves
@@ -53,7 +54,7 @@ class _Stored(NamedTuple):
     at: int
 
 
-Tiding: TypeAlias = "_Stored | Moved | BreakerEvent"
+Tiding: TypeAlias = "_Stored | Moved | BreakerEvent | ScheduleEvent"
 
 
 class Herald:
@@ -119,6 +120,13 @@ class Herald:
         if self._line:
             self._wake()
 
+    def scheduled(self, schedule: str, news: News, now: int, worker: str) -> None:
+        """Something happened to a schedule."""
+        event = schedule_event(schedule, news, now, worker)
+        if self._hooks.has(event.name):
+            self._add(event)
+            self._wake()
+
     async def close(self, limit: float) -> None:
         """Tell what is in line, for at most ``limit`` seconds."""
         end = boottime() + limit
@@ -181,7 +189,8 @@ class Herald:
         ids = {
             tiding.job if isinstance(tiding, Moved) else tiding.attempt.claim.id
             for tiding in tidings
-            if not isinstance(tiding, BreakerEvent) and (isinstance(tiding, Moved) or tiding.ack is not None)
+            if not isinstance(tiding, BreakerEvent | ScheduleEvent)
+            and (isinstance(tiding, Moved) or tiding.ack is not None)
         }
         if not ids:
             return {}
@@ -192,8 +201,8 @@ class Herald:
             return {}
         return {row.id: row for row in found.jobs}
 
-    def _events(self, tiding: Tiding, rows: Mapping[bytes, JobRow]) -> Sequence[Event | BreakerEvent]:
-        if isinstance(tiding, BreakerEvent):
+    def _events(self, tiding: Tiding, rows: Mapping[bytes, JobRow]) -> Sequence[Event | BreakerEvent | ScheduleEvent]:
+        if isinstance(tiding, BreakerEvent | ScheduleEvent):
             return [tiding]
         return self._of_ack(tiding, rows) if isinstance(tiding, _Stored) else self._of_move(tiding, rows)
 

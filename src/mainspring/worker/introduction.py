@@ -30,6 +30,7 @@ def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
         "thread_slots": settings.thread_slots,
         "labels": list(settings.labels),
         "kinds": asked_kinds(parts),
+        "concurrency": settings.concurrency,
         **more,
     }
     return Registration(

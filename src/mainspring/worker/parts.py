@@ -11,6 +11,7 @@ import msgspec
 from mainspring.hooks import Hooks
 from mainspring.middleware import Middleware
 from mainspring.records import Limit, QueueSettings, Retention
+from mainspring.services.syncing import CodeSchedules
 from mainspring.spec import TaskSpec
 from mainspring.stores.connect import StoreAddress
 
@@ -75,4 +76,6 @@ class Parts(NamedTuple):
     queues: Mapping[str, QueueSettings] = MappingProxyType({})
     """What the store should keep of the queues that were declared."""
     limits: tuple[Limit, ...] = ()
-    """The limits of those queues."""
+    """The limits of those queues, and of groups of schedules."""
+    schedules: CodeSchedules | None = None
+    """The schedules that the code declares."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mainspring.clock import LONG_AGO
 from mainspring.outcomes import Ack
 from mainspring.states import State
 
@@ -27,7 +28,7 @@ class Tallies:
 
     def __init__(self) -> None:
         self._good: Counter[str] = Counter()
-        self._told = 0.0
+        self._told = LONG_AGO
 
     def in_a_row(self, acks: Sequence[Ack], held: Mapping[bytes, Attempt]) -> Sequence[Ack]:
         """The acks without the faults that are forgotten: a success came after them, and they alone open nothing."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mainspring.clock import boottime
+from mainspring.clock import LONG_AGO, boottime
 from mainspring.ids import worker_id
 from mainspring.outcomes import Ack, Lease
 from mainspring.records import Claim, Order, Turned
-from mainspring.states import State
+from mainspring.states import FINAL, State
 from mainspring.stores.base import Store, Turn
 from mainspring.worker import mishaps
 from mainspring.worker.asker import Asker, unstorable
@@ -89,10 +89,14 @@ class Turner:
         self._flush_at = 1
         self.herald: Herald | None = None
         """Hears of the acks that were stored, if anybody wants to know."""
+        self.runs: dict[bytes, str] = {}
+        """Of the jobs that are held, those that are runs of a schedule, each with its name. Any thread adds to it."""
+        self.ended: Callable[[Collection[str]], None] | None = None
+        """Hears of schedules whose runs have ended."""
         self.tallies: Tallies | None = None
         """Counts successes, if a breaker goes by their share."""
         self._suspects = 0
-        self._held_at = 0.0
+        self._held_at = LONG_AGO
         self._reviewed_at = boottime()
         self._force = False
         self._waiter: asyncio.Future[None] | None = None
@@ -137,7 +141,7 @@ class Turner:
 
     def review(self) -> None:
         """The store may have been away, and set back: ask for all that it holds."""
-        self._reviewed_at = 0.0
+        self._reviewed_at = LONG_AGO
         self.wake()
         self.hear()
 
@@ -219,10 +223,10 @@ class Turner:
         if reply.more:
             self._demand.wake()
         if reply.next_at is not None:
-            self._wake_in((reply.next_at - reply.now) / 1e6)
+            self._wake_in((reply.next_at - self.store_ahead) / 1e6 - now)  # a turn takes longer than a rate's step
         self._demand.heard(claims, partly=reply.more, held=reply.held)
         if claims:
-            self._take(claims, now)
+            self._take(claims, now, reply.short, turn)
         for order in reply.orders:
             if (attempt := self._mine(order.id, order.token)) is not None:
                 self._holder.ordered(attempt, order)
@@ -235,6 +239,10 @@ class Turner:
         """What was stored, while it is known whose acks they are."""
         if self.herald is not None and turn.acks:
             self.herald.stored(turn.acks, reply, self.held, self.id)
+        if self.runs:
+            names = {name for ack in turn.acks if (name := self.runs.pop(ack.id, "")) and ack.to in FINAL}
+            if names and self.ended is not None:
+                self.ended(names)
         if reply.breakers:
             mishaps.changed(reply.breakers)
             if self.herald is not None:
@@ -257,7 +265,7 @@ class Turner:
         now = boottime()
         seen, holds = self._number, None
         if now - self._reviewed_at >= REVIEW_AFTER:
-            self._reviewed_at, self._held_at, seen = now, 0.0, 0
+            self._reviewed_at, self._held_at, seen = now, LONG_AGO, 0
         if self.held and now - self._held_at >= HEAR_AFTER:
             self._held_at = now
             holds = tuple(attempt.lease for attempt in self.held.values())
@@ -279,7 +287,7 @@ class Turner:
         known = {attempt.lease for attempt in self.held.values()} | {ack.lease for ack in self._acks}
         return tuple([claim for claim in claims if (claim.id, claim.token) not in known])
 
-    def _take(self, claims: Sequence[Claim], now: float) -> None:
+    def _take(self, claims: Sequence[Claim], now: float, short: Collection[bytes], turn: Turn) -> None:
         fresh: list[Attempt] = []
         for claim in claims:
             known = self.held.get(claim.id)
@@ -296,6 +304,13 @@ class Turner:
             if claim.crashes:
                 self._suspects += 1
             fresh.append(taken)
+        again = self._asker.recovered
+        if short or again or turn.seen < turn.number - 1:
+            few = frozenset(short)
+            for attempt in fresh:
+                # Of what is only said again nobody knows whether the place is one of few.
+                unsaid = again or attempt.claim.turn < turn.number
+                attempt.short = attempt.claim.id in few or (unsaid and attempt.limited)
         self._holder.launch(fresh)
 
     def _release(self, acks: Sequence[Ack]) -> None:
@@ -309,6 +324,7 @@ class Turner:
     def _forget(self, attempt: Attempt) -> None:
         claim = attempt.claim
         del self.held[claim.id]
+        self.runs.pop(claim.id, None)
         self._demand.released(claim.queue)
         if claim.crashes:
             self._suspects -= 1

@@ -10,10 +10,12 @@ from typing import Any
 
 from mainspring.clock import boottime
 from mainspring.records import Limit, Registration
+from mainspring.scheduling import News
 from mainspring.services.base import Service
 from mainspring.services.promoter import Promoter
 from mainspring.services.pruner import Pruner
 from mainspring.services.rescuer import Rescuer
+from mainspring.services.scheduler import Scheduler
 from mainspring.stores.base import Store
 from mainspring.worker import judge, roles
 from mainspring.worker.attempt import Attempt, Ending
@@ -24,6 +26,7 @@ from mainspring.worker.enrolling import (
     MakeBeats,
     declare_limits,
     declare_queues,
+    declare_schedules,
     enrol,
     say_goodbye,
 )
@@ -89,6 +92,7 @@ class Worker:
         self._demand: Demand | None = None
         self._herald: Herald | None = None
         self._stopping: Stopping | None = None
+        self._scheduler: Scheduler | None = None
         self._asked: list[str] = []  # drain or stop that came before there was a loop
         self._started = asyncio.Event()
         self._crew: list[asyncio.Task[Any]] = []
@@ -177,7 +181,9 @@ class Worker:
         rescuer = Rescuer(self._store, lambda: self.id, sweep=settings.sweep / 1e6, taken=taken)
         self._services: list[Service] = [self._promoter, rescuer]
         if roles.SCHEDULER in settings.roles:
-            self._services.append(Pruner(self._store, parts.retention))
+            scheduler = self._scheduler = Scheduler(self._store, told=self._of_schedule if herald else None)
+            self._turner.ended = scheduler.ended
+            self._services += [scheduler, Pruner(self._store, parts.retention)]
         for service in self._services:
             service.trouble.outage = self._outage
         self._stopping = Stopping(floor, self._turner, settings, supervised=self.supervised)
@@ -211,6 +217,8 @@ class Worker:
         limits |= {limit.name: limit for limit in self._parts.limits}
         await declare_limits(self._store, tuple(limits.values()), self._outage)
         rows = await declare_queues(self._store, self._parts.queues, self._outage)
+        if self._parts.schedules is not None:
+            await declare_schedules(self._store, self._parts.schedules, self._outage)
         assert self._demand is not None
         if any(row.settings.order == "lifo" and row.name in self._parts.settings.queues for row in rows):
             self._demand.ask_apart()
@@ -238,7 +246,7 @@ class Worker:
         for service in self._services:
             self._join(service.run())
         if self._parts.settings.until_empty:
-            self._join(hear_of_the_end(self._store, self._turner, self._parts, self._outage, self.drain))
+            self._join(self._hear_of_the_end())
         if self._board.phase == Phase.STARTING:
             self._board.phase = Phase.RUNNING
         self._board.tried = self._began = boottime()
@@ -251,6 +259,13 @@ class Worker:
             log.critical("the turner ended by an error of its own: %r", error)
             raise error
         return await ending
+
+    async def _hear_of_the_end(self) -> None:
+        """Once what was due when it started has been fired."""
+        assert self._turner is not None
+        if self._scheduler is not None:
+            await self._scheduler.first_tick.wait()
+        await hear_of_the_end(self._store, self._turner, self._parts, self._outage, self.drain)
 
     def _join(self, work: Coroutine[Any, Any, None]) -> None:
         self._crew.append(asyncio.create_task(work))
@@ -265,6 +280,11 @@ class Worker:
             if self._floor is not None:
                 self._floor.give_back_unused()
             await asyncio.sleep(TICK)
+
+    def _of_schedule(self, name: str, news: News, now: int) -> None:
+        """Something happened to a schedule under the eyes of this worker's scheduler."""
+        if self._herald is not None:
+            self._herald.scheduled(name, news, now, self.id)
 
     def _due_soon(self, seconds: float) -> None:
         """A job is due before the promoter would look again."""

@@ -11,9 +11,10 @@ import psycopg
 from mainspring.outcomes import Outcome
 from mainspring.query import Query
 from mainspring.records import Acted, Beat, Beaten, Enqueued, Limit, Mode, NewJob, Report, Rescued, Turned
+from mainspring.schedule_rows import Link, Swap, Swapped
 from mainspring.states import Action
 from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
-from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, limits, reports, turns
+from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, limits, reports, scheduling, turns
 from mainspring.stores.postgres.statements import fill
 from mainspring.testing.contract.hands import limits_of
 
@@ -76,6 +77,14 @@ class Side:
 
     async def declare(self, *declared: Limit) -> None:
         await self.run(fill(limits.DECLARE, self.schema), {"limits": limits.limits_json(declared)})
+
+    async def swap(self, swap: Swap, *jobs: NewJob) -> Swapped:
+        batch = Batch(id=swap.name.encode() + jobs[0].id, jobs=jobs) if jobs else None
+        said, _ = scheduling.exchanged(await self.run(*scheduling.exchange(swap, batch, self.schema, None)), batch)
+        return said
+
+    async def link(self, *links: Link) -> None:
+        await self.run(*scheduling.linking(links, self.schema, None))
 
     async def give(self, guest: bytes) -> bool:
         ((held, _),) = await self.run(*limits.give(guest, (), 0, schema=self.schema, now=None))

@@ -16,6 +16,7 @@ import pytest
 from mainspring.ids import new_ids
 from mainspring.outcomes import Ack
 from mainspring.records import Claim, Edge, Fair, NewJob, Want
+from mainspring.schedule_rows import Link, part_mark
 from mainspring.states import Action
 from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore, statements
@@ -24,7 +25,10 @@ from tests.stores.postgres.sides import Side, Sides
 
 R = TypeVar("R")
 BACKLOG = 100_000
-TABLES = ("jobs", "finished", "dead", "attempts", "edges", "uses", "lanes", "starts", "guests")
+TABLES = (
+    "jobs", "finished", "dead", "attempts", "edges", "uses", "lanes", "starts", "guests", "fences", "schedules", "runs",
+    "parts", "part_links",
+)  # fmt: skip
 WANTS = (Want((LANE, "q/async", "empty/any"), 100, 5),)
 
 pytestmark = pytest.mark.new_schema
@@ -46,6 +50,9 @@ class Meter:
 
     async def act(self, action: Action, *ids: bytes) -> None:
         await self._metered(lambda: self.side.act(action, *ids))
+
+    async def enqueue(self, made: NewJob) -> None:
+        await self._metered(lambda: self.side.enqueue(made))
 
     async def call(self, sql: str, *params: Any) -> None:
         await self._metered(lambda: self.side.run(sql.replace("{schema}", self.side.schema), params))
@@ -133,6 +140,30 @@ async def test_nothing_reads_the_backlog(store: PostgresStore, meter: Meter) -> 
     assert meter.read["jobs"] < 2_500, meter.read
 
 
+async def test_a_lock_is_found_among_many(store: PostgresStore, sides: Sides) -> None:
+    """Taken, renewed, looked at and given back while 20,000 others are held."""
+    meter = Meter(await sides.open(), await Hand(store).join())
+    admit = "select * from {schema}.admit_v1(%s::bytea, %s::text[], %s::bigint[], 10, null, 0, '', true, null)"
+    mine = (b"mine", ["lock=mine"], [1])
+    others = """
+        with made as (
+            insert into {schema}.fences select 'lock=' || n, n from generate_series(1, 20000) n returning bucket, token
+        )
+        insert into {schema}.guests (guest, bucket, cost, until, token)
+        select convert_to(m.bucket, 'UTF8'), m.bucket, 1, 9000000000000000, m.token from made m
+    """
+    for n in range(9):
+        if n == 8:  # past the point where a plan would become generic by itself
+            await meter.side.connection.execute(others.replace("{schema}", meter.side.schema).encode())
+            await meter.side.commit()
+        await meter.call(admit, *mine)
+        await meter.call(admit, mine[0], [], [])
+        for after in (None, "lock=mine~"):
+            await meter.call("select * from {schema}.guests_in_v1('lock=mine', %s::text, 9, null)", after)
+        await meter.call("select * from {schema}.give_v1(%s::bytea, null, 0, null)", mine[0])
+        assert meter.read.get("guests", 0) < 20, meter.read
+
+
 async def test_an_idle_turn_reads_next_to_nothing(store: PostgresStore, meter: Meter) -> None:
     await meter.turn(wants=(Want(("empty/any", "empty/async"), 100),))
     assert meter.read.get("jobs", 0) < 10, meter.read
@@ -171,6 +202,45 @@ async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: Postgr
         await meter.turn(*(Ack.succeeded(lease(claim)) for claim in claims))
         assert meter.read.get("lanes", 0) < 10, meter.read
         assert meter.read["jobs"] < 100, meter.read
+
+
+async def test_a_look_reads_what_is_due(store: PostgresStore, sides: Sides) -> None:
+    """And an exchange one schedule and its runs: of a hundred thousand, with plans of a table that was empty."""
+    meter = Meter(await sides.open(), await Hand(store).join())
+    look = "select * from {schema}.look_v1(10, null)"
+    swap = "select * from {schema}.swap_v1(%s::text, %s, '', %s, '{1,2}', '{}', '{\"\",\"\"}', 100, null)"
+    for n in range(8):
+        await meter.call(swap, f"warm {n}", 0, 9 * 10**17)
+        await meter.call(look)
+    many = "select n::text, 1, n + 8 * 10 ^ 17, '' from generate_series(1, %s) n"
+    await meter.call("insert into {schema}.schedules " + many + " returning 1", BACKLOG)
+    for n in (50, 5_000, 50_000):
+        await meter.call(swap, str(n), 1, n)
+        assert max(meter.read.values()) < 10, meter.read
+    await meter.call(look)
+    assert meter.read["schedules"] == 4, meter.read
+
+
+async def test_a_success_reads_the_first_of_those_that_wait(store: PostgresStore, sides: Sides) -> None:
+    """Of all that wait for parts, and of all parts; and so does an enqueue."""
+    await store.link([Link("x", ("a",)), Link("y", ("a", "b"))])
+    hand = await Hand(store).join()
+    meter = Meter(await sides.open(), hand)
+    for _ in range(8):
+        made = await put_in(store, job(marks=[part_mark("a")]), job(marks=[part_mark("x")]))
+        assert all(each.created for each in made)
+        for _ in range(2):
+            await meter.turn(*(Ack.succeeded(lease(each)) for each in await meter.turn(wants=(Want((LANE,), 1),))))
+    await store.link([Link(str(n), ("z",)) for n in range(5_000)])
+    for start in range(0, 20_000, 5_000):
+        await put_in(store, *(job(marks=[part_mark("xy"[n % 2])]) for n in range(start, start + 5_000)))
+    await one(store, job(marks=[part_mark("a")]))
+    (claim,) = await meter.turn(wants=(Want((LANE,), 9),))
+    await meter.turn(Ack.succeeded(lease(claim)))
+    assert max(meter.read.values()) < 20, meter.read
+    assert len(await meter.turn(wants=(Want((LANE,), 9),))) == 1
+    await meter.enqueue(job(marks=[part_mark("x")]))
+    assert max(meter.read.values()) < 20, meter.read
 
 
 def test_places_are_given_in_order_whichever_way_a_join_goes() -> None:

@@ -14,12 +14,13 @@ from mainspring.ids import new_id
 from mainspring.outcomes import Ack
 from mainspring.query import Query
 from mainspring.records import Claim, Retention
+from mainspring.schedule_rows import Link, Run, Swap, part_mark
 from mainspring.states import Action, State
 from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.testing import servers
-from mainspring.testing.contract.hands import SECOND, Hand, bucket, job, lease, put_in, state
+from mainspring.testing.contract.hands import SECOND, Hand, bucket, gone, job, lease, put_in, state
 
 RECORD = bytes(20_000)
 FORGET = Retention(keep=0, keep_at_least=0)
@@ -101,6 +102,32 @@ async def test_places_are_given_back_and_rates_corrected_even_so(small_store: Do
     cleared = await small_store.act(Action.DELETE, Query.where(queues=["q"], states=["ready"]), limit=waiting - 1)
     assert len(cleared.done) == waiting - 1
     assert [claim.lane for claim in await hand.take(waiting)].count(claim.lane) == 1
+
+
+async def test_a_success_is_heard_by_other_parts_even_so(small_store: Door) -> None:
+    await small_store.link([Link("late", ("early",))])
+    waiting = job(queue="late", marks=[part_mark("late")])
+    await put_in(small_store, job(marks=[part_mark("early")]), waiting)
+    hand = await Hand(small_store).join()
+    running = await hand.take(1)
+    await fill(small_store)
+    await report(hand, running)
+    assert await state(small_store, waiting) == State.READY
+
+
+async def test_an_exchange_is_refused_but_a_schedule_may_go(small_store: Door) -> None:
+    made = await small_store.swap(Swap(name="s", rev=0, doc=b"before", look=1, runs=(Run(at=1),)))
+    await fill(small_store)
+    wanted = job()
+    after = Swap(name="s", rev=made.rev, doc=RECORD, runs=(Run(at=2, job=wanted.id),))
+    for batch in (None, Batch(id=new_id().bytes, jobs=(wanted,))):
+        with pytest.raises(StoreFull):
+            await small_store.swap(after, batch)
+    (row,) = await small_store.schedules()
+    assert (row.rev, row.doc, await small_store.runs("s")) == (made.rev, b"before", [Run(at=1)])
+    assert await gone(small_store, wanted)
+    assert (await small_store.swap(Swap(name="s", rev=made.rev, doc=None))).ok
+    assert (await small_store.schedules(), (await small_store.look()).rows) == ([], ())
 
 
 async def test_who_listens_is_told_even_so(small_store: Door, small_server: servers.Valkey) -> None:

@@ -34,6 +34,15 @@ def test_what_is_written_is_read(size: int, more: heads.More) -> None:
     assert bool(found.ends & heads.IS_LIMITED) is bool(more.b)
 
 
+@pytest.mark.parametrize(("marks", "is_one"), [((), False), (("a", "^b", "@c"), False), (("a", "^@b"), True)])
+def test_a_job_of_a_part_says_so_in_a_byte(marks: tuple[str, ...], is_one: bool) -> None:
+    """So an ack of any other need not look at its marks."""
+    raw = heads.new_head(
+        group=b"q\0t", lane=b"q/any", priority=0, crash_limit=3, early=False, record=b"", more=heads.More(m=marks)
+    )
+    assert bool(heads.read(raw).ends & heads.IS_OF_PART) is is_one
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_has_numbers_for_its_constants(name: str) -> None:
     text = script(name).text.decode()

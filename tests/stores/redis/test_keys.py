@@ -12,7 +12,9 @@ from mainspring.ids import derived_id, new_id
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
 from mainspring.records import Doc, Fair, Follow, Limit, LogLine, Mode, QueueSettings, Report, Retention, Unique
+from mainspring.schedule_rows import Link, Run, Swap, part_mark
 from mainspring.states import Action, Reason, State
+from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis.keys import CATALOGUE, tag
 from mainspring.testing.contract.hands import ERROR, Hand, bucket, job, lease, put_in
@@ -69,6 +71,7 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await put_in(store, job(queue="gated", buckets=[gate]))
     await hand.take(1, "gated/any")
     await held_back(store, hand)
+    await scheduled(store)
     await put_in(store, *(job(queue="fair", fair=Fair(key)) for key in "aab"))
     assert len(await hand.take(1, "fair/any")) == 1
     listener.close()
@@ -82,7 +85,18 @@ async def held_back(store: Door, hand: Hand) -> None:
         await put_in(store, *(job(queue="held back", buckets=[each]) for _ in range(2)))
     assert len(await hand.take(9, "held back/any")) == 3
     await put_in(store, job(queue="nobody asks", buckets=[full]))
-    assert (await store.take(b"guest", [bucket("table", 1)], HOUR)).ok
+    assert (await store.take(b"guest", [bucket("table", 1)], HOUR, fenced=True)).ok
+
+
+async def scheduled(store: Door) -> None:
+    """A schedule with a run, one that went, and jobs of a part: one that waits for another part, one that does not."""
+    await store.swap(Swap(name="stays", rev=0, doc=b"{}", look=HOUR, runs=(Run(at=1),)))
+    made = await store.swap(Swap(name="goes", rev=0, doc=b"{}"))
+    await store.swap(Swap(name="goes", rev=made.rev, doc=None))
+    await store.link([Link("late", ("early",))])
+    for forced in (True, False):
+        of_part = job(queue="parts", marks=[part_mark("late")])
+        await store.enqueue(Batch(id=new_id().bytes, jobs=(of_part,), forced=forced))
 
 
 async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client: redis.asyncio.Redis) -> None:
@@ -102,7 +116,8 @@ async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client
 async def test_nothing_is_left_when_all_jobs_are_deleted(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
-    """Only what is not of jobs: schema, documents, modes, limits, breakers, rates, the row of the lost worker."""
+    """Only what is not of jobs: schema, documents, modes, limits, breakers, rates, numbers, schedules, what parts wait
+    for, the row of the lost worker."""
     hand = await a_bit_of_everything(store)
     assert await store.give(b"guest")
     await store.retire(hand.name, Outcome.INTERRUPTED)
@@ -110,8 +125,9 @@ async def test_nothing_is_left_when_all_jobs_are_deleted(
     for worker in await store.workers():
         await store.retire(worker.id, Outcome.INTERRUPTED)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
-    of_limits = {"limits", "breakers", "rates", "rests", "starts"}
-    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "workers", "worker"} | of_limits
+    of_limits = {"limits", "breakers", "rates", "rests", "starts", "fences"}
+    of_schedules = {"schedules", "looks", "occurrences", "runs", "gone", "links", "linked", "missing", "released"}
+    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "workers", "worker"} | of_limits | of_schedules
     assert [each.lost for each in await store.workers()] == [True]
     assert sum((await store.count(Query.everything())).values()) == 0
 

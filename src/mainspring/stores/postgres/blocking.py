@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from mainspring.records import Enqueued
 from mainspring.stores.base import Batch
 from mainspring.stores.postgres import enqueue, migrate
-from mainspring.stores.postgres.callers import IDENTITY, Callers
-from mainspring.stores.postgres.latest import refuse_inside
+from mainspring.stores.postgres.callers import IDENTITY, Callers, refuse_inside
 from mainspring.stores.postgres.limits import limits_json
 from mainspring.stores.postgres.listen import RING, RING_INSIDE, Bell, ready_queues
 from mainspring.stores.postgres.queues import queues_json
@@ -48,7 +47,7 @@ class Blocking:
         call = enqueue.call(batch, self._schema, now, open_=connection is not None)
         if connection is None:
             return enqueue.reply(batch, self._insert(batch, call))
-        refuse_inside(batch.jobs)
+        refuse_inside(batch)
         rows = self._callers.run(connection, *call)
         run(connection, RING_INSIDE, {"channels": self._bell.channels(ready_queues(batch) | enqueue.freed(rows))})
         return enqueue.reply(batch, rows)

@@ -10,6 +10,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mainspring.errors import WrongConnection
+from mainspring.schedule_rows import part_of
+from mainspring.stores.base import Batch
 from mainspring.stores.postgres.session import Params, Rows, run
 from mainspring.stores.postgres.statements import fill
 
@@ -57,6 +59,20 @@ class Callers:
                 f"whose schema {self._schema!r} is not that of the store",
                 hint="Pass a connection to the database that the store's URL names.",
             )
+
+
+def refuse_inside(batch: Batch) -> None:
+    """Refuse what would keep running jobs from ending while a caller's transaction is open."""
+    if any(job.unique is not None and job.unique.mode == "keep_last" for job in batch.jobs):
+        raise WrongConnection(
+            'a job whose key has mode="keep_last" cannot be enqueued through connection= on PostgreSQL',
+            hint="The job that runs could not end before your transaction does: enqueue it after the commit.",
+        )
+    if batch.forced and any(part_of(job.marks) is not None for job in batch.jobs):
+        raise WrongConnection(
+            "a job that need not wait for others (forced) cannot be enqueued through connection= on PostgreSQL",
+            hint="Those that it passes could not end before your transaction does: enqueue it after the commit.",
+        )
 
 
 def _unless_it_fails(connection: psycopg.Connection[Any], sql: LiteralString, params: Params) -> Rows:

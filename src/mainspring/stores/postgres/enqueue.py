@@ -7,6 +7,7 @@ from typing import Any, LiteralString, TypeVar
 
 from mainspring.lanes import home_lane
 from mainspring.records import Enqueued, NewJob
+from mainspring.schedule_rows import part_of
 from mainspring.stores.base import Batch
 from mainspring.stores.folding import folded, is_latest, unfolded
 from mainspring.stores.postgres import follows
@@ -33,7 +34,7 @@ _FULL = (
     %(key)b::bytea[], %(window)s::bigint[], %(conflict)b::text[], %(modes)s::jsonb, %(limits)s::jsonb,
     %(queues)s::jsonb, %(accepted)s::boolean, %(open)s::boolean,
     %(child_at)s::integer[], %(parent)b::bytea[], %(parent_at)s::integer[], %(policy)b::text[],
-    %(mark_at)s::integer[], %(mark)b::text[], %(follows)s::jsonb
+    %(mark_at)s::integer[], %(mark)b::text[], %(follows)s::jsonb, %(part)b::text[], %(forced)s::boolean
 )"""
 )
 
@@ -62,15 +63,16 @@ def call(batch: Batch, schema: str, now: int | None, *, open_: bool = False) -> 
         return fill(_PLAIN, schema), params
     beside = {
         "retry": batch.retry, "limits": limits_json(batch.limits), "queues": queues_json(batch.queues),
-        "accepted": batch.accepted, "open": open_,
+        "accepted": batch.accepted, "open": open_, "forced": batch.forced,
     }  # fmt: skip
     return fill(_FULL, schema), params | beside | _beside(jobs)
 
 
 def may_wait(batch: Batch) -> bool:
-    """Whether somebody's open transaction can hold it up: keys, limits, queues and parents are locked."""
+    """Whether others can hold it up: keys, limits, queues, parents and parts are locked."""
     return bool(batch.limits or batch.queues) or any(
-        job.unique or job.buckets or job.fair or job.after for job in batch.jobs
+        job.unique or job.buckets or job.fair or job.after or (job.marks and part_of(job.marks) is not None)
+        for job in batch.jobs
     )
 
 
@@ -117,6 +119,7 @@ def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
         costs_of(job.buckets) if job.buckets or job.fair else None for job in jobs
     ] if any(job.buckets or job.fair for job in jobs) else []  # fmt: skip
     keyed = jobs if any(job.unique for job in jobs) else ()
+    parts = [part_of(job.marks) for job in jobs]
     return {
         "keep": numbers(_unless_none([job.keep for job in jobs])),
         "on": numbers([follows.ends(job) for job in jobs] if any(job.follows for job in jobs) else []),
@@ -133,6 +136,7 @@ def _beside(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "mark_at": numbers(at for at, _ in marks),
         "mark": [mark for _, mark in marks],
         "follows": follows.written(jobs),
+        "part": parts if any(part is not None for part in parts) else [],
     }
 
 

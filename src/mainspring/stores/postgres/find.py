@@ -29,7 +29,8 @@ _SAME = (
 _PROGRESS = "(select p.data from {schema}.progress p where p.job = id) as progress,"
 _LIVE = (
     _SAME.replace("{reason}", "null::text as reason")
-    + "enqueued, due, expires, started, null::bigint as finished, deps, ordered is not null as ordered,"
+    + "enqueued, due, expires, started, null::bigint as finished,"
+    + "deps - (held is not null)::integer as deps, ordered is not null as ordered,"
     + _PROGRESS
     + "null::bytea as result, null::bytea as error, null::text as note, buckets, costs, record"
 )
@@ -44,7 +45,10 @@ _VALUES = {"queue": "queue", "task": "task", "error": "coalesce(label, reason)"}
 _MOMENTS = {"jobs": "enqueued", "finished": "finished", "dead": "finished"}
 _COUNTED_BY = {
     # Each state by its own partial index where nothing else is asked. A blocked job waits for somebody.
-    State.BLOCKED: "select 'blocked', count(distinct child) from {schema}.edges",
+    State.BLOCKED: """select 'blocked', (select count(distinct child) from {schema}.edges) + (
+        select count(*) from {schema}.jobs j where j.held is not null
+        and not exists (select 1 from {schema}.edges e where e.child = j.id)
+    )""",
     State.SCHEDULED: "select 'scheduled', count(*) from {schema}.jobs where state = 'scheduled'",
     State.RETRYING: "select 'retrying', count(*) from {schema}.jobs where state = 'retrying'",
     State.READY: "select 'ready', count(*) from {schema}.jobs where state = 'ready'",

@@ -12,6 +12,7 @@ from mainspring.checks import storable
 from mainspring.errors import StoreConflict
 from mainspring.lanes import base_lane
 from mainspring.records import Follow, NewJob
+from mainspring.schedule_rows import part_of
 from mainspring.states import FINAL, State
 from mainspring.stores.postgres.arrays import INT_MAX
 
@@ -58,6 +59,8 @@ def _checked(job: NewJob, follow: Follow) -> bool:
         wrong = "has an id without room for an epoch"
     elif made.unique or made.after or made.buckets or made.fair or made.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
+    elif part_of(made.marks) is not None:
+        wrong = "is of a part"
     elif max(abs(made.priority), abs(made.crashes)) >= _INTEGER or any(
         abs(number) > INT_MAX for number in (made.delay, made.run_at or 0, made.expires_in or 0)
     ):

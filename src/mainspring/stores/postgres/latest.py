@@ -1,4 +1,4 @@
-"""Keys with a mode, as an enqueue writes them; and what they cannot do in a caller's transaction."""
+"""Keys with a mode, as an enqueue writes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from mainspring.errors import WrongConnection
 from mainspring.records import NewJob, Unique
 
 MOST = 2**61
@@ -28,12 +27,3 @@ def _asked(unique: Unique) -> dict[str, Any]:
     if unique.mode == "once":
         return {"mode": "keep", "keep": min(unique.keep, MOST), "print": unique.print.hex() or None}
     return {"mode": unique.mode, "window": min(unique.window, MOST), "max_wait": min(unique.max_wait, MOST)}
-
-
-def refuse_inside(jobs: Sequence[NewJob]) -> None:
-    """Refuse what would keep a running job from ending while a caller's transaction is open."""
-    if any(job.unique is not None and job.unique.mode == "keep_last" for job in jobs):
-        raise WrongConnection(
-            'a job whose key has mode="keep_last" cannot be enqueued through connection= on PostgreSQL',
-            hint="The job that runs could not end before your transaction does: enqueue it after the commit.",
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
+from mainspring.records import BreakerRow, Bucket, BucketRow, GuestRow, Limit, LimitRow, Taken
 from mainspring.stores.postgres import limits as told
 from mainspring.stores.postgres.session import Sessions
 from mainspring.stores.postgres.statements import fill
@@ -33,15 +33,25 @@ class Limiting(ABC):
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         return told.bucket_rows(buckets, await self._sessions.rows(*told.look(buckets, self.schema, self._now())))
 
-    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
-        call = told.admit(guest, buckets, ttl, limits, schema=self.schema, now=self._now())
-        return told.taken(buckets, await self._sessions.rows(*call))
+    async def take(
+        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
+        info: bytes = b"", fenced: bool = False,
+    ) -> Taken:  # fmt: skip
+        now = self._now()
+        call = told.admit(guest, buckets, ttl, limits, keep, info=info, fenced=fenced, schema=self.schema, now=now)
+        rows = await self._sessions.rows(*call)
+        await self._ring(rows[0][-1])
+        return told.taken(buckets, rows)
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         call = told.give(guest, spent, slow, schema=self.schema, now=self._now())
         ((held, woken),) = await self._sessions.rows(*call)
         await self._ring(woken)
         return bool(held)
+
+    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+        call = told.guests(of, limit, schema=self.schema, now=self._now())
+        return told.guest_rows(of, await self._sessions.rows(*call))
 
     async def trip(self, breaker: str, span: int | None) -> bool:
         return await self._changed(told.TRIP, {"name": breaker, "span": span, "now": self._now()})

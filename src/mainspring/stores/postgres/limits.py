@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.checks import storable
 from mainspring.lanes import bucket_label
-from mainspring.records import BreakerRow, Bucket, BucketRow, Limit, LimitRow, Taken
+from mainspring.records import BreakerRow, Bucket, BucketRow, GuestRow, Limit, LimitRow, Taken
 from mainspring.stores.postgres.arrays import INT_MAX, numbers
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
@@ -23,7 +23,13 @@ LIMITS = "select name, kind, size, per, burst, share, span, set_size from {schem
 _LOOK = "select * from {schema}.look_at_v1(%(names)b::text[], %(costs)s::bigint[], %(now)s::bigint)"
 _ADMIT = """
 select * from {schema}.admit_v1(
-    %(guest)b::bytea, %(names)b::text[], %(costs)s::bigint[], %(ttl)s::bigint, %(limits)s::jsonb, %(now)s::bigint
+    %(guest)b::bytea, %(names)b::text[], %(costs)s::bigint[], %(ttl)s::bigint, %(limits)s::jsonb, %(keep)s::bigint,
+    %(info)b::bytea, %(fenced)s::boolean, %(now)s::bigint
+)
+"""
+_GUESTS = """
+select bucket, guest, token, since, until, remaining, info from {schema}.guests_in_v1(
+    %(bucket)s::text, %(after)s::text, %(limit)s::integer, %(now)s::bigint
 )
 """
 _GIVE = "select * from {schema}.give_v1(%(guest)b::bytea, %(spent)s::jsonb, %(slow)s::bigint, %(now)s::bigint)"
@@ -115,30 +121,49 @@ def bucket_rows(buckets: Sequence[Bucket], rows: Rows) -> list[BucketRow]:
 
 
 def admit(
-    guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit], *, schema: str, now: int | None
-) -> tuple[LiteralString, Params]:
+    guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit], keep: int, *, info: bytes, fenced: bool,
+    schema: str, now: int | None,
+) -> tuple[LiteralString, Params]:  # fmt: skip
     costs = costs_of(buckets)
     return fill(_ADMIT, schema), {
         "guest": guest,
+        "info": info,
+        "fenced": fenced,
         "names": list(costs),
         "costs": numbers(costs.values()),
         "ttl": ttl,
         "limits": limits_json(limits),
+        "keep": keep,
         "now": now,
     }
 
 
 def taken(buckets: Sequence[Bucket], rows: Rows) -> Taken:
-    ((ok, now, until, next_at, full_at, news),) = rows
+    ((ok, now, until, next_at, full_at, kept, news, token, _),) = rows
     full = ""
     if full_at is not None:
         names = {stored_name(bucket): bucket.name for bucket in buckets}
         full = names[list(costs_of(buckets))[full_at - 1]]
     breakers = tuple(map(breaker_row, news))
-    return Taken(ok=ok, now=now, until=until, next_at=next_at, full=full, breakers=breakers)
+    return Taken(ok=ok, now=now, until=until, next_at=next_at, full=full, kept=kept, breakers=breakers, token=token)
 
 
 def give(
     guest: bytes, spent: Sequence[tuple[str, int]], slow: int, *, schema: str, now: int | None
 ) -> tuple[LiteralString, Params]:
     return fill(_GIVE, schema), {"guest": guest, "spent": spent_json(spent), "slow": slow, "now": now}
+
+
+def guests(of: Bucket | str, limit: int, *, schema: str, now: int | None) -> tuple[LiteralString, Params]:
+    first, after = (stored_name(of), None) if isinstance(of, Bucket) else (of, of + chr(0x10FFFF))
+    return fill(_GUESTS, schema), {"bucket": first, "after": after, "limit": limit, "now": now}
+
+
+def guest_rows(of: Bucket | str, rows: Rows) -> list[GuestRow]:
+    return [
+        GuestRow(
+            guest=guest, bucket=of.name if isinstance(of, Bucket) else bucket, token=token, since=since, until=until,
+            left=left, info=info,
+        )
+        for bucket, guest, token, since, until, left, info in rows
+    ]  # fmt: skip

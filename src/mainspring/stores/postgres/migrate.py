@@ -18,10 +18,10 @@ from mainspring.stores.postgres.statements import fill, statement
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "0001", "0001_limits", "0001_breakers", "0001_fair", "now", "limits", "rooms", "starts", "breakers", "lanes",
-        "fair", "guests", "finish", "ack", "relane", "claim", "pick", "limited", "take", "turn", "keys", "latest",
-        "enqueue", "enter", "rescue", "beat", "promote", "act", "prune", "report", "modes", "queues", "docs", "chunks",
-        "strays",
+        "0001", "0001_limits", "0001_breakers", "0001_fair", "0001_schedules", "0001_parts", "0001_locks", "now",
+        "limits", "rooms", "starts", "breakers", "lanes", "fair", "guests", "finish", "ack", "relane", "claim", "gates",
+        "pick", "limited", "take", "turn", "keys", "latest", "enqueue", "enter", "rescue", "beat", "promote", "act",
+        "prune", "report", "modes", "queues", "docs", "chunks", "strays", "schedules", "parts",
     ),
 )  # fmt: skip
 """The files of each migration, the first is number 1."""

@@ -44,6 +44,7 @@ from mainspring.stores.postgres.listen import RING, Bell, Ears
 from mainspring.stores.postgres.prune import prune
 from mainspring.stores.postgres.queues import Queueing
 from mainspring.stores.postgres.ringing import SETTLE, Ringing
+from mainspring.stores.postgres.scheduling import Scheduling
 from mainspring.stores.postgres.session import Rows, Sessions, Step
 from mainspring.stores.postgres.statements import fill, schema_of, statement
 from mainspring.stores.postgres.strays import LowWater
@@ -53,7 +54,7 @@ _PUT = "select * from {schema}.put_v1(%(kind)s::text, %(name)s::text, %(version)
 _DOCS = "select name, version, data from {schema}.docs where kind = %(kind)s order by name"
 
 
-class PostgresStore(Limiting, Queueing):
+class PostgresStore(Limiting, Queueing, Scheduling):
     """A :class:`~mainspring.stores.base.Store` in one schema of a PostgreSQL database.
 
     ``durability="full"``: commits wait for the disk, and for replicas where the server is set up so; ``"normal"``:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import psycopg
 
+from mainspring.clock import LONG_AGO
 from mainspring.stores.postgres.arrays import numbers
 from mainspring.stores.postgres.session import Params, Rows, Step
 from mainspring.stores.postgres.statements import fill
@@ -46,7 +47,7 @@ class LowWater:
         self._lows: Lows = {}
         self.lowered = 0
         self._task: asyncio.Task[None] | None = None
-        self._warned = 0.0
+        self._warned = LONG_AGO
 
     def above(self, lanes: Iterable[str]) -> Params:
         """What a turn that wants these lanes must be told; nothing in ordinary times."""

@@ -174,6 +174,10 @@ def completed(rows: Rows, records: Rows) -> Rows:
     return whole
 
 
+def _short(rows: Rows) -> tuple[bytes, ...]:
+    return tuple([row[1] for row in rows if row[15] == "short" and row[0] == "claim"])
+
+
 def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[Turned, list[str], Lows]:
     """The rows of a turn, sorted by their kind; the queues in which a job became ready; where its claims began."""
     pairs: dict[str, list[Pair]] = {"already": list(again), "stale": [], "gone": []}
@@ -222,6 +226,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
             next_at=next_at,
             held=tuple(sorted(held)),
             breakers=tuple(breakers),
+            short=_short(rows),
         ),
         woken,
         lows,

@@ -13,7 +13,7 @@ from importlib.resources import files
 from . import keys
 
 PLAIN = (
-    *("blpop", "client|setname", "eval", "evalsha", "hget", "hgetall", "info", "lrange", "select", "wait"),
+    *("blpop", "client|setname", "eval", "evalsha", "hget", "hgetall", "hmget", "info", "lrange", "select", "wait"),
     "zrangebyscore",
 )
 """The commands that are sent as they are; the others are the scripts'."""

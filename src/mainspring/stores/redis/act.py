@@ -6,6 +6,7 @@ from mainspring.errors import InvalidOption
 from mainspring.query import Query
 from mainspring.records import Acted, Retention
 from mainspring.states import Action, State
+from mainspring.stores.base import NUMBERS_KEPT
 
 from . import where
 from .connection import Connection
@@ -16,6 +17,8 @@ SLICE = 200
 """Jobs that one script changes."""
 LOOK = 1_000
 """Jobs that one script looks at."""
+KEEP_NUMBERS = 86_400_000_000
+"""Microseconds for which the number of a schedule that went is kept: longer than a clock goes back."""
 
 _ACTIONS = (Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE)
 
@@ -69,6 +72,7 @@ async def prune(connection: Connection, retention: Retention, limit: int) -> int
             went, more = await connection.run("prune", which, keep, keep_count, retention.keep_at_least, size)
             gone += went
     await connection.run("prune_workers", retention.keep_workers)
-    while await connection.run("prune_rates", LOOK) == LOOK:
+    await connection.run("prune_schedules", KEEP_NUMBERS)
+    while await connection.run("prune_rates", LOOK, NUMBERS_KEPT) == LOOK:
         pass
     return gone

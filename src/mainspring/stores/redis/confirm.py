@@ -24,8 +24,8 @@ MARK = b"redis.call('HDEL', KEYS[1], '') return redis.call('HINCRBY', KEYS[1], '
 
 NOTHING_TO_LOSE = frozenset(
     {
-        *("beat", "buckets", "find", "listen", "notify", "promote", "prune", "prune_rates", "prune_workers", "reopen"),
-        *("tally", "tell", "unlisten", "workers"),
+        *("beat", "buckets", "find", "guests", "links", "listen", "look", "notify", "promote", "prune", "prune_rates"),
+        *("prune_schedules", "prune_workers", "reopen", "runs", "tally", "tell", "unlisten", "workers"),
     }
 )
 """Scripts that only read, or whose loss heals by itself: nobody waits for their confirmation."""

@@ -18,6 +18,7 @@ import msgspec
 from mainspring.errors import StoreConflict
 from mainspring.lanes import base_lane, home_lane
 from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob, QueueSettings, Unique
+from mainspring.schedule_rows import PART
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Batch
 from mainspring.stores.depth import stored
@@ -48,9 +49,10 @@ _length = Struct(">I").pack
 Words = list[bytes | str]
 
 
-def arguments(batch: Batch, special: Collection[str] = ()) -> tuple[str, Words]:
-    """The script for this batch, and its arguments; ``special`` are queues that are for the longer way."""
-    return _bounded(batch.jobs, batch.limits, is_plain(batch, special), _settings(batch))
+def arguments(batch: Batch, special: Collection[str] = (), swap: bytes = b"") -> tuple[str, Words]:
+    """The script for this batch, and its arguments; ``special`` are queues that are for the longer way, and so is
+    an exchange of a schedule's row."""
+    return _bounded(batch.jobs, batch.limits, not swap and is_plain(batch, special), _settings(batch, swap))
 
 
 def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
@@ -59,10 +61,11 @@ def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
     return _bounded(jobs, (), _are_distinct(jobs))
 
 
-def _settings(batch: Batch) -> bytes:
-    if not batch.queues and not batch.accepted:
+def _settings(batch: Batch, swap: bytes) -> bytes:
+    if not (batch.queues or batch.accepted or batch.forced or swap):
         return b""
-    return _pack((batch.accepted, [(name, settings_json(settings)) for name, settings in batch.queues]))
+    declared = [(name, settings_json(settings)) for name, settings in batch.queues]
+    return framed(_pack((batch.accepted, declared, batch.forced)), swap)
 
 
 def settings_json(settings: QueueSettings) -> str:
@@ -232,10 +235,10 @@ def _mode(unique: Unique) -> tuple[int, int, str | bool]:
 
 
 def _beside(job: NewJob) -> bytes:
-    return _framed(_times(job), _edges(job.after), _follows(job), _apart(job))
+    return framed(_times(job), _edges(job.after), _follows(job), _apart(job))
 
 
-def _framed(*parts: bytes) -> bytes:
+def framed(*parts: bytes) -> bytes:
     """Each with its length in front: Lua's msgpack has no type for bytes."""
     return b"".join([word for part in parts for word in (_length(len(part)), part)])
 
@@ -254,7 +257,7 @@ def _follows(job: NewJob) -> bytes:
     for follow in job.follows:
         _check_follow(job, follow)
         made = follow.job
-        words.append(bytes([CODES[follow.on]]) + made.id + _framed(_text(made), _times(made), _apart(made)))
+        words.append(bytes([CODES[follow.on]]) + made.id + framed(_text(made), _times(made), _apart(made)))
     return b"".join(words)
 
 
@@ -269,6 +272,8 @@ def _check_follow(job: NewJob, follow: Follow) -> None:
         wrong = "has an id without room for an epoch"
     elif made.unique or made.after or made.buckets or made.fair or made.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
+    elif any(mark.startswith(PART) for mark in made.marks):
+        wrong = "is of a part"
     if wrong:
         raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {made.task!r} {wrong}")
 

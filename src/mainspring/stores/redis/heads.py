@@ -19,6 +19,7 @@ from struct import Struct
 
 import msgspec
 
+from mainspring.schedule_rows import PART
 from mainspring.states import State
 
 STATES = (
@@ -40,7 +41,7 @@ NONE = -(2.0**62)
 LARGE = 1024
 """Bytes beyond which a record or a result lies apart: who moves, counts or looks for jobs need not read it."""
 
-HAS_CHILDREN, IS_ORDERED, IS_LIMITED, IS_FOLLOWED, HAS_KEEP = 1, 2, 4, 8, 16
+HAS_CHILDREN, IS_ORDERED, IS_LIMITED, IS_FOLLOWED, HAS_KEEP, IS_OF_PART = 1, 2, 4, 8, 16, 32
 """What an end must look at: the second byte."""
 EXPIRES, IS_PARKED, COUNTS = 1, 2, 8
 """What a claim must look at, and ``IS_LIMITED``: the third byte."""
@@ -80,6 +81,8 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its queue was a stack when it was enqueued."""
     d: bool = False
     """It counts for the depth of its queue."""
+    w: str | None = None
+    """The part of it that waits for others, and it with it."""
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -130,6 +133,8 @@ def new_head(
     """A job as it enters, ready unless the script finds otherwise; it has no place and no times yet."""
     packed = b"" if more is _NOTHING_MORE else _pack(more)
     ends = (IS_LIMITED if more.b else 0) | (IS_FOLLOWED if followed else 0) | (0 if more.k is None else HAS_KEEP)
+    if any(mark.startswith(PART) for mark in more.m):
+        ends |= IS_OF_PART
     apart = len(record) > LARGE
     fixed = _FIXED.pack(
         CODES[State.READY], ends, ends & IS_LIMITED, (IS_EARLY if early else 0) | (LIES_APART if apart else 0),

@@ -22,6 +22,7 @@ from mainspring.records import (
     Doc,
     Enqueued,
     Found,
+    GuestRow,
     Limit,
     LimitRow,
     LogLine,
@@ -47,12 +48,13 @@ from .confirm import Confirm
 from .connection import Connection
 from .errors import translate
 from .joint import Enqueuer
+from .schedules import Schedules
 
 DURABILITIES = ("full", "normal")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-class RedisStore:
+class RedisStore(Schedules):
     """A store in one namespace of a Redis or Valkey server.
 
     ``durability`` is what the server should keep by its own settings: ``full`` an append-only file,
@@ -254,12 +256,19 @@ class RedisStore:
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         return rooms.bucket_rows(await self._connection.run("buckets", rooms.asked(buckets)))
 
-    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = ()) -> Taken:
-        words = rooms.packed_buckets(buckets), rooms.packed(limits)
+    async def take(
+        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
+        info: bytes = b"", fenced: bool = False,
+    ) -> Taken:  # fmt: skip
+        words = rooms.packed_buckets(buckets), rooms.packed(limits), keep, info, int(fenced)
         return rooms.taken(await self._connection.run("take", guest, ttl, *words))
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         return bool(await self._connection.run("give", guest, rooms.packed_costs(spent), slow))
+
+    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+        words = (of.name, "") if isinstance(of, Bucket) else ("", of)
+        return rooms.guest_rows(await self._connection.run("guests", *words), limit)
 
     # ---- breakers -----------------------------------------------------------------------------
 

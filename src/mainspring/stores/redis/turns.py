@@ -55,7 +55,7 @@ def turn_arguments(turn: Turn, acks: Sequence[Ack]) -> list[bytes | str]:
 
 
 def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
-    now, lost, claims, already, stale, orders, gone, more, full, next_at, held, breakers = reply
+    now, lost, claims, already, stale, orders, gone, more, full, next_at, held, breakers, short = reply
     if lost:
         return Turned(now=now, lost=True)
     return Turned(
@@ -71,6 +71,7 @@ def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
         next_at=next_at,
         held=tuple(sorted(queue.decode() for queue in held)),
         breakers=tuple(map(breaker_row, breakers)),
+        short=tuple(short),
     )
 
 

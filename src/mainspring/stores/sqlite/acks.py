@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainspring.outcomes import Ack
 from mainspring.states import Reason, State, allows
 
-from .breakers import ended
+from .breakers import ended, succeeded
 from .errors import is_unstorable
 from .finish import End, finish
 from .leaving import correct, free
@@ -68,22 +68,25 @@ def _move_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> int:
         for ack in part:
             values += (ack.id, ack.token, ack.result, ack.error)
         moved += tx.sized("ack_succeeded", end - start, values).rowcount
-        if tx.sized("delete_unlimited", end - start, [ack.id for ack in part]).rowcount < len(part) and moved == end:
-            _leave_limits(tx, part)
+        ids = [ack.id for ack in part]
+        corrections = [ack for ack in part if ack.spent or ack.slow]
+        if (corrections or tx.sized("delete_free", end - start, ids).rowcount < len(part)) and moved == end:
+            _leave_limits(tx, ids, corrections)
     return moved
 
 
-def _leave_limits(tx: Tx, acks: Sequence[Ack]) -> None:
-    """Of these that have just succeeded, those that hold places go too."""
-    ids = [ack.id for ack in acks]
-    limited = {id: (buckets, started) for id, buckets, started in tx.sized("limited", len(ids), ids).fetchall()}
-    for ack in acks:
-        if ack.id in limited and (ack.spent or ack.slow):
-            correct(tx, limited[ack.id][0], ack.spent, ack.slow)
-        if ack.id in limited:
-            ended(tx, limited[ack.id][0], ack, limited[ack.id][1])
-    free(tx, ids)
-    tx.sized("delete_jobs", len(ids), ids)
+def _leave_limits(tx: Tx, ids: list[bytes], corrections: Sequence[Ack]) -> None:
+    """Of these that have just succeeded, those that are left go too; who waits for their places is told."""
+    rows = tx.sized("delete_limited", len(ids), ids).fetchall()
+    left = {id: buckets for id, buckets, _ in rows if buckets}
+    free(tx, list(left.items()))
+    began: dict[str, int] = {}
+    for _, buckets, started in rows:
+        began[buckets] = max(started, began.get(buckets, 0))
+    for buckets, started in began.items():
+        succeeded(tx, buckets, started)
+    for ack in corrections:
+        correct(tx, left.get(ack.id), ack.spent, ack.slow)
 
 
 def _take(tx: Tx, worker: str, ack: Ack, verdicts: Verdicts) -> None:
@@ -119,6 +122,7 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         tx.add_attempt(acked)
     if flags & LIMITED:
         correct(tx, buckets, unspent(buckets) if ack.buckets else ack.spent, ack.slow)
+        free(tx, [(ack.id, buckets)])
     if ack.refund:
         attempt -= 1
     if ordered or ack.to in (State.SUCCEEDED, State.DEAD, State.CANCELLED):
@@ -128,8 +132,6 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
             end = End(ack.to, ack.reason, worker, attempt, crashes, result=ack.result, error=ack.error, label=ack.label)
         finish(tx, ack.id, flags, end)
         return
-    if flags & LIMITED:
-        free(tx, (ack.id,))
     if ack.buckets and ack.to is State.READY:
         relane(tx, ack, queue, attempt, Standing(lane, task, priority, crashes, buckets))
     elif ack.to is State.READY:

@@ -14,9 +14,9 @@ from mainspring.states import WAITING, Action, Reason, State, sources
 
 from .finish import finish_waiting, resolve
 from .inserts import flags_of
-from .places import Standing, enter_ready, home, line_up
+from .places import Standing, enter_ready, home, limited_flags, line_up, read_buckets
 from .settings import is_bound
-from .tx import HAS_CHILDREN, LIMITED
+from .tx import HAS_CHILDREN, OF_PART
 from .uniq import drop_key, retake_key
 from .where import TABLES, conditions, parts, tables_of
 
@@ -188,7 +188,8 @@ def _retry(tx: Tx, target: Target) -> bytes | None:
         return holder
     queue, lane, task, priority, buckets = tx.all("ended_row_" + table, (job,))[0]
     lane, seq = home(lane, buckets), tx.next_seq()
-    flags = (LIMITED if buckets else 0) | flags_of([state for (state,) in tx.all("followed", (job,))])
+    flags = limited_flags(read_buckets(buckets)) | flags_of([state for (state,) in tx.all("followed", (job,))])
+    flags |= OF_PART if tx.all("is_of_part", (job,))[0][0] else 0
     values = {"id": job, "lane": lane, "seq": seq, "flags": flags, "now": tx.now, "bound": is_bound(tx, queue)}
     tx.run("revive_" + table, values)
     tx.run("drop_" + table, (job,))

@@ -23,12 +23,18 @@ def told_of(tx: Tx, name: str) -> Told:
 
 def ended(tx: Tx, buckets: str | None, ack: Ack, began: int) -> None:
     """An attempt of a job with these buckets is over."""
-    for name in _named(buckets):
-        if ack.fault:
+    if ack.fault:
+        for name in _named(buckets):
             told_of(tx, name).fail(began, ack.fault)
-        elif ack.outcome == "succeeded":
-            told = told_of(tx, name)
-            told.succeeded = max(told.succeeded, began)
+    elif ack.outcome == "succeeded":
+        succeeded(tx, buckets, began)
+
+
+def succeeded(tx: Tx, buckets: str | None, began: int) -> None:
+    """Jobs with these buckets have, of which the last began then."""
+    for name in _named(buckets):
+        told = told_of(tx, name)
+        told.succeeded = max(told.succeeded, began)
 
 
 def lost(tx: Tx, jobs: list[tuple[str | None, int]], cause: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,8 +15,8 @@ from .fair import fair_lines
 from .keyed import KeyedLine
 from .modes import paused
 from .parking import open_due
-from .picking import LaneLine, Line, Picked, Picker
-from .places import queue_of
+from .picking import NO_COSTS, Gates, LaneLine, Line, Picked, Picker
+from .places import costs_in, queue_of
 from .rooms import Rooms
 from .statements import sizes
 
@@ -52,6 +52,7 @@ class Handed:
 
     def __init__(self) -> None:
         self.claims: list[Claim] = []
+        self.short: list[bytes] = []
         self.more = False
         self.next_at: int | None = None
 
@@ -96,18 +97,58 @@ def _give(tx: Tx, turn: Turn, asked: Asked, rooms: Rooms, handed: Handed) -> Non
     left = want.n - len(picker.picked)
     if len(groups) > 1:
         groups = [group for group in groups if _has_jobs(tx, group)]
-    plain = len(groups) == 1 and not groups[0].limited and not groups[0].keyed and not want.oldest
+    plain = len(groups) == 1 and not groups[0].keyed and not want.oldest
+    gated = Gated(tx, rooms, groups[0], left) if plain and groups[0].limited else None
+    if gated is not None:
+        plain = gated.has_room(picker)
     lines = [] if plain else _lines(tx, rooms, groups, want, picker)
     if left > 0 and want.oldest > 0:
         picker.pick(lines, min(left, want.oldest), aged=True)
     picker.pick(lines, want.n - len(picker.picked))
     claims = _claim_ids(tx, turn, list(picker.picked.values()))
     if plain and left > 0:
-        claims += _claim_from(tx, turn, groups[0].name, left)
+        found = _claim_from(tx, turn, groups[0].name, left)
+        claims += found
+        if gated is not None:
+            handed.short += gated.take(found)
     handed.claims += claims
+    handed.short += [each.id for each in picker.picked.values() if each.is_short]
     moments = [line.end() for line in (*apart, *lines)]
     if len(claims) < want.n:
         handed.fell_short((*apart, *lines), moments)
+
+
+class Gated:
+    """A lane without keys that may have room for all that are wanted of it."""
+
+    def __init__(self, tx: Tx, rooms: Rooms, group: Group, n: int) -> None:
+        self._tx = tx
+        self._rooms = rooms
+        self._group = group
+        self._n = n
+        self._gates = Gates(tx, rooms, group.name, group.gates)
+        self._costs: Mapping[str, int] = NO_COSTS
+
+    def has_room(self, picker: Picker) -> bool:
+        """Whether it may give so many without a look at each."""
+        if not self._fits(picker):
+            return False
+        return not self._gates.costs or (self._cost_the_same() and self._fits(picker))
+
+    def _fits(self, picker: Picker) -> bool:
+        return self._n <= min(self._gates.most(self._costs), self._gates.spare(self._costs) + picker.limited)
+
+    def _cost_the_same(self) -> bool:
+        """Whether all of its first do."""
+        found = {text for (text,) in self._tx.all("head_buckets", (self._group.name, self._tx.now, self._n))}
+        self._costs = costs_in(found.pop()) if len(found) == 1 else NO_COSTS
+        return not found and min(self._costs.values(), default=0) > 0
+
+    def take(self, claims: Sequence[Claim]) -> list[bytes]:
+        """What was claimed so uses up what it costs; those that are short of what is left."""
+        spare = self._gates.spare(self._costs)
+        self._rooms.take(self._group.gates, self._costs, len(claims))
+        return [each.id for each in claims[spare:]]
 
 
 def _has_jobs(tx: Tx, group: Group) -> bool:
@@ -143,7 +184,7 @@ def _groups(tx: Tx, want: Want, tasks: str) -> tuple[list[Group], list[Group]]:
     known = _names(tasks) if beside else frozenset()
     for name, suspect, task, gates, keyed in beside:
         group = Group(name, _gates(gates) if gates else (), bool(keyed))
-        if (task is None or task in known) and not (group.limited and want.limited == 0):
+        if (task is None or task in known) and not (group.keyed and group.limited and want.limited == 0):
             (suspected if suspect else usual).append(group)
     return usual, suspected
 
@@ -164,7 +205,7 @@ def _claim_ids(tx: Tx, turn: Turn, picked: list[Picked]) -> list[Claim]:
     for start, end in sizes(len(picked)):
         values = [tx.now, turn.worker, turn.number, *(each.id for each in picked[start:end])]
         rows.update((row[0], row) for row in tx.sized("claim_ids", end - start, values).fetchall())
-    holds = [(bucket, each.id, rows[each.id][1]) for each in picked for bucket in each.buckets]
+    holds = [(bucket, each.id, rows[each.id][1]) for each in picked for bucket in each.held]
     if holds:
         tx.cursor.executemany(tx.sql["hold"], holds)
     return [claim_of(rows[each.id]) for each in picked]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.records import Disabled, NewJob, QueueSettings
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .tx import Tx
 
 
-def settle(tx: Tx, jobs: Sequence[NewJob], replaced: set[bytes], *, accepted: bool) -> None:
+def settle(tx: Tx, jobs: Sequence[NewJob], replaced: Iterable[bytes], *, accepted: bool) -> None:
     """These are new in their queues: they count for the depth of those, or end because those skip them.
 
     Those that have been replaced are of the batch too: they are not dropped for the others.
@@ -29,7 +29,7 @@ def settle(tx: Tx, jobs: Sequence[NewJob], replaced: set[bytes], *, accepted: bo
     for name, n in Counter(job.queue for job in jobs if job.queue in queues).items():
         queue = queues[name]
         if queue.settings.max_depth and queue.disabled != Disabled.SKIP and not accepted:
-            _bound(tx, name, queue.settings, n, replaced.union(job.id for job in jobs))
+            _bound(tx, name, queue.settings, n, {*replaced, *(job.id for job in jobs)})
 
 
 def _count(tx: Tx, job: NewJob, queue: Kept) -> None:

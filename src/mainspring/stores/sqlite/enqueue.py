@@ -16,13 +16,14 @@ from .follows import add_follows
 from .inserts import READY, add_beside, due_of, is_there, line_up_all, row_of, standing_of
 from .latest import take_turn
 from .limits import add_limits
+from .parts import held_back, leave_line, mark_of, note_start, settle_new, stand_in_line
 from .places import enter_ready
 from .settings import Kept, add_declared, admitted, kept, placed
 from .statements import sizes
 from .uniq import claim_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from mainspring.stores.base import Batch
 
@@ -40,15 +41,30 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
         add_declared(tx, batch.queues)
     special = kept(tx)
     repeat = batch.retry or tx.first("retried", (batch.id,)) is not None
-    if not repeat and _plain(jobs, special) and _insert_plain(tx, jobs, seq):
+    held = held_back(tx, jobs)
+    if not repeat and not held and _plain(jobs, special) and _insert_plain(tx, jobs, seq):
         return [Enqueued(job.id, True) for job in jobs]
     with tx.savepoint("batch"):
         if batch.retry:
             tx.run("remember_retry", (batch.id, tx.now))
-        said, new, replaced = _insert_each(tx, folded(jobs), seq, special, repeat=repeat)
+        lines = frozenset[str]() if batch.forced else held
+        said, new, replaced = _insert_each(tx, folded(jobs), seq, special, lines, repeat=repeat)
         if special:
-            settle(tx, new, replaced, accepted=batch.accepted)
+            settle(tx, new, replaced.keys(), accepted=batch.accepted)
+        if batch.forced:
+            _force(tx, held, new, replaced.values())
+        settle_new(tx, lines)
         return unfolded(jobs, said)
+
+
+def _force(tx: Tx, held: frozenset[str], new: Iterable[NewJob], replaced: Iterable[NewJob]) -> None:
+    """None of them waits for parts; one that is replaced may have been of another part before."""
+    for job in replaced:
+        leave_line(tx, job.id)
+    for job in (*new, *replaced):
+        part = mark_of(job.marks)
+        if part in held:
+            note_start(tx, part, job.id)
 
 
 def _plain(jobs: Sequence[NewJob], special: dict[str, Kept]) -> bool:
@@ -87,9 +103,9 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
 
 
 def _insert_each(
-    tx: Tx, jobs: Sequence[NewJob], seq: int, special: dict[str, Kept], *, repeat: bool
-) -> tuple[list[Enqueued], list[NewJob], set[bytes]]:
-    """One by one: for repeats, keys, limits, dependencies, and queues of which something is stored.
+    tx: Tx, jobs: Sequence[NewJob], seq: int, special: dict[str, Kept], lines: frozenset[str], *, repeat: bool
+) -> tuple[list[Enqueued], list[NewJob], dict[bytes, NewJob]]:
+    """One by one: for repeats, keys, limits, dependencies, parts that wait, and queues of which something is stored.
 
     Edges come after all rows, for parents in the batch; last go the jobs that lost their key. Returns what became of
     each, the jobs that are new in their queue, and those that have been replaced.
@@ -99,7 +115,7 @@ def _insert_each(
     seqs: list[int] = []
     superseded: list[bytes] = []
     moved: list[NewJob] = []
-    replaced: set[bytes] = set()
+    replaced: dict[bytes, NewJob] = {}
     for n, job in enumerate(jobs):
         queue = special.get(job.queue)
         place = seq + n if queue is None else placed(seq + n, queue)
@@ -107,7 +123,7 @@ def _insert_each(
         if answers is None and job.unique is not None and job.unique.mode != "once":
             turn = take_turn(tx, job, job.unique, place, queue)
             job, answers = turn.job, turn.answers  # noqa: PLW2901 - as its key wants it
-            replaced |= {job.id} if answers == job.id else set()
+            replaced |= {job.id: job} if answers == job.id else {}
             moved += [job] if turn.moved else []
         elif answers is None:
             answers, loser = claim_key(tx, job)
@@ -121,7 +137,7 @@ def _insert_each(
     add_beside(tx, new)
     add_follows(tx, new)
     for job, place in zip(new, seqs, strict=True):
-        _settle_new(tx, job, place)
+        _settle_new(tx, job, place, lines)
     for loser in superseded:
         finish_waiting(tx, loser, Reason.SUPERSEDED)
     return said, new + moved, replaced
@@ -132,9 +148,13 @@ def _insert(tx: Tx, job: NewJob, seq: int) -> None:
         raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or a time of it is not valid")
 
 
-def _settle_new(tx: Tx, job: NewJob, seq: int) -> None:
+def _settle_new(tx: Tx, job: NewJob, seq: int, lines: frozenset[str]) -> None:
     due = due_of(job, tx.now)
     deps = _wait_for_parents(tx, job)
+    part = mark_of(job.marks) if lines else None
+    if part in lines and deps is not None:
+        stand_in_line(tx, part, job.id, seq)
+        deps += 1
     if deps is None:
         finish_waiting(tx, job.id, Reason.PARENT)
     elif deps:

@@ -122,9 +122,9 @@ class FairLine:
             group.begin(n, aged=aged)
 
     def key(self) -> Key | None:
-        picker, best = self._picker, None
+        best = None
         for group in self._groups:
-            if (group.limited and picker.limited <= 0) or group.looked >= picker.patience:
+            if self._is_closed(group) or group.looked >= self._picker.patience:
                 continue
             key = group.key()
             if key is not None and (best is None or key < best):
@@ -132,9 +132,17 @@ class FairLine:
         return best if best is None or self._aged else (best[0], best[2])
 
     def pop(self) -> Picked | None:
+        if self._is_closed(self._first):  # by what another line gave since it was asked for its key
+            return None
         picked = self._first.pop()
         self.looked = max(self.looked, self._first.looked)
         return picked
+
+    def _is_closed(self, group: FairGroup) -> bool:
+        return group.limited and self._picker.limited <= 0
+
+    def is_roomy(self) -> bool:
+        return False
 
     def end(self) -> int | None:
         moments = [group.end() for group in self._groups]

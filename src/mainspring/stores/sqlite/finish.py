@@ -1,4 +1,4 @@
-"""The one routine into a final state: history, holds, follow-up jobs, dependents."""
+"""The one routine into a final state: history, follow-up jobs, dependents, parts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from mainspring.states import Reason, State
 
 from .follows import insert_follows
-from .leaving import free
-from .places import Standing, enter_ready
-from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, HAS_CHILDREN, LIMITED
+from .freeing import Blocked, free
+from .parts import note_success
+from .places import Standing
+from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, HAS_CHILDREN, LIMITED, OF_PART
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -32,8 +33,8 @@ class End(NamedTuple):
 def finish(tx: Tx, job: bytes, flags: int, end: End) -> None:
     """Move a live job to history and resolve what hung on it."""
     _move(tx, job, flags, end)
-    if flags & LIMITED:
-        free(tx, (job,))
+    if flags & OF_PART and end.state is State.SUCCEEDED:
+        note_success(tx, job)
     if flags & HAS_CHILDREN:
         resolve(tx, job, succeeded=end.state is State.SUCCEEDED)
 
@@ -64,18 +65,12 @@ def resolve(tx: Tx, parent: bytes, *, succeeded: bool) -> None:
                 _move(tx, child, flags, End(State.CANCELLED, Reason.PARENT, None, 0, job.crashes))
                 tx.run("forget_child", (child,))
                 ended.append((child, False))
-            elif deps > 1:
-                tx.run("one_less", (child,))
-            elif due is not None and due > tx.now:
-                tx.run("unblock", (State.SCHEDULED, due, tx.next_seq(), child))
             else:
-                seq = tx.next_seq()
-                tx.run("unblock", (State.READY, None, seq, child))
-                enter_ready(tx, queue, job, seq)
+                free(tx, Blocked(child, deps, due, queue, job))
 
 
 def _move(tx: Tx, job: bytes, flags: int, end: End) -> None:
     if flags & (FOLLOWED_SUCCESS if end.state is State.SUCCEEDED else FOLLOWED_END):
         insert_follows(tx, job, end.state)
     tx.run("to_dead" if end.state is State.DEAD else "to_finished", {"id": job, "now": tx.now, **end._asdict()})
-    tx.sized("delete_jobs", 1, (job,))
+    tx.run("delete_job", (job,))

@@ -19,7 +19,7 @@ from .leaving import free
 from .parking import settle
 from .places import Standing, enter_ready, suspected
 from .rooms import Rooms
-from .tx import LIMITED, ORDERED
+from .tx import ORDERED
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -120,6 +120,8 @@ class Held(NamedTuple):
 def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -> State:
     outcome = (held.job, held.token, held.epoch, held.attempt, worker, held.started, tx.now, cause, 0, None)
     tx.add_attempt(outcome)
+    if held.buckets:
+        free(tx, [(held.job, held.buckets)])
     attempt, crashes = held.attempt - 1, held.crashes + charge.charged
     ending: tuple[State, Reason] | None = None
     if held.flags & ORDERED:
@@ -129,8 +131,6 @@ def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -
     if ending is not None:
         finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes, note=held.ordered or None))
         return ending[0]
-    if held.flags & LIMITED:
-        free(tx, (held.job,))
     lane = suspected(held.lane, held.buckets) if is_suspect(crashes, held.crash_limit) else held.lane
     delay = charge.delay(crashes)
     state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)

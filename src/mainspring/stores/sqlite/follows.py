@@ -13,6 +13,7 @@ from mainspring.records import NewJob
 from mainspring.states import FINAL, State
 
 from .inserts import insert_free
+from .parts import mark_of
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -39,6 +40,8 @@ def _check(job: NewJob, on: State, follow: NewJob) -> None:
         wrong = "has an id without room for an epoch"
     elif follow.unique or follow.after or follow.buckets or follow.fair or follow.follows:
         wrong = "has a unique key, parents, limits or follow-up jobs of its own"
+    elif mark_of(follow.marks):
+        wrong = "is of a part"
     elif any(abs(number) > LARGEST for number in (*numbers, follow.keep or 0)):
         wrong = "has a number that is too large"
     if wrong:

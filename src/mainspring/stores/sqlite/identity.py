@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import time
 
+from mainspring.clock import LONG_AGO
+
 _LOOK = 1.0
 
 
@@ -21,7 +23,7 @@ class Identity:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._known: tuple[int, int] | None = None
-        self._looked = 0.0
+        self._looked = LONG_AGO
 
     def note(self) -> None:
         """A connection was opened just now."""

@@ -9,9 +9,10 @@ from mainspring.lanes import base_lane, home_lane
 from mainspring.records import NewJob
 from mainspring.states import State
 
-from .places import Standing, enter_ready, line_up, write_buckets
+from .parts import mark_of
+from .places import Standing, enter_ready, limited_flags, line_up, write_buckets
 from .settings import bind_free, kept, limited, placed
-from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, LIMITED
+from .tx import FOLLOWED_END, FOLLOWED_SUCCESS, OF_PART
 
 if TYPE_CHECKING:
     from .tx import Row, Tx
@@ -25,7 +26,9 @@ def row_of(job: NewJob, seq: int, now: int) -> Row:
     lane = base_lane(job.queue, job.kind)
     flags = 0
     if job.buckets or job.fair:
-        lane, flags = home_lane(job.queue, job.kind, job.buckets, job.fair), LIMITED if job.buckets else 0
+        lane, flags = home_lane(job.queue, job.kind, job.buckets, job.fair), limited_flags(job.buckets)
+    if job.marks and mark_of(job.marks):
+        flags |= OF_PART
     if job.follows:
         flags |= flags_of([follow.on for follow in job.follows])
     return (

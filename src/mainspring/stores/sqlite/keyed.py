@@ -191,7 +191,11 @@ class KeyedLine:
             self._push(front)
         else:
             front.gone = True
-        return Picked(head.id, names)
+        return Picked(head.id, names if front.buckets else (), bool(names))
+
+    def is_roomy(self) -> bool:
+        """Keys are there to be short."""
+        return False
 
     def _is_behind(self, front: Front) -> bool:
         """Whether a job before it in its lane waits for a rate: it may cost less, but nobody passes in a lane."""

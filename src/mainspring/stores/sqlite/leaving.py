@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .parking import let_in
-from .places import costs_of, read_buckets
+from .places import costs_of, names_of, read_buckets
 from .rooms import Rooms, limit_of
-from .statements import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,11 +14,16 @@ if TYPE_CHECKING:
     from .tx import Tx
 
 
-def free(tx: Tx, jobs: Sequence[bytes]) -> None:
-    """These jobs run no more; who waits for their places is told when the call settles."""
-    for start, end in sizes(len(jobs)):
-        left = tx.sized("free_holds", end - start, jobs[start:end]).fetchall()
-        tx.freed.update(bucket for (bucket,) in left)
+def free(tx: Tx, jobs: Sequence[tuple[bytes, str]]) -> None:
+    """These jobs, with these buckets, run no more; who waits for their places is told when the call settles."""
+    held: list[tuple[str, bytes]] = []
+    for job, buckets in jobs:
+        names = names_of(buckets)
+        tx.freed.update(names)
+        if "=" in names[-1]:
+            held += [(name, job) for name in names]
+    if held:
+        tx.cursor.executemany(tx.sql["free_hold"], held)
 
 
 def correct(tx: Tx, buckets: str | None, spent: Sequence[tuple[str, int]], slow: int) -> None:

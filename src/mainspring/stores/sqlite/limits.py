@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mainspring.records import Bucket, BucketRow, Limit, LimitRow, is_breaker
 
 from .parking import stir
+from .room import Places, Room
 from .rooms import Rooms
 from .switches import Guard
 
@@ -65,6 +66,12 @@ def buckets(tx: Tx, asked: Sequence[Bucket]) -> list[BucketRow]:
     return [_row(tx, rooms, each) for each in asked if rooms.size_of(each.name) is not None]
 
 
+def _used(tx: Tx, room: Room, name: str) -> int:
+    """While all places are taken, the next one that is kept for guests is none of them."""
+    over = isinstance(room, Places) and room.used > room.size and tx.first("has_kept_place", (name, tx.now))
+    return room.used - 1 if over else room.used
+
+
 def _row(tx: Tx, rooms: Rooms, bucket: Bucket) -> BucketRow:
     room = rooms[bucket.name]
     return BucketRow(
@@ -72,8 +79,8 @@ def _row(tx: Tx, rooms: Rooms, bucket: Bucket) -> BucketRow:
         limit=bucket.limit,
         kind=room.kind,
         size=room.size,
-        used=room.used,
+        used=_used(tx, room, bucket.name),
         next_at=None if room.fits(bucket.cost) else room.when(bucket.cost),
-        holders=tuple(job for (job,) in tx.all("holders", (bucket.name,))),
+        holders=tuple(job for job, _ in tx.all("holders", (bucket.name, rooms.running.names(bucket.name)))),
         breaker=room.switch if isinstance(room, Guard) else None,
     )

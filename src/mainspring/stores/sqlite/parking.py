@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from mainspring.records import is_breaker
 
 from .breakers import hear_all
@@ -26,6 +28,7 @@ MANY = 100
 SLICE = 200
 """Lanes that are opened in one step of work that has no other end."""
 BELOW_ALL = -(1 << 40)
+_encode = msgspec.json.encode
 
 
 class Parked(NamedTuple):
@@ -42,13 +45,18 @@ class Parked(NamedTuple):
 def settle(tx: Tx, rooms: Rooms) -> None:
     """Jobs and guests have left buckets: who waited for their places is woken, or stands in line again."""
     hear_all(tx, rooms)
-    for name in sorted(tx.freed):
-        if is_breaker(name):
-            continue
+    for name in _waited_for(tx):
         size = rooms.size_of(name)
         if size is None or size.kind == "concurrency":  # no end gives a start back
             let_in(tx, rooms, name)
     tx.freed.clear()
+
+
+def _waited_for(tx: Tx) -> list[str]:
+    """The buckets that somebody has left but breakers, and those with a key on which no lane is parked."""
+    keyed = [name for name in tx.freed if "=" in name]
+    waited = {name for (name,) in tx.all("waited_for", (_encode(keyed).decode(),))} if keyed else ()
+    return sorted(name for name in tx.freed if name in waited or not ("=" in name or is_breaker(name)))
 
 
 def let_in(tx: Tx, rooms: Rooms, bucket: str) -> None:
@@ -59,6 +67,14 @@ def let_in(tx: Tx, rooms: Rooms, bucket: str) -> None:
         if n > 0:
             _open_by_group(tx, bucket, found, n)
     elif rooms[bucket].most() > 0:
+        tx.woken.update(queue for (queue,) in tx.all("waits", (bucket,)))
+
+
+def look_again(tx: Tx, bucket: str) -> None:
+    """Whoever waits for the bucket is to learn when there may be room: one of each group is enough."""
+    if "=" in bucket:
+        _open_by_group(tx, bucket, [Parked(*row) for row in tx.all("parked", (bucket, MANY))], 1)
+    else:
         tx.woken.update(queue for (queue,) in tx.all("waits", (bucket,)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .places import costs_of, queue_of, read_buckets
+from .places import costs_in, queue_of
 from .room import ANY
 from .rooms import Rooms
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 Key = tuple[float, ...]
 _ABOVE_ALL = 1 << 40
-_NO_COSTS: Mapping[str, int] = {}
+NO_COSTS: Mapping[str, int] = {}
 
 
 class Picked(NamedTuple):
-    """A job to be claimed, and the buckets that it then holds a place in."""
+    """A job to be claimed."""
 
     id: bytes
-    buckets: tuple[str, ...]
+    held: tuple[str, ...]
+    """The buckets in which it then has a row for its place: none of a job that names gates only."""
+    is_short: bool
+    """One of its buckets has not much left."""
 
 
 class Line(Protocol):
@@ -45,6 +48,10 @@ class Line(Protocol):
         """Its first, with its places taken; None if that is no good and the next has to be looked at."""
         ...
 
+    def is_roomy(self) -> bool:
+        """Whether its first may be had without being short."""
+        ...
+
     def end(self) -> int | None:
         """What was picked is claimed: write down what was learnt. From when on it is worth looking again, if known."""
         ...
@@ -57,7 +64,7 @@ class Picker:
         self.picked: dict[bytes, Picked] = {}
         self.patience = patience
         self.limited = ANY if limited is None else limited
-        """How many more may name a bucket."""
+        """How many more may be short."""
 
     def pick(self, lines: Sequence[Line], n: int, *, aged: bool = False) -> None:
         """Up to ``n`` more."""
@@ -66,19 +73,19 @@ class Picker:
         wanted = len(self.picked) + n
         heap: list[tuple[Key, int]] = []
         for at, line in enumerate(lines):
-            if not line.limited or self.limited > 0:
+            if not line.limited or self.limited > 0 or line.is_roomy():
                 line.begin(wanted, aged=aged)
                 self._push(heap, at, line)
         heapify(heap)
         while heap and len(self.picked) < wanted:
             _, at = heappop(heap)
             line = lines[at]
-            if line.limited and (self.limited <= 0 or line.looked >= self.patience):
+            if line.limited and (line.looked >= self.patience or (self.limited <= 0 and not line.is_roomy())):
                 continue
             picked = line.pop()
             if picked is not None:
                 self.picked[picked.id] = picked
-                self.limited -= bool(picked.buckets)
+                self.limited -= picked.is_short
             self._push(heap, at, line)
 
     @staticmethod
@@ -94,13 +101,13 @@ class Head(NamedTuple):
     rank: int
     seq: int
     id: bytes
-    costs: Mapping[str, int] = _NO_COSTS
+    costs: Mapping[str, int] = NO_COSTS
 
 
 def head_of(row: Row) -> Head:
     """Of the statements for heads: those that tell the costs have a fourth column."""
     priority, seq, id, *buckets = row
-    return Head(-priority, seq, id, costs_of(read_buckets(buckets[0])) if buckets else _NO_COSTS)
+    return Head(-priority, seq, id, costs_in(buckets[0]) if buckets and buckets[0] else NO_COSTS)
 
 
 class Gates:
@@ -112,12 +119,20 @@ class Gates:
         self._queue = queue_of(lane)
         self.names = names
 
-    def most(self) -> int:
-        return min([self._rooms[name].most() for name in self.names], default=ANY)
+    def most(self, costs: Mapping[str, int] = NO_COSTS) -> int:
+        """How many starts fit that cost so much each."""
+        return min([self._rooms[name].most() // costs.get(name, 1) for name in self.names], default=ANY)
 
     @property
     def costs(self) -> bool:
         return any(self._rooms[name].costs for name in self.names)
+
+    def spare(self, costs: Mapping[str, int]) -> int:
+        """How many of those before there is not much left."""
+        return max(min([self._rooms[name].spare() // costs.get(name, 1) for name in self.names], default=ANY), 0)
+
+    def are_roomy(self, costs: Mapping[str, int]) -> bool:
+        return all(self._rooms[name].is_roomy(costs.get(name, 1)) for name in self.names)
 
     def wait(self, costs: Mapping[str, int]) -> int | None:
         """A job that costs so much was held back: whoever frees a place wakes the queue. When to look again."""
@@ -166,8 +181,12 @@ class LaneLine:
             self._stuck = head.costs
             self._heads = []
             return None
+        is_short = self.limited and not self._gates.are_roomy(head.costs)
         self._rooms.take(self._gates.names, head.costs)
-        return Picked(head.id, self._gates.names)
+        return Picked(head.id, (), is_short)
+
+    def is_roomy(self) -> bool:
+        return self._gates.are_roomy(self._heads[-1][1].costs if self._heads else NO_COSTS)
 
     def end(self) -> int | None:
         return None if self._stuck is None else self._gates.wait(self._stuck)

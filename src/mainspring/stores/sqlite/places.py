@@ -8,13 +8,17 @@ group of lanes with keys, in ``lanes`` for each lane with keys and priority.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mainspring.lanes import base_of, is_fair, limited_lane, parked_lane, suspect_lane, weight_of
 from mainspring.records import Bucket
+
+from .tx import GATED, LIMITED
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -33,12 +37,31 @@ def read_buckets(text: str | None) -> list[Bucket]:
     return [Bucket(*each) for each in _decode(text)] if text else []
 
 
+def limited_flags(buckets: Sequence[Bucket]) -> int:
+    """What the row of a job says of its buckets."""
+    if not buckets:
+        return 0
+    return LIMITED if any(each.key for each in buckets) else LIMITED | GATED
+
+
+@lru_cache(maxsize=1024)
+def names_of(text: str) -> tuple[str, ...]:
+    """The names of the buckets that a job's row keeps, those with keys last."""
+    return tuple(sorted({each.name for each in read_buckets(text)}, key=lambda name: "=" in name))
+
+
 def costs_of(buckets: Iterable[Bucket]) -> dict[str, int]:
     """What a start uses up, by bucket."""
     costs: dict[str, int] = {}
     for each in buckets:
         costs[each.name] = costs.get(each.name, 0) + max(each.cost, 0)
     return costs
+
+
+@lru_cache(maxsize=1024)
+def costs_in(text: str) -> Mapping[str, int]:
+    """The same, as a job's row keeps it."""
+    return MappingProxyType(costs_of(read_buckets(text)))
 
 
 def queue_of(lane: str) -> str:

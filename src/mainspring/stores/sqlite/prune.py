@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mainspring.records import Retention
+from mainspring.stores.base import NUMBERS_KEPT
 
 from .act import SLICE, forget
 from .parking import settle
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from .tx import Row, Tx
 
 REMEMBERED = 86_400_000_000
-"""Microseconds for which the repeat of a batch is remembered: nothing holds a first try back for a day."""
+"""Microseconds for which the repeat of a batch and the number of a schedule that went are remembered: nothing holds a
+first try back for a day."""
 
 IDLE = 200
 """Lanes and rates that are let go at a time."""
@@ -80,13 +82,16 @@ def drop(tx: Tx, jobs: Sequence[Old]) -> tuple[int, int]:
 
 
 def tidy(tx: Tx, retention: Retention) -> None:
-    """Rows of workers long lost, batches long repeated, groups without lanes, rates and guests that are over."""
+    """Workers long lost, batches long repeated, schedules long gone, groups without lanes, rates and guests that are
+    over, old numbers."""
     tx.run("drop_workers", (tx.now - retention.keep_workers,))
     tx.run("drop_retried", (tx.now - REMEMBERED,))
+    tx.run("drop_schedules", (tx.now - REMEMBERED,))
     tx.run("drop_groups")
     tx.run("drop_clocks")
     tx.run("drop_rates", (tx.now,))
     tx.run("drop_guests", (tx.now,))
+    tx.run("drop_numbers", (tx.now - NUMBERS_KEPT,))
 
 
 class Idle(NamedTuple):

@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING
 from .room import Room, Size
 
 if TYPE_CHECKING:
+    from .running import Running
     from .tx import Tx
 
 
-class Window(Room):
+class Starts(Room):
+    """What counts starts: a job that was claimed and waits would begin in another window than it counts in."""
+
+    costs = True
+
+    def spare(self) -> int:
+        return 0
+
+
+class Window(Starts):
     """Starts that cost so much in any window: an exact log, of which moments that lie close together share a row."""
 
     kind = "rate"
-    costs = True
 
-    def __init__(self, tx: Tx, name: str, limit: Size) -> None:
-        super().__init__(tx, name, limit)
+    def __init__(self, tx: Tx, name: str, limit: Size, running: Running) -> None:
+        super().__init__(tx, name, limit, running)
         self._per = limit.per
         self._before = tx.now - limit.per
         self._used: int
@@ -35,8 +44,8 @@ class Window(Room):
     def fits(self, cost: int) -> bool:
         return self.size > 0 and min(max(cost, 1), self.size) <= self.most()
 
-    def take(self, cost: int) -> None:
-        self._add(min(cost, self.size))
+    def take(self, cost: int, n: int = 1) -> None:
+        self._add(n * min(cost, self.size))
 
     def _add(self, cost: int) -> None:
         self._used += cost
@@ -85,14 +94,13 @@ class Window(Room):
         self._taken = 0
 
 
-class Pace(Room):
+class Pace(Starts):
     """One unit each ``per / size``, some at once (GCRA). Counted in nanoseconds: rates may be fast."""
 
     kind = "smooth"
-    costs = True
 
-    def __init__(self, tx: Tx, name: str, limit: Size) -> None:
-        super().__init__(tx, name, limit)
+    def __init__(self, tx: Tx, name: str, limit: Size, running: Running) -> None:
+        super().__init__(tx, name, limit, running)
         self._per = max(limit.per * 1000, 1)
         self._burst = max(limit.burst, 1)
         self._now = tx.now * 1000
@@ -120,8 +128,8 @@ class Pace(Room):
         cost = self._capped(cost)
         return self._ahead + self._time(cost) <= self._bound(cost)
 
-    def take(self, cost: int) -> None:
-        self._move(self._time(min(cost, self.size)))
+    def take(self, cost: int, n: int = 1) -> None:
+        self._move(n * self._time(min(cost, self.size)))
 
     def when(self, cost: int) -> int | None:
         if self.size <= 0:

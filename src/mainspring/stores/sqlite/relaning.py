@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainspring.lanes import relaned
 from mainspring.records import Bucket
 
-from .places import Standing, enter_ready, group_of, home, parked, read_buckets, write_buckets
+from .places import Standing, enter_ready, group_of, home, limited_flags, parked, read_buckets, write_buckets
 
 if TYPE_CHECKING:
     from mainspring.outcomes import Ack
@@ -21,7 +21,8 @@ def relane(tx: Tx, ack: Ack, queue: str, attempt: int, job: Standing) -> None:
     job = _widened(job, ack.buckets)
     if ack.park:
         job = job._replace(lane=parked(job.lane, job.task, job.buckets))
-    ((seq,),) = tx.all("relane", (attempt, job.lane, job.buckets, ack.id))
+    flags = limited_flags(read_buckets(job.buckets))
+    ((seq,),) = tx.all("relane", (attempt, job.lane, job.buckets, ack.id, flags))
     enter_ready(tx, queue, job, seq)
     if group_of(job.lane)[1]:  # it may wait for the moment of a job that is not its first any more
         tx.run("open_lane", (job.lane, -job.priority))

@@ -14,6 +14,7 @@ import os
 import time
 from contextlib import suppress
 
+from mainspring.clock import LONG_AGO
 from mainspring.errors import StoreFull
 
 from .files import NO_LINK
@@ -29,7 +30,7 @@ class Reserve:
         self._path = path
         self._url = url
         self._there = False
-        self._looked = 0.0
+        self._looked = LONG_AGO
         self._free = LOW
 
     def check(self) -> None:

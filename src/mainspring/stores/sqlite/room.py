@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from mainspring.records import ROOMY
+
 if TYPE_CHECKING:
+    from .running import Running
     from .tx import Tx
 
 ANY = 1 << 62
@@ -31,7 +34,7 @@ class Room:
     ends: int | None = None
     """When the first guest's time is over."""
 
-    def __init__(self, tx: Tx, name: str, limit: Size) -> None:
+    def __init__(self, tx: Tx, name: str, limit: Size, running: Running) -> None:  # noqa: ARG002
         self._tx = tx
         self._name = name
         self.size = limit.size
@@ -47,8 +50,16 @@ class Room:
     def fits(self, cost: int) -> bool:  # noqa: ARG002  # here and below: for those who count
         return True
 
-    def take(self, cost: int) -> None:
-        """A start."""
+    def is_roomy(self, cost: int) -> bool:
+        """Whether there is much left after a start."""
+        return self.spare() >= cost
+
+    def spare(self) -> int:
+        """How much can be used before there is not much left."""
+        return self.most() - max(self.size // 2, ROOMY)
+
+    def take(self, cost: int, n: int = 1) -> None:
+        """So many starts."""
 
     def when(self, cost: int) -> int | None:  # noqa: ARG002
         """The moment at which a start fits that does not fit now; None if nobody knows."""
@@ -70,10 +81,10 @@ class Places(Room):
 
     kind = "concurrency"
 
-    def __init__(self, tx: Tx, name: str, limit: Size) -> None:
-        super().__init__(tx, name, limit)
-        running, guests, self.ends = tx.all("places_used", (name, tx.now))[0]
-        self._used: int = running + guests
+    def __init__(self, tx: Tx, name: str, limit: Size, running: Running) -> None:
+        super().__init__(tx, name, limit, running)
+        held, guests, self.ends = tx.all("places_used", (name, tx.now))[0]
+        self._used: int = running.count(name) + held + guests
 
     @property
     def used(self) -> int:
@@ -85,5 +96,5 @@ class Places(Room):
     def fits(self, cost: int) -> bool:  # noqa: ARG002
         return self._used < self.size
 
-    def take(self, cost: int) -> None:  # noqa: ARG002
-        self._used += 1
+    def take(self, cost: int, n: int = 1) -> None:  # noqa: ARG002
+        self._used += n

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .rates import Pace, Window
 from .room import ANY, Places, Room, Size
+from .running import Running
 from .switches import Guard
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Rooms:
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
+        self.running = Running(tx)
         self._sizes: dict[str, Size | None] = {}
         self._rooms: dict[str, Room] = {}
         self.held: set[str] = set()
@@ -48,7 +50,7 @@ class Rooms:
         room = self._rooms.get(bucket)
         if room is None:
             size = self.size_of(bucket) or _UNKNOWN
-            room = self._rooms[bucket] = _KINDS.get(size.kind, Room)(self._tx, bucket, size)
+            room = self._rooms[bucket] = _KINDS.get(size.kind, Room)(self._tx, bucket, size, self.running)
         return room
 
     def stuck(self, buckets: Iterable[str], costs: Mapping[str, int]) -> list[str]:
@@ -67,9 +69,10 @@ class Rooms:
                 last, at = name, moment
         return last, at
 
-    def take(self, buckets: Iterable[str], costs: Mapping[str, int]) -> None:
+    def take(self, buckets: Iterable[str], costs: Mapping[str, int], n: int = 1) -> None:
+        """So many starts that cost as much each."""
         for name in buckets:
-            self[name].take(costs.get(name, 1))
+            self[name].take(costs.get(name, 1), n)
 
     def write(self) -> None:
         for room in self._rooms.values():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .gate import Gate
     from .statements import Statements
 
-VERSION = 4
+VERSION = 5
 
 
 def prefix_of(namespace: str) -> str:

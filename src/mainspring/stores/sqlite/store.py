@@ -9,7 +9,6 @@ import asyncio
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -29,6 +28,7 @@ from mainspring.records import (
     Doc,
     Enqueued,
     Found,
+    GuestRow,
     Limit,
     LimitRow,
     LogLine,
@@ -45,10 +45,11 @@ from mainspring.records import (
     Turned,
     WorkerRow,
 )
+from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
 
-from . import act, breakers, files, find, fleet, fork, guests, limits, modes, prune, reports, settings
+from . import act, breakers, files, find, fleet, fork, guests, limits, modes, parts, prune, reports, schedules, settings
 from .callers import check_schema, enqueue_in_callers, explain_busy
 from .connections import MEMORY, open_reader, open_writer
 from .enqueue import enqueue
@@ -64,6 +65,7 @@ from .tally import tally
 from .turns import turn
 from .tx import Tx
 from .wake import SqliteListener, Wake, make_private
+from .wall import WallClock
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class SqliteStore:
         self._namespace = namespace
         self._durability = durability
         self._sql = Statements(prefix_of(namespace))
-        self._clock = clock.now_us if clock is not None else _wall_clock
+        self._clock = clock.now_us if clock is not None else WallClock()
         self._last = 0
         on_disk = None if path == MEMORY else self.path
         folder = None if on_disk is None else on_disk + "-wake"
@@ -343,11 +345,18 @@ class SqliteStore:
     async def buckets(self, asked: Sequence[Bucket]) -> list[BucketRow]:
         return await self._read(lambda tx: limits.buckets(tx, asked))
 
-    async def take(self, guest: bytes, buckets: Sequence[Bucket], ttl: int, made: Sequence[Limit] = ()) -> Taken:
-        return await self._write(lambda tx: guests.take(tx, guest, buckets, ttl, made))
+    async def take(
+        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, made: Sequence[Limit] = (), keep: int = 0, *,
+        info: bytes = b"", fenced: bool = False,
+    ) -> Taken:  # fmt: skip
+        asked = guests.Asked(guest, buckets, ttl, made, keep, info, fenced)
+        return await self._write(lambda tx: guests.take(tx, asked))
 
     async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         return await self._write(lambda tx: guests.give(tx, guest, spent, slow))
+
+    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+        return await self._read(lambda tx: guests.guests(tx, of, limit))
 
     # ---- breakers -----------------------------------------------------------------------------
 
@@ -361,6 +370,27 @@ class SqliteStore:
         if not await self._read(lambda tx: breakers.is_news(tx, breaker, good, fault)):
             return None
         return await self._write(lambda tx: breakers.tell(tx, breaker, started, good, fault))
+
+    # ---- schedules ----------------------------------------------------------------------------
+
+    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+        self._reserve.check()
+        return await self._write(lambda tx: schedules.swap(tx, swap, batch), optional=True)
+
+    async def look(self, limit: int = 1000) -> Looked:
+        return await self._read(lambda tx: schedules.look(tx, limit))
+
+    async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
+        return await self._read(lambda tx: schedules.schedules(tx, names))
+
+    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+        return await self._read(lambda tx: schedules.runs(tx, name, limit, before))
+
+    async def link(self, links: Sequence[Link]) -> None:
+        await self._write(lambda tx: parts.link(tx, links))
+
+    async def links(self) -> list[LinkRow]:
+        return await self._read(parts.links)
 
     # ---- small documents ----------------------------------------------------------------------
 
@@ -412,10 +442,3 @@ class SqliteStore:
 
 def _nothing(_: Tx) -> None:
     """To connect is enough."""
-
-
-def _wall_clock() -> int:
-    """The kernel's clock, the same for every process on the machine, also for one whose ``time.time`` was shifted."""
-    if hasattr(time, "clock_gettime_ns"):
-        return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000
-    return time.time_ns() // 1_000

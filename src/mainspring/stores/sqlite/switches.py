@@ -11,6 +11,7 @@ from mainspring.records import FOREVER, BreakerRow
 from .room import ANY, Room, Size
 
 if TYPE_CHECKING:
+    from .running import Running
     from .tx import Tx
 
 _NEVER = -1
@@ -146,14 +147,15 @@ class Guard(Room):
 
     kind = "breaker"
 
-    def __init__(self, tx: Tx, name: str, limit: Size) -> None:
-        super().__init__(tx, name, limit)
+    def __init__(self, tx: Tx, name: str, limit: Size, running: Running) -> None:
+        super().__init__(tx, name, limit, running)
         self._span = limit.span if limit.share else 0
         self._switch = Switch.read(tx, name)
         self._used = self._taken = 0
         if self._switch is not None and self._switch.is_half_open(tx.now):
-            running, guests, self.ends = tx.all("probes_used", (name, tx.now, self._switch.until))[0]
-            self._used = running + guests
+            values = (name, tx.now, self._switch.until, running.names(name))
+            probes, guests, self.ends = tx.all("probes_used", values)[0]
+            self._used = probes + guests
 
     @property
     def used(self) -> int:
@@ -171,9 +173,9 @@ class Guard(Room):
     def fits(self, cost: int) -> bool:  # noqa: ARG002
         return self.most() > 0
 
-    def take(self, cost: int) -> None:  # noqa: ARG002
-        self._used += 1
-        self._taken += 1
+    def take(self, cost: int, n: int = 1) -> None:  # noqa: ARG002
+        self._used += n
+        self._taken += n
 
     def when(self, cost: int) -> int | None:  # noqa: ARG002
         until = 0 if self._switch is None else self._switch.until

@@ -39,12 +39,13 @@ def turn(tx: Tx, turn: Turn) -> Turned:
     gone = _gone(tx, turn) if turn.holds else ()
     claims: list[Claim] = []
     more, next_at = False, None
+    short: tuple[bytes, ...] = ()
     if turn.seen < last or turn.number == last:
         claims = _unheard(tx, turn)
     if turn.number > last:
         handed = hand_out(tx, turn, found[2], rooms)
         claims += handed.claims
-        more, next_at = handed.more, handed.next_at
+        more, next_at, short = handed.more, handed.next_at, tuple(handed.short)
         tx.run("worker_turned", (turn.number, tx.now, turn.worker))
     orders = tx.all("orders", (turn.worker,))
     return Turned(
@@ -60,6 +61,7 @@ def turn(tx: Tx, turn: Turn) -> Turned:
         next_at=next_at,
         held=tuple(sorted(rooms.held)),
         breakers=tuple(tx.news),
+        short=short,
     )
 
 

@@ -27,6 +27,10 @@ LIMITED = 4
 FOLLOWED_SUCCESS = 8
 FOLLOWED_END = 16
 """Follow-up jobs for another end than success; the only flag that a plain success need not look at."""
+GATED = 32
+"""It is limited, and by gates only: while it runs, its own row is its place in them."""
+OF_PART = 64
+"""It is of a part: others may wait for its success."""
 
 
 class Tx:

@@ -65,22 +65,31 @@ class Ledger:
             assert id in fresh or job.state is not State.READY or rows[id].seq == job.seq, "its place has changed"
         for id, job in fresh.items():
             job.seq = rows[id].seq
-            assert job.seq > self.top, f"seq {job.seq} is not behind {self.top}"
+        self._placed(fresh)
         assert len({job.seq for job in fresh.values()}) == len(fresh)
         self._ordered(self.in_order, fresh)
         self._in_due_order(fresh)
-        self.top = max([self.top, *(job.seq for job in fresh.values())])
         self.model.fresh, self.in_order, self.by_due = [], [], []
         self._same_epochs(rows)
 
+    def _placed(self, fresh: dict[bytes, ModelJob]) -> None:
+        assert all(job.seq > self.top for job in fresh.values()), f"one is not behind {self.top}"
+        self.top = max([self.top, *(job.seq for job in fresh.values())])
+
+    def _line(self, job: ModelJob) -> tuple[bool, int]:
+        """The line in which it stands, and its place there: those that came later stand further behind."""
+        return False, job.seq
+
     def _ordered(self, ids: list[bytes], fresh: dict[bytes, ModelJob]) -> None:
-        places = [fresh[id].seq for id in ids if id in fresh]
-        assert places == sorted(places)
+        places = [self._line(fresh[id]) for id in ids if id in fresh]
+        assert sorted(places, key=lambda place: place[0]) == sorted(places)
 
     def _in_due_order(self, fresh: dict[bytes, ModelJob]) -> None:
         """Those due at the same moment may stand in any order."""
-        places = [(fresh[id].seq, due) for due, id in self.by_due]
-        assert [due for _, due in sorted(places)] == sorted(due for due, _ in self.by_due)
+        places = sorted((self._line(fresh[id]), due) for due, id in self.by_due)
+        for line in (False, True):
+            dues = [due for (stack, _), due in places if stack is line]
+            assert dues == sorted(dues)
 
     def _same_epochs(self, rows: dict[bytes, JobRow]) -> None:
         for id, job in self.model.jobs.items():

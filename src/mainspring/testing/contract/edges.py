@@ -9,12 +9,14 @@ import pytest
 from mainspring.clock import MovableClock
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Claim, Edge, NewJob, Want
+from mainspring.records import Bucket, Claim, Edge, Fair, NewJob, Want
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
+from .fair import of
 from .hands import (
     ERROR,
+    LANE,
     SECOND,
     Hand,
     bucket,
@@ -82,6 +84,18 @@ class TestJoin:
         hand, (claim,) = await claimed(store, parent)
         said = await hand.turn(Ack.succeeded(lease(claim)), wants=[Want(("q/any",), 1)])
         assert ids(said.claims) == [child.id]
+
+    @pytest.mark.parametrize("fair", [None, of("a")], ids=["plain", "fair"])
+    @pytest.mark.parametrize("limited", [[bucket("gate", 2)], [bucket("gate", 2), bucket("tenant", 1, key="7")]])
+    async def test_also_a_child_with_limits_that_nobody_else_has(
+        self, store: Store, limited: list[Bucket], fair: Fair | None
+    ) -> None:
+        parent = await one(store)
+        hand = await Hand(store).join()
+        claim = await hand.take_one()
+        await put_in(store, *(job(after=[parent], buckets=each, fair=fair) for each in (limited, [])))
+        said = await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])
+        assert (len(said.claims), said.more) == (2, False)
 
     async def test_a_join_of_two_waits_for_both(self, store: Store) -> None:
         left, right = job(), job()

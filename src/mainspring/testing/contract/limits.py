@@ -176,6 +176,34 @@ class TestKeyedLanes:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids([jobs[4], jobs[1], plain, jobs[3], jobs[0], jobs[2], jobs[5]])
 
+    @pytest.mark.parametrize("key", [7, 8])
+    async def test_the_oldest_comes_by_age_also_after_it_has_waited(self, store: Store, key: int) -> None:
+        """Whoever frees a place opens the first by priority, and the oldest of all."""
+        await one(store, job(queue="own", buckets=[tenant(7), tenant(8)]))
+        hand = await Hand(store).join()
+        claim = await hand.take_one("own/any")
+        old = await one(store, job(buckets=[tenant(key)], priority=-1))
+        await put_in(store, *(job(buckets=[tenant(each)], priority=9) for each in (7, 8, 7, 8)))
+        assert await everything(hand, 9) == []
+        await hand.succeed(claim)
+        assert ids(await hand.take(1, oldest=1)) == [old.id]
+
+    @pytest.mark.parametrize("door", DOORS)
+    async def test_the_oldest_comes_by_age_also_behind_one_that_left(
+        self, store: Store, clock: MovableClock, door: str
+    ) -> None:
+        """The lane of the one that left has a younger job, and is not before the others any more."""
+        await one(store, job(queue="own", buckets=[tenant(7)]))
+        hand = await Hand(store).join()
+        claim = await hand.take_one("own/any")
+        gone = await one(store, job(buckets=[tenant(7)], priority=9, expires_in=SECOND if door == "expire" else None))
+        old = await one(store, job(buckets=[tenant(7)]))
+        await one(store, job(buckets=[tenant(7)], priority=9))
+        assert await everything(hand, 9) == []
+        await leave(store, gone, door, clock)
+        await hand.succeed(claim)
+        assert ids(await hand.take(1, oldest=1)) == [gone.id if door == "reprioritise" else old.id]
+
     async def test_the_oldest_of_all_keys_comes_by_age(self, store: Store) -> None:
         old = job(buckets=[tenant(1, 9)], priority=-50)
         await put_in(store, old, *(job(buckets=[tenant(n, 9)]) for n in range(5)))
@@ -214,9 +242,10 @@ class TestKeyedLanes:
             first, second = second, first
 
     @pytest.mark.parametrize("door", ["ack", "rescue", "retire"])
-    async def test_a_freed_place_wakes_listeners(self, store: Store, second_store: Store, door: str) -> None:
+    @pytest.mark.parametrize("key", ["", "1"], ids=["gate", "key"])
+    async def test_a_freed_place_wakes_listeners(self, store: Store, second_store: Store, door: str, key: str) -> None:
         """Of every queue in which something waits for it."""
-        await put_in(store, *(job(queue=queue, buckets=[tenant(1)]) for queue in "qab"))
+        await put_in(store, *(job(queue=queue, buckets=[bucket("tenant", 1, key=key)]) for queue in "qab"))
         hand, other = await Hand(store).join(), await Hand(second_store).join()
         claim = await hand.take_one()
         assert await other.take(9, "a/any", "b/any") == ()

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from mainspring.clock import MovableClock, to_datetime
-from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
+from mainspring.errors import KeyTaken, QueueDisabled, QueueDraining, QueueFull, StoreConflict
 from mainspring.outcomes import Ack, Lease, Outcome
 from mainspring.query import Query
 from mainspring.records import (
@@ -47,7 +47,7 @@ from .modelled import Reply, Taken, agrees
 
 R = TypeVar("R")
 
-REFUSALS = (StoreConflict, KeyTaken, QueueDraining)
+REFUSALS = (StoreConflict, KeyTaken, QueueDraining, QueueDisabled, QueueFull)
 SLOTS = ("w1", "w2", "w3")
 REGISTRATION = Registration(queues=QUEUES, tasks=(TASK,))
 
@@ -166,7 +166,7 @@ class CommonMachine(RuleBasedStateMachine):
         repeated = [data.draw(st.sampled_from(self.made()), label="again")] if n == 1 and self.model.jobs else []
         jobs = tuple(batch + repeated)
         self.ids += [job.id for job in batch]
-        sent = Batch(id=uuid4().bytes, jobs=jobs, retry=bool(repeated))
+        sent = self.batch(jobs, retry=bool(repeated))
         refused: type[Exception] | None = None
         said: list[Enqueued] = []
         try:
@@ -181,6 +181,9 @@ class CommonMachine(RuleBasedStateMachine):
             self.model.enqueue(plan)
             self.ledger.in_order = [job.id for job in jobs if not job.after]
         self.check()
+
+    def batch(self, jobs: tuple[NewJob, ...], *, retry: bool) -> Batch:
+        return Batch(id=uuid4().bytes, jobs=jobs, retry=retry)
 
     def made(self) -> list[NewJob]:
         return [job.new for job in self.model.jobs.values()]

@@ -11,10 +11,11 @@ import pytest
 from mainspring.clock import MovableClock, to_datetime
 from mainspring.outcomes import Ack, Outcome
 from mainspring.query import Query
-from mainspring.records import Bucket, Limit, Retention, Turned, Want
+from mainspring.records import Bucket, Fair, Limit, NewJob, Retention, Turned, Want
 from mainspring.states import State
 from mainspring.stores.base import Store
 
+from .fair import of
 from .hands import ERROR, LANE, MINUTE, SECOND, Hand, bucket, ids, job, lease, one, put_in
 
 __all__ = ["TestRates", "TestSlowing", "TestSmooth"]
@@ -96,6 +97,28 @@ class TestRates:
         assert ids(await hand.take(9)) == ids(jobs[1:3])
         clock.advance("10s")
         assert ids(await hand.take(9)) == [jobs[3].id]
+
+    @pytest.mark.parametrize("key", ["", "7"])
+    @pytest.mark.parametrize("fair", [None, of("a")], ids=["plain", "fair"])
+    async def test_cheap_ones_of_lower_priority_do_not_pass(
+        self, store: Store, clock: MovableClock, key: str, fair: Fair | None
+    ) -> None:
+        """Whatever comes behind it: else a costly job never starts."""
+
+        def costs(cost: int, priority: int) -> NewJob:
+            return job(buckets=[bucket("calls", 10, per=SECOND, key=key, cost=cost)], priority=priority, fair=fair)
+
+        hand = await Hand(store).join()
+        await put_in(store, costs(8, 0))
+        assert len(await hand.take(9)) == 1
+        cheap = [costs(1, 0) for _ in range(3)]
+        await put_in(store, cheap[0], dear := costs(5, 9))
+        for late in cheap[1:]:
+            assert await hand.take(9) == ()
+            await put_in(store, late)
+        clock.advance("1s")
+        await store.promote()
+        assert ids(await hand.take(9)) == [dear.id, *ids(cheap)]
 
     async def test_a_cost_above_the_size_counts_as_all_of_it(self, store: Store, clock: MovableClock) -> None:
         """Nothing waits for ever."""

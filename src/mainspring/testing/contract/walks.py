@@ -41,7 +41,10 @@ class KeyedMachine(FullMachine):
     def change_mode(self, data: st.DataObject, queue: str, mode: Mode) -> None:
         self.call(data, lambda store: store.set_mode([queue], mode))
         self.model.set_mode(queue, mode)
+        self.same_modes()
+        self.check()
+
+    def same_modes(self) -> None:
         rows = self.run(self.clients[1].modes())
         known = {queue: mode for queue, mode in self.model.modes.items() if mode is not Mode.OPEN}
         assert {row.name: row.mode for row in rows} == known
-        self.check()

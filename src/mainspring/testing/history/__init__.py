@@ -19,8 +19,11 @@ from mainspring.testing.history._events import (
     Call,
     Event,
     History,
+    Occurrence,
+    Opening,
     Pause,
     Promise,
+    Request,
     Run,
     Sample,
     Snapshot,
@@ -28,13 +31,17 @@ from mainspring.testing.history._events import (
     Violation,
 )
 from mainspring.testing.history._flow import FLOW
+from mainspring.testing.history._gates import GATES
 from mainspring.testing.history._leases import LEASES, overlaps, recoveries
 from mainspring.testing.history._limits import LIMITS
+from mainspring.testing.history._lines import LINES
 from mainspring.testing.history._lives import LIVES
+from mainspring.testing.history._requests import REQUESTS
 from mainspring.testing.history._stored import Stored, read
+from mainspring.testing.history._ticks import TICKS
 
-INVARIANTS = LIVES | LEASES | LIMITS | FLOW
-"""By name, I1 to I20, I22, I23, I25 and I34 to I36: from a history to what is wrong with it."""
+INVARIANTS = LIVES | LEASES | LIMITS | FLOW | REQUESTS | GATES | LINES | TICKS
+"""By name, I1 to I28 and I34 to I36: from a history to what is wrong with it."""
 
 __all__ = [
     "INVARIANTS",
@@ -44,8 +51,11 @@ __all__ = [
     "Call",
     "Event",
     "History",
+    "Occurrence",
+    "Opening",
     "Pause",
     "Promise",
+    "Request",
     "Run",
     "Sample",
     "Snapshot",

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from mainspring.outcomes import Outcome
+from mainspring.rules import Window
 from mainspring.states import Action, Reason, State
 
 Answer = Literal["ok", "failed", "unknown"]
@@ -89,6 +90,16 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """The unique key that it holds while it is live."""
     buckets: tuple[str, ...] = ()
     """The names of those that limit it."""
+    breakers: tuple[str, ...] = ()
+    """The names of those that guard it."""
+    line: str = ""
+    """The line that it joined when it was enqueued, of jobs that any slot of it may run; empty: it need not keep to
+    one."""
+    stack: bool = False
+    """The newest of its line comes first."""
+    priority: int = 0
+    schedule: str = ""
+    """The schedule of which it is a run."""
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +110,39 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue was paused: from the answer that it is until it was asked to go on."""
+    """A queue was paused or disabled: from the answer that it is until it was asked to go on."""
 
     queue: str
     began: float
     ended: float
+    disabled: bool = False
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """A breaker opened, by the store's clock, and was half open from ``until`` on."""
+
+    breaker: str
+    began: float
+    until: float
+    probes: int = 1
+    """How many it lets through at once while it is half open."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """An enqueue under a key that stands for one request, and what it was told."""
+
+    key: str
+    print: str
+    """Of all its arguments."""
+    made: str
+    """The job that it would make."""
+    answer: Literal["ok", "refused", "unknown"]
+    job: str = ""
+    """The job that it was given."""
+    began: float = 0.0
+    ended: float = 0.0
+    keep: float = 0.0
+    """Seconds for which the key is held after its job has succeeded."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +175,22 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     slack: float = 1.0
     """How far the clocks of the witnesses may be apart."""
     growth: float = 1.1
+    slots: int = 0
+    """Jobs of one line that a worker takes at once; 0: their order is not judged."""
+    aged: int = 20
+    """One claim of so many takes the oldest, whatever its priority."""
+
+
+class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one occurrence of a schedule, or a run that somebody asked for."""
+
+    schedule: str
+    at: int
+    """Microseconds since 1970."""
+    what: str
+    job: str = ""
+    count: int = 1
+    """Of occurrences that stand in this record together."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +206,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Bound] = {}
     """By the name of the bucket."""
     pauses: tuple[Pause, ...] = ()
+    openings: tuple[Opening, ...] = ()
+    trips: Mapping[str, tuple[float, ...]] = {}
+    """By breaker: when somebody may have opened it by hand."""
+    requests: tuple[Request, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
+    rules: Mapping[str, Window] = {}
+    """By schedule: when it is due, as it was stored."""
     listed: tuple[tuple[str, State], ...] = ()
     """Every job that the store lists at the end, in each place where it is found."""
     durability: str = ""

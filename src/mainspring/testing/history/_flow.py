@@ -1,4 +1,4 @@
-"""Invariants of flow control: keys, limits, rates and paused queues."""
+"""Invariants of what may run beside what: unique keys, limits, rates."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def keys_are_held_once(history: History) -> Found:
             ended = events[-1].at if events[-1].state in FINAL or events[-1].state is None else math.inf
             spans[key].append((events[0].at, ended, job))
     for key, found in spans.items():
-        yield from ((job, f"was {n} jobs that held the key {key!r} at once") for job, n in _above(found, 1))
+        yield from ((job, f"was {n} jobs that held the key {key!r} at once") for job, n in above(found, 1))
 
 
 def limits_are_never_passed(history: History) -> Found:
     """I22: at no moment run more jobs than their limits allow, whoever died meanwhile."""
-    for bucket, found in _by_bucket(history, _runs).items():
+    for bucket, found in _by_bucket(history).items():
         bound = history.limits[bucket]
         if not bound.per:
             yield from (
-                (job, f"was one of {n} in {bucket!r}, which has {bound.size}") for job, n in _above(found, bound.size)
+                (job, f"was one of {n} in {bucket!r}, which has {bound.size}") for job, n in above(found, bound.size)
             )
 
 
 def rates_are_never_passed(history: History) -> Found:
     """I23: in no window start more jobs than their rates allow."""
-    for bucket, found in _by_bucket(history, _runs).items():
+    for bucket, found in _by_bucket(history).items():
         bound = history.limits[bucket]
         if bound.per:
             starts = sorted(start for start, _, _ in found)
@@ -48,39 +48,33 @@ def rates_are_never_passed(history: History) -> Found:
                     yield job, f"was start {n} of {bucket!r} within {bound.per:g} s, which lets {bound.size} through"
 
 
-def paused_queues_rest(history: History) -> Found:
-    """I25: no claim in a queue between the answer to its pause and its being resumed."""
-    for event in history.events:
-        queue = promise_of(history, event.job).queue
-        if event.action is Action.CLAIM and any(
-            pause.queue == queue and pause.began < event.at < pause.ended for pause in history.pauses
-        ):
-            yield event.job, f"was claimed while its queue {queue!r} was paused"
-
-
-def _by_bucket(history: History, spans: Callable[[str, list[Event]], Iterable[Span]]) -> dict[str, list[Span]]:
+def _by_bucket(history: History) -> dict[str, list[Span]]:
     found = defaultdict[str, list[Span]](list)
     for job, events in lives(history).items():
         for bucket in promise_of(history, job).buckets:
             if bucket in history.limits:
-                found[bucket] += spans(job, events)
+                found[bucket] += [span_of(claim, end) for claim, end in runs_of(events)]
     return found
 
 
-def _runs(job: str, events: list[Event]) -> Iterator[Span]:
-    """From each claim until the store heard of its end."""
-    began: float | None = None
+def runs_of(events: list[Event]) -> Iterator[tuple[Event, Event | None]]:
+    """Each claim of a job, and what the store heard of its end."""
+    claim: Event | None = None
     for event in events:
-        if began is not None and event.state is not State.RUNNING:
-            yield began, event.at, job
-            began = None
+        if claim is not None and event.state is not State.RUNNING:
+            yield claim, event
+            claim = None
         if event.action is Action.CLAIM:
-            began = event.at
-    if began is not None:
-        yield began, math.inf, job
+            claim = event
+    if claim is not None:
+        yield claim, None
 
 
-def _above(spans: Iterable[Span], most: int) -> Iterator[tuple[str, int]]:
+def span_of(claim: Event, end: Event | None) -> Span:
+    return claim.at, math.inf if end is None else end.at, claim.job
+
+
+def above(spans: Iterable[Span], most: int) -> Iterator[tuple[str, int]]:
     """Those who began while more than ``most`` were there, and how many were."""
     ends: list[float] = []
     for began, ended, job in sorted(spans):
@@ -90,9 +84,8 @@ def _above(spans: Iterable[Span], most: int) -> Iterator[tuple[str, int]]:
             yield job, len(ends)
 
 
-FLOW = {
+FLOW: dict[str, Callable[[History], Found]] = {
     "I20": keys_are_held_once,
     "I22": limits_are_never_passed,
     "I23": rates_are_never_passed,
-    "I25": paused_queues_rest,
 }

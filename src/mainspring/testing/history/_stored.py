@@ -17,9 +17,10 @@ from mainspring.acting import pages
 from mainspring.outcomes import ACTIONS, Outcome
 from mainspring.query import Query
 from mainspring.records import AttemptRow, JobRow
+from mainspring.scheduling import record_of
 from mainspring.states import FINAL, Action, Reason, State
 from mainspring.stores.base import Store
-from mainspring.testing.history._events import Event, Snapshot
+from mainspring.testing.history._events import Event, Occurrence, Snapshot
 
 Shown = Callable[[JobRow], int | None]
 """The token by which what a job shows was written."""
@@ -39,6 +40,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """Every job with its ended attempts."""
     events: tuple[Event, ...]
     listed: tuple[tuple[str, State], ...]
+    occurrences: tuple[Occurrence, ...]
     snapshot: Snapshot
     durability: str
 
@@ -54,9 +56,22 @@ async def read(store: Store, *, shown: Shown = lambda _: None) -> Stored:
         jobs=tuple(jobs),
         events=tuple(replace(event, seq=n) for n, event in enumerate(events)),
         listed=tuple((str(UUID(bytes=row.id)), row.state) for row in rows),
+        occurrences=tuple([each for row in await store.schedules() for each in await _occurrences(store, row.name)]),
         snapshot=Snapshot(at=at, counts=counts),
         durability=await store.durability(),
     )
+
+
+async def _occurrences(store: Store, schedule: str) -> list[Occurrence]:
+    """What is still known of the occurrences of a schedule."""
+    found, before = list[Occurrence](), None
+    while runs := await store.runs(schedule, 1000, before):
+        for run in runs:
+            record = record_of(run)
+            job = "" if run.job is None else str(UUID(bytes=run.job))
+            found.append(Occurrence(schedule=schedule, at=run.at, what=record.what, job=job, count=record.count))
+        before = runs[-1].at
+    return found
 
 
 def life_of(row: JobRow, attempts: Sequence[AttemptRow], wrote: int | None = None) -> list[Event]:

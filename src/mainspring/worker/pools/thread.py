@@ -5,7 +5,11 @@ loop; what they finished is collected by one wake-up of the loop, however many t
 
 Exceptions from outside. A thread body is ended by an exception that the interpreter raises inside
 it at its next bytecode. It must never strike outside the body: it is thrown only while ``_inside``
-is set, both under the runner's lock, and what is still pending when the body is left is taken back.
+is set, and what is still pending when the body is left is taken back.
+
+The thread may be struck in every line up to that, so the first thing it does when a body is over is
+to unset ``_inside``, without the lock: from then on one exception can still come, thrown by somebody
+who had looked just before. ``_run`` has room for exactly that one.
 """
 
 from __future__ import annotations
@@ -143,9 +147,10 @@ class Runner:
         ends: list[_Returned | BaseException] = []  # the first is what the body came to; others came too late
         try:
             self._body(attempt, ends)
-        except BaseException as error:  # noqa: BLE001 - struck while the body's own error was being taken down
-            ends.append(error)
-        self._leave()
+            self._leave()
+        except BaseException as late:  # noqa: BLE001 - the one that may still come; no other can
+            ends.append(late)
+            self._leave()
         executor, end = self._executor_of(attempt), ends[0]
         if isinstance(end, _Returned):
             return executor.succeeded(attempt, end.value)
@@ -155,8 +160,11 @@ class Runner:
         try:
             fn, args, kwargs = self._executor_of(attempt).open_body(attempt)
             self._enter(attempt)
-            ends.append(_Returned(fn(*args, **kwargs)))
+            value = fn(*args, **kwargs)
+            self._inside = False  # by a plain store in both ways out: nothing strikes between the body's end and this
+            ends.append(_Returned(value))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends its attempt, not the worker
+            self._inside = False
             ends.append(error)
 
     def _executor_of(self, attempt: Attempt) -> Executor | BulkExecutor:
@@ -175,22 +183,13 @@ class Runner:
                 raise ending_error(attempt)
 
     def _leave(self) -> None:
-        """From here on nothing can be thrown into this thread."""
-        struck = False
-        while True:
-            try:
-                with self._lock:
-                    self._inside = False
-                    if self._thrown:
-                        self._thrown = False
-                        assert self._thread.ident is not None
-                        _set_async_exception(self._thread.ident, None)
-                        struck = True
-            except BaseException:  # noqa: BLE001, S112 - meant for the body, came late
-                continue
-            if struck:
+        """From here on nothing strikes this thread: nobody is throwing, and what was thrown is taken back."""
+        with self._lock:
+            if self._thrown:
+                assert self._thread.ident is not None
+                _set_async_exception(self._thread.ident, None)
+                self._thrown = False
                 _release_logging()
-            return
 
 
 def _release_logging() -> None:

@@ -38,9 +38,11 @@ create table {schema}.guests (
 );
 create index guests_bucket on {schema}.guests (bucket, until);
 
--- what was started in a bucket of a rate between two moments, which lie less than a thousandth of its window apart
+-- what a worker (or, without a name, a guest) started in a bucket of a rate between two moments, which lie less than a
+-- thousandth of its window apart
 create table {schema}.starts (
     bucket text collate "C" not null,
+    worker text not null,
     first bigint not null,
     last bigint not null,
     n bigint not null
@@ -86,12 +88,17 @@ create type {schema}.lane_v1 as (
 );
 -- how a bucket stands: a start fits if room is at least its cost, or cap if that is less; unit is the most that it uses up
 create type {schema}.room_v1 as (name text, kind text, size bigint, used bigint, room bigint, cap bigint, unit bigint);
--- jobs that somebody chose and locked, how many of them are limited, the rows of lanes that it looked at, and the buckets
--- that are locked by now
-create type {schema}.picked_v1 as (ids bytea[], limited integer, looked bigint[], locked text[], more boolean);
+-- jobs that somebody chose and locked, those of them that need a place in a short bucket, the rows of lanes that it looked
+-- at, and the buckets that are locked by now
+create type {schema}.picked_v1 as (ids bytea[], short bytea[], looked bigint[], locked text[], more boolean);
 -- rows of lanes with keys: those that have something to hand out, all that were looked at; how the buckets stand that were
 -- locked for them
 create type {schema}.looked_v1 as (good bigint[], looked bigint[], locked text[], rooms {schema}.room_v1[], more boolean);
+-- what a turn did about gates: had alone or shared; passed over, for they are full; those with room for all that it wants;
+-- those that were roomy when it began, and the lanes left to claim from; the moment of which all this is said
+create type {schema}.gated_v1 as (
+    alone text[], shared text[], passed text[], roomy text[], ahead text[], lanes {schema}.lane_v1[], now bigint
+);
 create type {schema}.settled_v1 as (opened bigint[], next_at bigint);
 create type {schema}.noted_v1 as (held text[], next_at bigint);
 create type {schema}.line_v1 as (lane text, priority integer, seq bigint, grp text, queue text, buckets text[]);

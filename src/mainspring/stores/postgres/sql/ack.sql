@@ -2,15 +2,15 @@
 -- if p_limited says that the caller has locked them
 -- One statement moves them; a row that somebody else holds is waited for and looked at again, and what does not fit any
 -- more is left for ack. Their children are resolved in a statement after it.
--- returns which of them were moved, and the queues in which a job became ready
+-- returns which of them were moved, the queues in which a job became ready, and the parts that they are of, to be noted
 create function {schema}.succeed_v1(
     p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint
 ) returns {schema}.moved_v1 language plpgsql as $$
 declare
     v_done bytea[];
     v_token bigint[];
+    v_parts text[];
     v_woken text[] := '{}';
-    v_freed text[];
 begin
     -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
     with gone as (
@@ -19,28 +19,50 @@ begin
             and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
-            j.costs, a.result, a.error
+            j.costs, j.part, a.result, a.error
     ), kept as (
         insert into {schema}.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, part
         )
         select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, follows, early, id, 'succeeded', task,
             queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs, part
         from gone
-        returning id, token
+        returning id, token, buckets, part
+    ), freed as (
+        select b.name, sum(k.n) as n from (
+            select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
+        ) k cross join unnest(k.buckets) as b(name) group by b.name
+    ), empty as (
+        delete from {schema}.uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n <= f.n
+    ), fewer as (
+        update {schema}.uses u set n = u.n - f.n from freed f
+        where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
     )
     select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
-        case when p_limited then (select array_agg(b.name) from gone cross join unnest(gone.buckets) as b(name)) end
-    into v_done, v_token, v_freed from kept;
-    if v_freed is not null then
-        perform {schema}.free_v1(p_worker, v_freed);
-    end if;
+        array_agg(kept.part) filter (where kept.part is not null)
+    into v_done, v_token, v_parts from kept;
     if exists (select 1 from {schema}.edges e where e.parent = any(v_done)) then
         v_woken := {schema}.resolve_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
     end if;
-    return (v_done, v_token, v_woken);
+    return (v_done, v_token, v_woken, v_parts);
+end
+$$;
+
+-- rest: those of these successes that were not moved, as acks
+create function {schema}.rest_v1(p_moved {schema}.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[])
+returns {schema}.ack_v1[] language plpgsql as $$
+begin
+    return array(
+        select row(
+            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null
+        )::{schema}.ack_v1
+        from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
+        where not exists (
+            select 1 from unnest(p_moved.done, p_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
+        )
+    );
 end
 $$;
 

@@ -185,12 +185,12 @@ begin
     ), revived as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, keep, key, buckets, costs, record, bound
+            expires, keep, key, buckets, costs, record, part, bound
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
             case when a.seq < 0 then -nextval('{schema}.seq') else nextval('{schema}.seq') end, a.token, a.worker, a.epoch + 1,
             a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
-            a.key, a.buckets, a.costs, a.record,
+            a.key, a.buckets, a.costs, a.record, a.part,
             exists (select 1 from {schema}.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)

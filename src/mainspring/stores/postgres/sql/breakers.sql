@@ -1,7 +1,7 @@
 -- guarded: whether there is the name of a breaker among these buckets
 create function {schema}.guarded_v1(p_names text[]) returns boolean language plpgsql immutable as $$
 begin
-    return array_to_string(p_names, '=') ~ ':breaker(=|$)';
+    return strpos(array_to_string(p_names, '=') || '=', ':breaker=') > 0;
 end
 $$;
 

@@ -74,26 +74,6 @@ begin
 end
 $$;
 
--- gates: which buckets a turn has to lock before any job row: those of its acks, and the gates of the lanes that it may
--- claim from; but not one that is full if that is noted: whoever frees a place there tells of it after we have looked
-create function {schema}.gates_v1(p_lanes {schema}.lane_v1[], p_acked text[], p_now bigint) returns text[]
-language plpgsql as $$
-begin
-    return array(
-        with gates as (
-            select distinct g.name, split_part(l.lane, '/', 1) as queue
-            from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
-        )
-        select a.name from unnest(p_acked) as a(name)
-        union
-        select g.name from gates g
-        join unnest({schema}.rooms_v1(array(select distinct x.name from gates x), p_now)) r on r.name = g.name
-        where r.room > 0
-            or not exists (select 1 from {schema}.waits w where w.bucket = any(array[g.name]) and w.queue = g.queue)
-    );
-end
-$$;
-
 -- note: a turn did not get all that it wanted from these lanes: that their gates are full is noted for who frees a place
 -- there, if something is left that waits for one. returns the queues of such lanes, and the first moment at which one of
 -- them lets something through

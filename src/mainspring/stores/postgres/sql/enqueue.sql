@@ -54,7 +54,8 @@ end
 $$;
 
 -- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly; all of the batch or nothing
--- Locks in this order: batch, depths, keys, new limits, job rows, dependents. _at is the place of a job in the batch, from 1.
+-- Locks in this order: batch, depths, keys, new limits, job rows, dependents, parts. _at is the place of a job in the batch,
+-- from 1. p_part: the parts of the jobs, or none at all. p_forced: they wait for no others.
 -- p_open: a caller's transaction, which may stay open for long: it holds nothing that a turn could wait for.
 -- returns the ids that were not made with the job that answers for each, and the queues of other jobs that became ready
 create function {schema}.enqueue_v1(
@@ -64,7 +65,7 @@ create function {schema}.enqueue_v1(
     p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean,
     p_open boolean,
     p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[],
-    p_mark_at integer[], p_mark text[], p_follows jsonb
+    p_mark_at integer[], p_mark text[], p_follows jsonb, p_part text[], p_forced boolean
 ) returns table (id bytea, answer bytea, woken text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -83,6 +84,9 @@ declare
     v_special boolean;
     v_anew jsonb := '[]';
     v_stayed bytea[] := '{}';
+    v_parts text[] := '{}';
+    v_lines text[] := '{}';
+    v_places bigint[] := '{}';
     v_row record;
 begin
     v_late := {schema}.is_late_v1(p_batch, p_retry, p_now);
@@ -99,6 +103,18 @@ begin
     end if;
     if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
         perform {schema}.lock_depths_v1(p_queue);
+    end if;
+    if cardinality(p_part) > 0 then
+        v_parts := {schema}.waiting_for_v1(p_part);
+    end if;
+    if cardinality(v_parts) > 0 and not p_forced then
+        v_lines := array(
+            select case when u.name = any(v_parts) then u.name end from unnest(p_part) with ordinality as u(name, n) order by u.n
+        );
+        v_places := array(
+            select case when u.name is not null then nextval('{schema}.seq') end
+            from unnest(v_lines) with ordinality as u(name, n) order by u.n
+        );
     end if;
     if p_modes is not null then
         perform {schema}.lock_latest_v1(p_key);
@@ -118,6 +134,8 @@ begin
     end if;
     if p_modes is not null then
         p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
+        v_lines := array(select v_lines[n] from generate_subscripts(p_id, 1) n order by n);
+        v_places := array(select v_places[n] from generate_subscripts(p_id, 1) n order by n);
         for v_row in select * from {schema}.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
             if v_row.answer is not null then
                 return query select p_id[v_row.at], v_row.answer, null::text;
@@ -131,6 +149,8 @@ begin
             p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
             if v_row.anew then
                 p_id[v_row.at] := v_row.answer;
+                v_lines[v_row.at] := case when not p_forced then v_row.line end;  -- it goes on waiting, or does not
+                v_places[v_row.at] := case when not p_forced then v_row.held end;
                 -- nobody can wait for an id that is not made; those who wait for the job find it here
                 p_parent_at := array(
                     select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
@@ -168,23 +188,25 @@ begin
     with made as (
         insert into {schema}.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, follows,
-            buckets, costs, enqueued, record
+            buckets, costs, enqueued, record, part, line, held
         )
         select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.state = 'ready' then nextval('{schema}.seq') else 0 end,
+            case when n.state = 'ready' or n.place is not null then nextval('{schema}.seq') else 0 end,
             case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
-            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record
+            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record,
+            n.part, n.line, n.place
         from (
-            select u.*, d.due, coalesce(u.deps, 0) as waits,
-                case when u.deps > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
+            select u.*, d.due, w.waits,
+                case when w.waits > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
-                p_keep, p_key, p_on, p_names, p_costs, v_waits
+                p_keep, p_key, p_on, p_names, p_costs, v_waits, p_part, v_lines, v_places
             ) with ordinality as u(
                 id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, follows,
-                names, costs, deps, n
+                names, costs, deps, part, line, place, n
             )
             cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
+            cross join lateral (select coalesce(u.deps, 0) + (u.place is not null)::integer as waits) w
             where v_take[u.n]
             order by u.n
         ) n
@@ -254,6 +276,10 @@ begin
     if v_special then
         return query select null::bytea, null::bytea, w.queue
         from unnest({schema}.keep_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
+    end if;
+    if cardinality(v_parts) > 0 then  -- last: what has ended in this step is nobody's start
+        return query select null::bytea, null::bytea, w.queue
+        from unnest({schema}.obey_v1(v_parts, v_made, p_forced, p_open, v_now)) as w(queue);
     end if;
 end
 $$;

@@ -4,24 +4,35 @@
 -- plain join round and walk all jobs, for as long as nobody analyses a table that has filled up since.
 -- returns the queues in which a job became ready
 create function {schema}.finish_v1(p_endings {schema}.ending_v1[], p_now bigint) returns text[] language plpgsql as $$
+declare
+    v_moved {schema}.moved_v1;
+    v_woken text[];
 begin
     if coalesce(cardinality(p_endings), 0) = 0 then
         return '{}';
     end if;
-    return {schema}.move_v1(p_endings, p_now) || {schema}.resolve_v1(
+    v_moved := {schema}.move_v1(p_endings, p_now);
+    v_woken := v_moved.woken || {schema}.resolve_v1(
         array(select x.id from unnest(p_endings) x), array(select x.state = 'succeeded' from unnest(p_endings) x), p_now
     );
+    if v_moved.parts is not null then
+        v_woken := v_woken || {schema}.note_success_v1(v_moved.parts, p_now);
+    end if;
+    return v_woken;
 end
 $$;
 
 -- move: take live rows to history; their follow-up jobs are made, their places in buckets and the edges to their parents end
-create function {schema}.move_v1(p_endings {schema}.ending_v1[], p_now bigint) returns text[] language plpgsql as $$
+-- returns the queues in which a job became ready, and the parts of which one succeeded, to be noted
+create function {schema}.move_v1(p_endings {schema}.ending_v1[], p_now bigint) returns {schema}.moved_v1 language plpgsql as $$
 declare
     v_ids bytea[] := array(select x.id from unnest(p_endings) x);
     v_followed {schema}.ended_v1[];
     v_worker text;
     v_freed text[];
     v_left text[];
+    v_parts text[];
+    v_woken text[] := '{}';
 begin
     with gone as (
         delete from {schema}.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
@@ -29,27 +40,30 @@ begin
     ), buried as (
         insert into {schema}.dead (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs
+            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs,
+            part
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets,
-            costs
+            costs, part
         from gone where final = 'dead'
     ), kept as (
         insert into {schema}.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs,
+            part
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs, part
         from gone where final <> 'dead'
     )
     select array_agg(row(id, epoch, final)::{schema}.ended_v1) filter (where follows > 0),
         max(worker) filter (where state = 'running' and buckets is not null),
         (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running'),
-        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null)
-    into v_followed, v_worker, v_freed, v_left from gone;
+        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null),
+        array_agg(distinct part) filter (where final = 'succeeded' and part is not null)
+    into v_followed, v_worker, v_freed, v_left, v_parts from gone;
     if v_freed is not null then
         perform {schema}.free_v1(v_worker, v_freed);
     end if;
@@ -57,7 +71,10 @@ begin
         perform {schema}.open_left_v1(v_left);
     end if;
     delete from {schema}.edges where child = any(v_ids);
-    return case when v_followed is null then '{}' else {schema}.follow_v1(v_followed, p_now) end;
+    if v_followed is not null then
+        v_woken := {schema}.follow_v1(v_followed, p_now);
+    end if;
+    return (v_ids, null::bigint[], v_woken, v_parts);
 end
 $$;
 
@@ -68,6 +85,7 @@ declare
     v_good boolean[] := p_good;
     v_children bytea[];
     v_broken {schema}.ending_v1[];
+    v_moved {schema}.moved_v1;
     v_ready text[];
     v_limited bytea[];
     v_woken text[] := '{}';
@@ -106,7 +124,8 @@ begin
         end if;
         v_woken := v_woken || v_ready;
         exit when cardinality(v_broken) = 0;
-        v_woken := v_woken || {schema}.move_v1(v_broken, p_now);
+        v_moved := {schema}.move_v1(v_broken, p_now);
+        v_woken := v_woken || v_moved.woken;
         v_ids := array(select x.id from unnest(v_broken) x);
         v_good := array_fill(false, array[cardinality(v_ids)]);
     end loop;

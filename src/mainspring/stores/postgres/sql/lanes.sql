@@ -47,8 +47,9 @@ end
 $$;
 
 -- open: there may be room in these buckets, which the caller has locked: of each group as many lanes that are parked on
--- one as it has places are looked at again. Lanes of a group are alike for a claim, but for their other keys: a lane that turns out
--- to be stuck on those, or empty, opens the next (see settle). p_rates: also where something was given back to a rate
+-- one as it has places are looked at again: the first by priority and the first by age, as a claim may ask for either. Lanes
+-- of a group are alike for a claim, but for their other keys: a lane that turns out to be stuck on those, or empty, opens the
+-- next (see settle). p_rates: also where something was given back to a rate
 create function {schema}.open_v1(p_names text[], p_rates boolean, p_now bigint) returns bigint[] language plpgsql as $$
 declare
     c_most constant integer := 1000;
@@ -69,11 +70,25 @@ begin
         select g.name, g.places, n.grp from groups g cross join lateral (
             select l.grp from {schema}.lanes l where l.parked_on = g.name and l.grp > g.grp order by l.grp limit 1
         ) n
+    ), levels as (
+        select g.*, n.priority from groups g cross join lateral (
+            select l.priority from {schema}.lanes l where l.parked_on = g.name and l.grp = g.grp order by l.priority desc limit 1
+        ) n
+        union all
+        select v.name, v.places, v.grp, n.priority from levels v cross join lateral (
+            select l.priority from {schema}.lanes l where l.parked_on = v.name and l.grp = v.grp and l.priority < v.priority
+            order by l.priority desc limit 1
+        ) n
+    ), first as (
+        select f.id, v.places, row_number() over (partition by v.name, v.grp order by v.priority desc, f.seq) as nth,
+            row_number() over (partition by v.name, v.grp order by f.seq) as nth_by_age
+        from levels v cross join lateral (
+            select l.id, l.seq from {schema}.lanes l where l.parked_on = v.name and l.grp = v.grp and l.priority = v.priority
+            order by l.seq limit v.places
+        ) f
     )
-    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from groups g cross join lateral (
-        select l.id from {schema}.lanes l where l.parked_on = g.name and l.grp = g.grp
-        order by l.priority desc, l.seq limit g.places
-    ) f;
+    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
+    where f.nth <= f.places or f.nth_by_age <= f.places;
     perform 1 from unnest(v_lanes) as i(id) join {schema}.lanes l on l.id = any(array[i.id]) for no key update of l;
     update {schema}.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id) where l.id = any(array[i.id]);
     return v_lanes;
@@ -119,12 +134,14 @@ $$;
 create function {schema}.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) returns text[]
 language plpgsql as $$
 declare
-    v_woken text[];
+    v_woken text[] := '{}';
 begin
-    v_woken := array(
-        select distinct l.queue from {schema}.lane_rows_v1(p_opened) l
-        where l.parked_on is null
-    );
+    if cardinality(p_opened) > 0 then
+        v_woken := array(
+            select distinct l.queue from {schema}.lane_rows_v1(p_opened) l
+            where l.parked_on is null
+        );
+    end if;
     if exists (select 1 from {schema}.waits w where w.bucket = any(p_names)) then
         with told as (
             delete from {schema}.waits w
@@ -163,6 +180,16 @@ begin
 end
 $$;
 
+-- waits_for_rate: whether a row is parked until a moment at which a rate lets its first job through
+create function {schema}.waits_for_rate_v1(p_row {schema}.lanes) returns boolean language plpgsql stable as $$
+begin
+    return p_row.parked_until is not null and exists (
+        select 1 from {schema}.limits k
+        where k.name = any(array[split_part(p_row.parked_on, '=', 1)]) and k.kind in ('rate', 'smooth')
+    );
+end
+$$;
+
 -- settle: bring the rows of lanes that a claim looked at up to date, of those all of whose buckets it has locked: in their
 -- place by their first job; parked, where that has no room; gone, where there is none. The places that the last two leave to
 -- others are passed on. returns the lanes opened by that, and the first moment at which one of those parked may be opened
@@ -183,9 +210,14 @@ declare
     v_over bigint[] := '{}';
     v_empty bigint[];
     v_left text[] := '{}';
+    v_paced text[] := '{}';
+    v_paced_on text[] := '{}';
+    v_paced_until bigint[] := '{}';
+    v_at integer;
 begin
     for v_row in
-        select l.id, l.seq, l.buckets, h.seq as head, f.name, f.moment,
+        select l.id, l.seq, l.lane, l.buckets, h.seq as head, coalesce(a.name, f.name) as name,
+            case when a.name is null then f.moment else a.moment end as moment, a.name is not null or f.paced as paced,
             row_number() over (partition by l.lane, l.priority order by l.id) > 1 as again
         from {schema}.lane_rows_v1(p_looked) l
         left join lateral (
@@ -194,14 +226,29 @@ begin
         ) h on true
         left join lateral (
             -- A gate that is full holds back the whole group: its lanes stay in their order.
-            select r.name, {schema}.moment_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment
+            select r.name, {schema}.moment_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment, r.unit > 0 as paced
             from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_rooms) r on r.name = u.name
             where h.seq is not null and r.room < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
                 and (r.room > 0 or strpos(r.name, '=') > 0)
             order by 2 desc nulls first limit 1
         ) f on true
-        where l.buckets <@ p_locked
+        left join lateral (
+            select o.parked_on as name, o.parked_until as moment from {schema}.lanes o
+            where h.seq is not null and o.lane = l.lane and o.priority > l.priority and {schema}.waits_for_rate_v1(o)
+            order by o.priority desc limit 1
+        ) a on true
+        where l.buckets <@ p_locked order by l.priority desc
     loop
+        -- Who stands behind one that waits for a rate waits with it.
+        v_at := array_position(v_paced, v_row.lane::text);
+        if v_at is not null then
+            v_row.name := v_paced_on[v_at];
+            v_row.moment := v_paced_until[v_at];
+        elsif v_row.paced and v_row.moment is not null and not v_row.again then
+            v_paced := array_append(v_paced, v_row.lane::text);
+            v_paced_on := array_append(v_paced_on, v_row.name::text);
+            v_paced_until := array_append(v_paced_until, v_row.moment);
+        end if;
         if v_row.head is null or v_row.again then
             v_over := array_append(v_over, v_row.id);
             v_left := v_left || v_row.buckets;
@@ -237,5 +284,39 @@ begin
         case when cardinality(v_left) > 0 then {schema}.open_v1(v_left, false, p_now) else '{}' end,
         (select min(u.until) from unnest(v_until) as u(until))
     )::{schema}.settled_v1;
+end
+$$;
+
+-- window: the next rows in the order of these groups, by age or by (priority desc, seq), without those looked at already
+create function {schema}.window_v1(p_groups text[], p_size integer, p_age boolean, p_looked bigint[]) returns bigint[]
+language plpgsql as $$
+begin
+    if p_age then
+        return array(
+            with recursive levels as (
+                select g.grp, n.priority from unnest(p_groups) as g(grp) cross join lateral (
+                    select l.priority from {schema}.lanes l where l.parked_on is null and l.grp = g.grp
+                    order by l.priority desc limit 1
+                ) n
+                union all
+                select v.grp, n.priority from levels v cross join lateral (
+                    select l.priority from {schema}.lanes l where l.parked_on is null and l.grp = v.grp and l.priority < v.priority
+                    order by l.priority desc limit 1
+                ) n
+            )
+            select x.id from levels v cross join lateral (
+                select l.id, l.seq from {schema}.lanes l
+                where l.parked_on is null and l.grp = v.grp and l.priority = v.priority and l.id <> all(p_looked)
+                order by l.seq limit p_size
+            ) x order by x.seq limit p_size
+        );
+    end if;
+    return array(
+        select x.id from unnest(p_groups) as g(grp) cross join lateral (
+            select l.id, l.priority, l.seq from {schema}.lanes l
+            where l.parked_on is null and l.grp = g.grp and l.id <> all(p_looked)
+            order by l.priority desc, l.seq limit p_size
+        ) x order by x.priority desc, x.seq limit p_size
+    );
 end
 $$;

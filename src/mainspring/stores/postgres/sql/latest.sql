@@ -49,11 +49,11 @@ $$;
 -- with its moment of enqueue, its epoch and, if it stays ready, its place in the line. Who waits for it stays.
 -- p_modes: by place {mode, window, max_wait}. returns for a place the job that answers, whether that is to be inserted anew,
 -- and of the job to insert: due or null, the parent or null, enqueued, epoch and seq or null; the moment that all goes by; the
--- queue that it was in, and the lane with limits that it leaves
+-- queue that it was in, the lane with limits that it leaves, and its place in the line of a part
 create function {schema}.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint)
 returns table (
     at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint,
-    queue text, leaves text
+    queue text, leaves text, line text, held bigint
 )
 language plpgsql as $$
 #variable_conflict use_column
@@ -80,7 +80,7 @@ begin
         select k.* into v_key from {schema}.keys k where k.hash = p_key[v_at];
         if v_key.said = p_id[v_at] then
             return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
-                null::bigint, v_now, null::text, null::text;
+                null::bigint, v_now, null::text, null::text, null::text, null::bigint;
             continue;
         end if;
         select j.* into v_job from {schema}.jobs j where j.id = v_key.job;
@@ -96,9 +96,10 @@ begin
                 when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
                 when 'throttle' then coalesce(v_job.due, v_now)
             end;
-            return query select v_at, v_job.id, true, v_due, case when v_job.state = 'blocked' then v_key.before end,
+            return query select v_at, v_job.id, true, v_due,
+                case when v_job.deps > (v_job.held is not null)::integer then v_key.before end,
                 v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end;
+                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end, v_job.line, v_job.held;
             continue;
         end if;
         v_before := null;
@@ -116,7 +117,7 @@ begin
             span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
         where k.hash = p_key[v_at];
         return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_before end,
-            null::bigint, null::integer, null::bigint, v_now, null::text, null::text;
+            null::bigint, null::integer, null::bigint, v_now, null::text, null::text, null::text, null::bigint;
     end loop;
 end
 $$;

@@ -1,12 +1,20 @@
--- pick_limited: as pick, for lanes and groups of lanes some of which have buckets. The gates in p_locked are locked; those
--- in p_passed are known to be full. At most p_few of the jobs have buckets. Nobody waits here, for job rows may be locked by now.
+-- pick_limited: as pick, for lanes and groups of lanes some of which have buckets. The gates in p_locked are locked, those in
+-- p_shared too, but not by us alone; those in p_passed are known to be full. At most p_few of the jobs need a place in a
+-- short bucket. Nobody waits here, for job rows may be locked by now: a gate that nobody knew of when the turn began, for what
+-- the acks made ready, is locked if nobody else has it.
 create function {schema}.pick_limited_v1(
-    p_lanes {schema}.lane_v1[], p_n integer, p_oldest integer, p_few integer, p_locked text[], p_passed text[], p_now bigint
+    p_lanes {schema}.lane_v1[], p_n integer, p_oldest integer, p_few integer, p_locked text[], p_shared text[],
+    p_passed text[], p_now bigint
 ) returns {schema}.picked_v1 language plpgsql as $$
 declare
-    v_said {schema}.picked_v1 := row('{}', 0, '{}', p_locked, false);
+    v_said {schema}.picked_v1 := row('{}', '{}', '{}', p_locked, false);
+    v_late text[] := array(
+        select distinct g.name from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
+        where g.name <> all(p_locked || p_shared || p_passed)
+    );
     v_names text[] := '{}';
     v_room bigint[] := '{}';
+    v_spare bigint[] := '{}';
     v_cap bigint[] := '{}';
     v_unit bigint[] := '{}';
     v_new {schema}.room_v1;
@@ -20,22 +28,27 @@ declare
     v_look {schema}.looked_v1;
     v_age boolean;
     v_most integer;
+    v_free integer;
     v_chosen bytea[];
     v_got bytea[];
     v_stuck text[];
     v_head record;
     v_fits boolean;
+    v_short boolean;
     v_at integer;
+    v_use bigint;
 begin
-    foreach v_new in array {schema}.rooms_v1(p_locked, p_now) loop
+    if cardinality(v_late) > 0 then
+        v_said.locked := p_locked || {schema}.try_buckets_v1(v_late);
+        v_said.more := not v_late <@ v_said.locked;
+    end if;
+    foreach v_new in array {schema}.rooms_v1(v_said.locked || p_shared, p_now) loop
         v_names := v_names || v_new.name;
         v_room := v_room || v_new.room;
+        v_spare := v_spare || {schema}.spare_v1(v_new);
         v_cap := v_cap || v_new.cap;
         v_unit := v_unit || v_new.unit;
     end loop;
-    v_said.more := exists (
-        select 1 from unnest(p_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(p_locked || p_passed)
-    );
     v_lanes := array(
         select l from unnest(p_lanes) l where not exists (
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
@@ -49,30 +62,37 @@ begin
     elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
         v_said.ids := {schema}.pick_v1(v_lanes, p_n, p_oldest, p_now);
         return v_said;
-    elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and p_oldest = 0 and not exists (
-        select 1 from unnest(v_lanes[1].buckets) as g(name) where v_unit[array_position(v_names, g.name)] > 0
+    elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and v_lanes[1].costs is null and (
+        p_oldest = 0 or {schema}.is_flat_v1(v_lanes[1].lane, v_lanes[1].priority)
     ) then
-        -- One lane behind gates that count what runs: all that there is room for, at once.
-        v_said.ids := array(
-            select j.id from {schema}.jobs j
+        -- One lane: all that there is room for at once, unless one of them has costs.
+        select least(p_n, greatest(0, min(v_spare[a.at]))), least(p_n, min(v_room[a.at])) into v_free, v_most
+        from unnest(v_lanes[1].buckets) as g(name) cross join lateral (select array_position(v_names, g.name) as at) a;
+        with locked as (
+            select j.id, j.priority, j.seq, j.costs from {schema}.jobs j
             where j.state = 'ready' and j.lane = v_lanes[1].lane and (j.expires is null or j.expires > p_now)
-            order by j.priority desc, j.seq limit least(p_n, p_few, (
-                select min(v_room[array_position(v_names, g.name)]) from unnest(v_lanes[1].buckets) as g(name)
-            )) for update skip locked
-        );
-        v_said.limited := cardinality(v_said.ids);
-        return v_said;
+            order by j.priority desc, j.seq limit least(v_most, v_free + p_few) for update skip locked
+        )
+        select coalesce(array_agg(l.id order by l.priority desc, l.seq), '{}'), count(l.costs) into v_got, v_most from locked l;
+        if v_most = 0 then
+            v_said.ids := v_got;
+            v_said.short := v_got[v_free + 1:];
+            return v_said;
+        end if;
     end if;
     foreach v_age in array case when p_oldest > 0 then array[true, false] else array[false] end loop
         v_most := case when v_age then least(p_n, p_oldest) else p_n end - cardinality(v_said.ids);
         continue when v_most <= 0;
-        if cardinality(v_groups) > 0 and v_said.limited < p_few then
-            v_look := {schema}.look_v1(v_groups, least(v_most, p_few - v_said.limited), v_age, v_said.looked, v_said.locked, array(
-                select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
-            ), p_now);
+        if cardinality(v_groups) > 0 and cardinality(v_said.short) < p_few then
+            v_look := {schema}.look_v1(
+                v_groups, least(v_most, p_few - cardinality(v_said.short)), v_age, v_said.looked, v_said.locked, array(
+                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                ), p_now
+            );
             foreach v_new in array v_look.rooms loop
                 v_names := v_names || v_new.name;
                 v_room := v_room || v_new.room;
+                v_spare := v_spare || {schema}.spare_v1(v_new);
                 v_cap := v_cap || v_new.cap;
                 v_unit := v_unit || v_new.unit;
             end loop;
@@ -85,7 +105,7 @@ begin
             v_look := {schema}.look_v1(
                 array(
                     select g.grp from unnest(v_fair) as g(grp)
-                    where split_part(g.grp, '/', 1) = v_queue and ({schema}.is_free_v1(g.grp) or v_said.limited < p_few)
+                    where split_part(g.grp, '/', 1) = v_queue and ({schema}.is_free_v1(g.grp) or cardinality(v_said.short) < p_few)
                 ), v_most, v_age, v_said.looked, v_said.locked, array(
                     select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
                 ), p_now, true
@@ -93,6 +113,7 @@ begin
             foreach v_new in array v_look.rooms loop
                 v_names := v_names || v_new.name;
                 v_room := v_room || v_new.room;
+                v_spare := v_spare || {schema}.spare_v1(v_new);
                 v_cap := v_cap || v_new.cap;
                 v_unit := v_unit || v_new.unit;
             end loop;
@@ -113,13 +134,26 @@ begin
             ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
                 exit again when cardinality(v_chosen) >= v_most;
                 continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
-                continue when cardinality(v_head.buckets) > 0 and v_said.limited >= p_few;
                 v_fits := true;
+                v_short := v_head.keyed and coalesce(cardinality(v_head.buckets), 0) > 0;
+                if v_head.costs is not null and v_head.buckets && p_shared then
+                    -- Nobody knows what the others take: its gates are had alone when it is the first of its lane.
+                    v_said.more := true;
+                    v_stuck := v_stuck || v_head.lane;
+                    continue;
+                end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
                     v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
                     exit when not v_fits;
+                    v_short := v_short or v_spare[v_at] < case when v_unit[v_at] = 0 then 1
+                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
                 end loop;
+                if (v_short or not v_fits) and cardinality(v_said.short) >= p_few then
+                    -- Nobody passes in a lane, though a cheaper one behind it may not be short.
+                    v_stuck := v_stuck || v_head.lane;
+                    continue;
+                end if;
                 if not v_fits then
                     v_stuck := v_stuck || v_head.lane;
                     -- Its lane will be parked: there may be others behind those that were looked at.
@@ -128,11 +162,12 @@ begin
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_room[v_at] := v_room[v_at] - case when v_unit[v_at] = 0 then 1
-                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                    v_use := case when v_unit[v_at] = 0 then 1 else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                    v_room[v_at] := v_room[v_at] - v_use;
+                    v_spare[v_at] := v_spare[v_at] - v_use;
                 end loop;
                 v_chosen := v_chosen || v_head.id;
-                v_said.limited := v_said.limited + coalesce(cardinality(v_head.buckets) > 0, false)::integer;
+                v_said.short := v_said.short || array(select v_head.id where v_short);
             end loop;
             -- The part of a key that has fewer jobs, or no room for them, is for the others.
             exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
@@ -238,11 +273,19 @@ begin
             where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
             order by j.seq limit 1
         ) h
-        where l.buckets <@ v_said.locked and not l.buckets && v_full;
+        where l.buckets <@ v_said.locked and not l.buckets && v_full and not exists (
+            -- One before it in its lane waits for a rate: it may cost less, but nobody passes in a lane. It will be parked too.
+            select 1 from {schema}.lanes o where o.lane = l.lane and o.priority > l.priority and {schema}.waits_for_rate_v1(o)
+        );
         v_said.good := v_good;
         if cardinality(v_behind) > 0 then
-            -- Their first jobs were cancelled: they go to where they belong, and are looked at when their turn comes.
+            -- Their first jobs were cancelled: they go to where they belong, and are looked at when their turn comes. Those that
+            -- were not opened since these stood before them may come first.
             update {schema}.lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq) where l.id = any(array[u.id]);
+            perform {schema}.open_v1(
+                array(select distinct b.name from {schema}.lane_rows_v1(v_behind) l cross join unnest(l.buckets) as b(name)),
+                false, p_now
+            );
             v_said.looked := array(select u.id from unnest(v_said.looked) as u(id) where u.id <> all(v_behind));
             v_again := v_again + cardinality(v_behind);
         end if;
@@ -258,39 +301,5 @@ begin
         v_size := v_size * 2;
     end loop;
     return v_said;
-end
-$$;
-
--- window: the next rows in the order of these groups, by age or by (priority desc, seq), without those looked at already
-create function {schema}.window_v1(p_groups text[], p_size integer, p_age boolean, p_looked bigint[]) returns bigint[]
-language plpgsql as $$
-begin
-    if p_age then
-        return array(
-            with recursive levels as (
-                select g.grp, n.priority from unnest(p_groups) as g(grp) cross join lateral (
-                    select l.priority from {schema}.lanes l where l.parked_on is null and l.grp = g.grp
-                    order by l.priority desc limit 1
-                ) n
-                union all
-                select v.grp, n.priority from levels v cross join lateral (
-                    select l.priority from {schema}.lanes l where l.parked_on is null and l.grp = v.grp and l.priority < v.priority
-                    order by l.priority desc limit 1
-                ) n
-            )
-            select x.id from levels v cross join lateral (
-                select l.id, l.seq from {schema}.lanes l
-                where l.parked_on is null and l.grp = v.grp and l.priority = v.priority and l.id <> all(p_looked)
-                order by l.seq limit p_size
-            ) x order by x.seq limit p_size
-        );
-    end if;
-    return array(
-        select x.id from unnest(p_groups) as g(grp) cross join lateral (
-            select l.id, l.priority, l.seq from {schema}.lanes l
-            where l.parked_on is null and l.grp = g.grp and l.id <> all(p_looked)
-            order by l.priority desc, l.seq limit p_size
-        ) x order by x.priority desc, x.seq limit p_size
-    );
 end
 $$;

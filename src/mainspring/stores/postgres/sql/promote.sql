@@ -1,5 +1,6 @@
 -- promote: scheduled, retrying -> ready when due, in the order of due; any waiting -> cancelled (expired), which goes first
--- Lanes that waited for a moment that has come are opened, and those of a limit that was changed.
+-- Lanes that waited for a moment that has come are opened, and those of a limit that was changed. Parts of which there is news
+-- are looked at.
 -- returns how many were promoted, which expired, the queues that got work, and when to come again
 create function {schema}.promote_v1(p_limit integer, p_now bigint)
 returns table (now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
@@ -43,6 +44,9 @@ begin
     into v_queues, v_limited;
     if cardinality(v_limited) > 0 then
         perform {schema}.line_up_v1(v_limited, false);
+    end if;
+    if exists (select 1 from {schema}.part_news) then
+        v_woken := v_woken || {schema}.hear_news_v1(p_limit, v_now);
     end if;
     v_woken := v_woken || {schema}.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
     if exists (select 1 from {schema}.stirs) then

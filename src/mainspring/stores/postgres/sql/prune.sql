@@ -88,15 +88,17 @@ begin
 end
 $$;
 
--- tidy: rows of workers long lost, marks of batches of yesterday; of limits, what nothing waits for and nobody uses any more
+-- tidy: rows of workers long lost, marks of batches and numbers of schedules of yesterday; of limits, what nothing waits for and nobody uses any more
 create function {schema}.tidy_v1(p_now bigint, p_keep_workers bigint) returns void language plpgsql as $$
 begin
     delete from {schema}.workers w where w.lost and w.seen < p_now - p_keep_workers;
     delete from {schema}.retried r where r.at < p_now - 86400000000;
     delete from {schema}.guests g where g.until <= p_now;
+    delete from {schema}.fences f where f.token <= p_now - 86400000000;
     perform {schema}.tidy_buckets_v1(p_now);
     perform {schema}.tidy_lanes_v1(p_now);
     perform {schema}.tidy_clocks_v1();
+    perform {schema}.tidy_schedules_v1(p_now);
 end
 $$;
 
@@ -112,7 +114,7 @@ begin
     delete from {schema}.starts s where s.ctid = any(array(
         select o.ctid from {schema}.starts o
         left join {schema}.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
-        where o.last <= p_now - coalesce(l.per, 0) limit c_most
+        where o.last <= p_now - coalesce(l.per, 0) limit c_most for update of o skip locked
     ));
     v_idle := array(
         select b.name from {schema}.buckets b

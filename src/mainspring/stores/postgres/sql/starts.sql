@@ -7,6 +7,20 @@ begin
 end
 $$;
 
+-- used_by: the buckets in which places may be free after these acks of a worker: those of the jobs, or all that it uses, where
+-- that is known sooner
+create function {schema}.used_by_v1(p_worker text, p_done bytea[], p_acks {schema}.ack_v1[]) returns text[] language plpgsql as $$
+declare
+    v_names text[] := array(select u.bucket from {schema}.uses u where u.worker = p_worker order by u.bucket limit 9);
+    v_acked integer := cardinality(p_done) + cardinality(p_acks);
+begin
+    if strpos(array_to_string(v_names, ''), '=') = 0 and cardinality(v_names) <= greatest(1, least(8, v_acked / 8)) then
+        return v_names;
+    end if;
+    return {schema}.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
+end
+$$;
+
 -- start: so many jobs that name a bucket at a cost (null: 1) run from now on: they take their places, and use up what rates
 -- let through. All buckets are locked
 create function {schema}.start_v1(p_worker text, p_names text[], p_costs bigint[], p_numbers bigint[], p_now bigint) returns void
@@ -25,7 +39,7 @@ begin
         group by u.name
     ) s;
     if v_names is not null then
-        perform {schema}.use_up_v1(v_names, v_amounts, p_now);
+        perform {schema}.use_up_v1(p_worker, v_names, v_amounts, p_now);
     end if;
     if {schema}.guarded_v1(p_names) then
         perform {schema}.probe_v1(p_names, p_now);
@@ -33,25 +47,47 @@ begin
 end
 $$;
 
--- use_up: so much was started in each of these buckets, which the caller has locked; those that have no rate pass
-create function {schema}.use_up_v1(p_names text[], p_amounts bigint[], p_now bigint) returns void language plpgsql as $$
+-- start_lane: the same for so many jobs of a lane, each at a cost of 1
+create function {schema}.start_lane_v1(p_worker text, p_names text[], p_n bigint, p_now bigint) returns void
+language plpgsql as $$
+declare
+    v_rates text[];
+begin
+    insert into {schema}.uses (bucket, worker, n) select u.name, p_worker, p_n from unnest(p_names) as u(name)
+    on conflict (bucket, worker) do update set n = uses.n + excluded.n;
+    v_rates := array(select l.name from {schema}.limits l where l.name = any(p_names) and l.kind in ('rate', 'smooth'));
+    if cardinality(v_rates) > 0 then
+        perform {schema}.use_up_v1(p_worker, v_rates, array_fill(p_n, array[cardinality(v_rates)]), p_now);
+    end if;
+    if {schema}.guarded_v1(p_names) then
+        perform {schema}.probe_v1(p_names, p_now);
+    end if;
+end
+$$;
+
+-- use_up: so much was started in each of these buckets, which the caller has locked; those that have no rate pass. Others may
+-- do so at the same time: it waits for no row of theirs
+create function {schema}.use_up_v1(p_worker text, p_names text[], p_amounts bigint[], p_now bigint) returns void language plpgsql as $$
 begin
     with used as materialized (
         select u.name, u.amount, l.per, s.at, coalesce((p_now - s.first) * 1000 < l.per, false) as joins
         from unnest(p_names, p_amounts) as u(name, amount)
         join {schema}.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'rate'
         left join lateral (
-            select x.ctid as at, x.first from {schema}.starts x where x.bucket = u.name order by x.last desc limit 1
+            select x.ctid as at, x.first from {schema}.starts x
+            where x.bucket = u.name and x.worker = p_worker and (p_now - x.last) * 1000 < l.per order by x.last desc limit 1
         ) s on true
     ), joined as (
         update {schema}.starts x set last = greatest(x.last, p_now), n = x.n + u.amount
         from used u where x.ctid = u.at and u.joins
     ), over as (
         delete from {schema}.starts x using used u
-        where x.bucket = any(array[u.name]) and x.last <= p_now - u.per and not u.joins
+        where not u.joins and x.ctid = any(array(
+            select o.ctid from {schema}.starts o where o.bucket = u.name and o.last <= p_now - u.per for update skip locked
+        ))
     )
-    insert into {schema}.starts (bucket, first, last, n)
-    select u.name, p_now, p_now, u.amount from used u where not u.joins;
+    insert into {schema}.starts (bucket, worker, first, last, n)
+    select u.name, p_worker, p_now, p_now, u.amount from used u where not u.joins;
     update {schema}.buckets b
     set tat = greatest(b.tat, p_now) + ceil(u.amount::numeric * l.per / greatest(coalesce(l.set_size, l.size), 1))
     from unnest(p_names, p_amounts) as u(name, amount)
@@ -95,7 +131,7 @@ begin
         end if;
         continue when v_use.more is null;
         if v_use.more > 0 then
-            perform {schema}.use_up_v1(array[v_use.name], array[v_use.more], p_now);
+            perform {schema}.use_up_v1('', array[v_use.name], array[v_use.more], p_now);
         elsif v_use.kind = 'smooth' then
             update {schema}.buckets b set tat = b.tat + ceil(v_use.more::numeric * v_use.per / v_use.size)
             where b.name = v_use.name;

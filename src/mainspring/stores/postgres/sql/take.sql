@@ -10,6 +10,7 @@ $$;
 
 -- claim_line: ready -> running for the first p_n jobs of a lane that nothing limits, of the priorities from p_top down to
 -- p_bottom; with p_from of the one priority p_top, from that seq on. Those behind the one whose record passes p_room stay.
+-- Or of a lane whose gates the caller has locked, which have room for them: up to the first that has costs.
 -- One statement, and rows found by where they lie: this is the way of nearly every claim.
 create function {schema}.claim_line_v1(
     p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint,
@@ -24,19 +25,21 @@ declare
 begin
     return query
     with one as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
+            case when j.costs is null then 0 else p_room end as dear from {schema}.jobs j
         where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
             and (j.expires is null or j.expires > v_now)
         order by j.seq limit p_n for update skip locked
     ), several as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes from {schema}.jobs j
+        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
+            case when j.costs is null then 0 else p_room end as dear from {schema}.jobs j
         where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
             and (j.expires is null or j.expires > v_now)
         order by j.priority desc, j.seq limit p_n for update skip locked
     ), locked as (
         select * from one union all select * from several
     ), picked as (
-        select l.at, sum(l.bytes) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+        select l.at, sum(l.bytes + l.dear) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
     ), taken as (
         update {schema}.jobs j
         set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
@@ -52,9 +55,9 @@ $$;
 
 -- take: ready -> running for rows that the caller has locked; each gets a token that grows for ever
 -- Those behind the one whose record passes p_room stay ready: locked, so hidden, until the end of this turn; then come again.
--- returns the claims in the order of the ids
+-- returns the claims in the order of the ids, with a note those that are in p_short too
 create function {schema}.take_v1(
-    p_ids bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint
+    p_ids bytea[], p_short bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint
 ) returns table (
     kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
     crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
@@ -90,9 +93,19 @@ begin
         perform {schema}.start_v1(p_worker, v_names, v_costs, v_numbers, v_now);
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
+        case when j.id = any(p_short) then 'short' end
     from unnest(v_ids) with ordinality as p(id, n) join {schema}.jobs j on j.id = any(array[p.id]) order by p.n;
 end
+$$;
+
+-- told: a row of a turn's reply that tells of a queue, or has a note
+create function {schema}.told_v1(p_kind text, p_queue text, p_note text) returns table (
+    kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
+    crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
+) language sql immutable as $$
+    select p_kind, null::bytea, null::bigint, null::text, p_queue, null::text, null::integer, null::integer, null::integer,
+        null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, p_note
 $$;
 
 -- gone: those of these leases that this worker does not have

@@ -1,6 +1,6 @@
 -- turn: apply a worker's acks, hand out work for its free slots; one transaction
--- Locks in this order: worker, modes, buckets by name, job rows by id, dependents. Each statement sees what was committed
--- before it began. What a claim locks beyond that it does not wait for.
+-- Locks in this order: worker, modes, gates, buckets by name, job rows by id, dependents, parts by name. Each statement sees
+-- what was committed before it began. What a claim locks beyond that it does not wait for.
 -- p_done are successes, p_acks everything else.
 -- What is claimed may have become ready after this turn began: `started` is read when the row is taken, not before.
 -- The reply is sent before the commit, with all locks held, and to a client that does not read it is sent for ever: so it
@@ -9,7 +9,7 @@
 -- p_good are successes of which breakers hear in numbers.
 -- p_low_ are marks below which a base lane and priority has no jobs (see strays), empty in ordinary times.
 -- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more,
--- next (token = when), order, low, breaker (note = json)
+-- next (token = when), order, low, breaker (note = json). The note of a claim says if it is short
 create function {schema}.turn_v1(
     p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer,
     p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks {schema}.ack_v1[],
@@ -33,7 +33,8 @@ declare
     v_open boolean[];
     v_freed text[] := '{}';
     v_locked text[] := '{}';
-    v_passed text[] := '{}';
+    v_gated {schema}.gated_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
+    v_every {schema}.lane_v1[];
     v_opened bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
@@ -51,6 +52,9 @@ declare
     v_lanes {schema}.lane_v1[] := '{}';
     v_suspect boolean;
     v_part {schema}.lane_v1[];
+    v_line {schema}.lane_v1;
+    v_begun text[] := '{}';
+    v_starts bigint := 0;
     v_left integer;
     v_few integer;
     v_most integer;
@@ -85,25 +89,24 @@ begin
         v_lanes := {schema}.lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
-        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null) and (
-            exists (select 1 from unnest(p_few) as f(n) where coalesce(f.n, 1) > 0)
-            or exists (select 1 from unnest(v_lanes) l where {schema}.is_free_v1(l.lane))
-        );
+        v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
-        v_freed := {schema}.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
+        v_freed := {schema}.used_by_v1(p_worker, p_done, p_acks);
     end if;
     if p_good is not null and not v_repeat then
         v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
     end if;
     if v_limited or cardinality(v_freed) > 0 then
-        v_locked := {schema}.gates_v1(v_lanes, v_freed, v_now);
-        perform {schema}.lock_buckets_v1(v_locked);
-        v_passed := array(
-            select g.name from unnest(v_lanes) l cross join unnest(l.buckets) as g(name) where g.name <> all(v_locked)
-        );
-        v_now := {schema}.now_v1(p_now);
+        v_gated := {schema}.gate_v1(v_lanes, v_freed, p_n, p_few, p_acks, p_good is not null, p_worker, v_now, p_now);
+        if cardinality(v_gated.lanes) < cardinality(v_lanes) then
+            v_lanes := v_gated.lanes;
+            v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
+        end if;
+        v_locked := v_gated.alone;
+        v_now := v_gated.now;
     end if;
+    v_every := v_lanes;
     v_walked := {schema}.walked_v1() - v_walked;
     if cardinality(v_freed) > 0 and {schema}.guarded_v1(v_freed) then
         v_heard := {schema}.hear_v1(
@@ -114,22 +117,16 @@ begin
         v_moved := {schema}.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
         if cardinality(v_moved.done) < cardinality(p_done) then
-            v_acks := p_acks || array(
-                select row(
-                    -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false,
-                    0, null, null, null
-                )::{schema}.ack_v1
-                from unnest(p_done, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
-                where not exists (
-                    select 1 from unnest(v_moved.done, v_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
-                )
-            );
+            v_acks := p_acks || {schema}.rest_v1(v_moved, p_done, p_token, p_result, p_error);
         end if;
     end if;
     if cardinality(v_acks) > 0 then
         return query select a.kind, a.id, a.token, null, a.queue, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
         from {schema}.ack_v1(p_worker, v_acks, v_now) a;
+    end if;
+    if v_moved.parts is not null then
+        v_woken := v_woken || {schema}.note_success_v1(v_moved.parts, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
@@ -157,7 +154,7 @@ begin
                 v_room := p_room - {schema}.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
             end if;
-            if cardinality(p_n) > 1 or cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
+            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
                 v_lanes := {schema}.lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
@@ -165,10 +162,17 @@ begin
                     ), v_worker.tasks, p_low_lane
                 );
                 v_limited := v_limited or exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
+            elsif cardinality(p_n) > 1 then
+                v_lanes := array(
+                    select l from unnest(v_every) l where exists (
+                        select 1 from unnest(p_want, p_lane, v_open) as u(want, lane, free)
+                        where u.want = v_want and u.free and l.lane collate "C" >= u.lane and l.lane collate "C" < u.lane || '@'
+                    )
+                );
             end if;
             v_few := coalesce(p_few[v_want], v_left);
             if v_few <= 0 then
-                v_lanes := array(select l from unnest(v_lanes) l where l.buckets is null or {schema}.is_free_v1(l.lane));
+                v_lanes := {schema}.ahead_v1(v_lanes, v_gated.ahead);
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -185,25 +189,41 @@ begin
                 exit when v_room <= 0;
             end if;
             continue when cardinality(v_lanes) = 0;
-            if cardinality(v_lanes) = 1 and p_oldest[v_want] = 0 and v_lanes[1].buckets is null and not v_lanes[1].suspect then
+            v_line := v_lanes[1];
+            if cardinality(v_lanes) = 1 and not v_line.suspect and coalesce(v_line.buckets <@ v_gated.roomy, true) and (
+                p_oldest[v_want] = 0 or {schema}.is_flat_v1(v_line.lane, v_line.priority)
+            ) then
                 return query select t.* from {schema}.claim_line_v1(
-                    v_lanes[1].lane, v_lanes[1].priority, v_lanes[1].priority, v_lanes[1].seq, v_left, p_worker, p_number, p_now,
-                    p_inline, v_room
+                    v_line.lane, v_line.priority, v_line.priority, v_line.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
                 ) t;
                 get diagnostics v_taken = row_count;
+                if v_taken > 0 and v_line.buckets is not null then
+                    if v_starts > 0 and v_begun <> v_line.buckets then
+                        perform {schema}.start_lane_v1(p_worker, v_begun, v_starts, {schema}.now_v1(p_now));
+                        v_starts := 0;
+                    end if;
+                    v_begun := v_line.buckets;
+                    v_starts := v_starts + v_taken;
+                end if;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
                 v_room := p_room - {schema}.carried_v1(p_worker, p_number);
                 exit when v_room <= 0;
-                return query select t.* from {schema}.claim_line_v1(
-                    v_lanes[1].lane, v_lanes[1].priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
-                ) t;
-                get diagnostics v_taken = row_count;
-                if v_taken > 0 and v_taken < v_left then
-                    v_room := p_room - {schema}.carried_v1(p_worker, p_number);
-                    exit when v_room <= 0;
+                if v_line.buckets is null then
+                    return query select t.* from {schema}.claim_line_v1(
+                        v_line.lane, v_line.priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                    ) t;
+                    get diagnostics v_taken = row_count;
+                    if v_taken > 0 and v_taken < v_left then
+                        v_room := p_room - {schema}.carried_v1(p_worker, p_number);
+                        exit when v_room <= 0;
+                    end if;
+                    continue;
                 end if;
-                continue;
+            end if;
+            if v_starts > 0 then
+                perform {schema}.start_lane_v1(p_worker, v_begun, v_starts, {schema}.now_v1(p_now));
+                v_starts := 0;
             end if;
             foreach v_suspect in array array[true, false] loop
                 continue when v_suspect and (v_suspects <= 0 or not exists (select 1 from unnest(v_lanes) l where l.suspect));
@@ -211,15 +231,16 @@ begin
                 v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
                 if exists (select 1 from unnest(v_part) l where l.buckets is not null) then
                     v_pick := {schema}.pick_limited_v1(
-                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked, v_passed, v_now
+                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked,
+                        v_gated.shared, v_gated.passed, v_now
                     );
                 else
                     v_pick := row(
                         {schema}.pick_v1(v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
-                        0, '{}', v_locked, false
+                        '{}', '{}', v_locked, false
                     );
                 end if;
-                return query select t.* from {schema}.take_v1(v_pick.ids, p_worker, p_number, p_now, p_inline, v_room) t;
+                return query select t.* from {schema}.take_v1(v_pick.ids, v_pick.short, p_worker, p_number, p_now, p_inline, v_room) t;
                 get diagnostics v_taken = row_count;
                 v_locked := v_pick.locked;
                 v_settled := row('{}', null);
@@ -237,7 +258,7 @@ begin
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
                     v_left := v_left - v_taken;
-                    v_few := v_few - v_pick.limited;
+                    v_few := v_few - cardinality(v_pick.short);
                     v_room := p_room - {schema}.carried_v1(p_worker, p_number);
                 elsif v_taken < cardinality(v_pick.ids) then
                     v_room := 0;
@@ -246,6 +267,9 @@ begin
             end loop;
             exit when v_room <= 0;
         end loop;
+        if v_starts > 0 then
+            perform {schema}.start_lane_v1(p_worker, v_begun, v_starts, {schema}.now_v1(p_now));
+        end if;
         update {schema}.workers w
         set turn = p_number, seen = v_now,
             limited = (v_worker.limited or v_limited) and exists (select 1 from {schema}.uses u where u.worker = p_worker)
@@ -263,23 +287,18 @@ begin
         v_woken := v_woken || v_heard || {schema}.wake_v1(v_freed, v_opened, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
-        return query select 'woken', null::bytea, null::bigint, null, w.queue, null, null::integer, null::integer,
-            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(v_woken) as w(queue);
+        return query select t.* from unnest(v_woken) as w(queue) cross join {schema}.told_v1('woken', w.queue, null) t;
     end if;
     if v_room <= 0 or v_more then
         kind := 'more';
         return next;
     end if;
     if cardinality(v_held) > 0 then
-        return query select distinct 'held', null::bytea, null::bigint, null, h.queue, null, null::integer, null::integer,
-            null::integer, null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from unnest(v_held) as h(queue);
+        return query select distinct t.* from unnest(v_held) as h(queue) cross join {schema}.told_v1('held', h.queue, null) t;
     end if;
     if cardinality(v_locked) > 0 and {schema}.guarded_v1(v_locked) then
-        return query select 'breaker', null::bytea, null::bigint, null, null, null, null::integer, null::integer, null::integer,
-            null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, n.breaker
-        from {schema}.news_v1(v_locked, v_now) as n(breaker);
+        return query select t.* from {schema}.news_v1(v_locked, v_now) as n(breaker)
+        cross join {schema}.told_v1('breaker', null, n.breaker) t;
     end if;
     if v_next is not null then
         kind := 'next';

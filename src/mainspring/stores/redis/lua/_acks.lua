@@ -64,6 +64,35 @@ end
 
 local SUCCESS = {'succeeded', SUCCEEDED, false, 0, false, false, false, false, false, false, false}
 
+-- Jobs that are alike in all that is stored from their queue to their buckets. Which they are, and when the last of them
+-- began, is kept where they stand in a bucket one by one.
+local function kind_of(raw, group_at, kinds)
+  with_rooms()
+  local buckets, more, group, at = buckets_in(raw)
+  local text = sub(raw, group_at, at + #more - 1)
+  local kind = kinds[text]
+  if not kind then
+    kind = {text = text, group = group, buckets = buckets, n = 0, ids = false, began = ''}
+    for _, bucket in ipairs(buckets) do
+      if bucket[2] ~= '' or is_guard(bucket[1]) and switch_of(bucket[1]) then kind.ids = {} end
+    end
+    kinds[text] = kind
+  end
+  return kind
+end
+
+-- Those that have succeeded leave their buckets. A breaker that is closed and has nothing to forget hears nothing of it.
+local function leave_buckets(kind)
+  for _, bucket in ipairs(kind.buckets) do
+    local name = name_of(bucket)
+    vacate(name, kind.n, kind.ids)
+    if is_guard(name) and switch_of(name) then
+      with_breakers()
+      end_of({bucket}, (struct.unpack('>d', kind.began)))
+    end
+  end
+end
+
 -- Successes of jobs on which nothing hangs: their heads are changed in place. Returns the arguments that are not such.
 local function settle_plain(worker, first, last)
   local ids, others = {}, {}
@@ -72,6 +101,7 @@ local function settle_plain(worker, first, last)
   local owner = string.char(#worker) .. worker
   local group_at = 100 + #worker
   local done, far, gone, ended, twice, groups, now = {}, {}, {}, {}, {}, {}, whole(NOW)
+  local kinds, kind = {}, nil
   for from = 1, #ids, 1000 do
     local raws = call('HMGET', JOBS, unpack(ids, from, math.min(from + 999, #ids)))
     for n, raw in ipairs(raws) do
@@ -79,13 +109,25 @@ local function settle_plain(worker, first, last)
       local state, ends, _, rest
       if raw then state, ends, _, rest = byte(raw, 1, 4) end
       if
-        state == RUNNING and ends == 0 and not twice[id]
+        state == RUNNING and (ends == 0 or ends == LIMITED) and not twice[id]
         and sub(raw, 91, 98 + #owner) == sub(said, 17, 24) .. owner
       then
         twice[id] = true
-        local high, low = byte(raw, group_at, group_at + 1)
-        local group = sub(raw, group_at + 2, group_at + 1 + high * 256 + low)
-        groups[group] = (groups[group] or 0) + 1
+        if ends == LIMITED then
+          if not kind or sub(raw, group_at, group_at + #kind.text - 1) ~= kind.text then
+            kind = kind_of(raw, group_at, kinds)
+          end
+          kind.n = kind.n + 1
+          if kind.ids then
+            local began = sub(raw, 19, 26)
+            kind.ids[#kind.ids + 1] = id
+            if began > kind.began then kind.began = began end
+          end
+        else
+          local high, low = byte(raw, group_at, group_at + 1)
+          local group = sub(raw, group_at + 2, group_at + 1 + high * 256 + low)
+          groups[group] = (groups[group] or 0) + 1
+        end
         local result = sub(said, 26)
         if #said > 24 then rest = rest + 4 end
         if #result > LARGE then
@@ -100,6 +142,10 @@ local function settle_plain(worker, first, last)
         others[#others + 1] = said
       end
     end
+  end
+  for _, each in pairs(kinds) do
+    groups[each.group] = (groups[each.group] or 0) + each.n
+    leave_buckets(each)
   end
   move_counts(groups, '\5', '\6')
   spread('SREM', named('running', worker), gone)

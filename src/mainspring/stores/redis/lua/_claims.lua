@@ -2,7 +2,7 @@
 -- What is claimed is changed in place where nothing but the line can hold the job back.
 -- A turn that has met so many useless entries and parked so many lanes stops and says so; the next goes on from there.
 -- gives: looked, parks, claimed, writes, held, groups, known_buckets, crowded, soonest, allowed, started, is_enough
--- gives: claim_again, knows, begin, lack, source_of, draw
+-- gives: claim_again, knows, begin, lack, source_of, draw, short
 local LOOK = 1000
 local HEAVY = 1048576 -- bytes handed out after which it stops and says so as well: a reply must come through in time
 local looked, parks = 0, 0
@@ -10,7 +10,8 @@ local weight, tasks_known = 0, nil
 local claimed, writes, held, groups = {}, {}, {}, {}
 local known_buckets = {} -- by lane
 local crowded = {} -- queues in which a gate had no room
-local soonest, allowed = false, math.huge -- when a rate lets something through; how many with limits the want may have
+local soonest, allowed = false, math.huge -- when a rate lets something through; how many the want may have in short buckets
+local short = {} -- ids of those
 local started = {} -- ids: what this turn claims is written at its end, and a job may stand in two sources
 
 -- What was handed out, as the worker reads it: id and the whole job, a record that lies apart behind it.
@@ -71,26 +72,56 @@ local function start(id, raw)
   hand(id, raw)
 end
 
--- Whether the job may run now: 'expired', 'stuck' (its list is of no use to this turn any more) or nil. What it lacks
--- room in is left in `lack`.
+-- Whether a job that needs room in these buckets has it: 'stuck' (what it lacks it in is left in `lack`), 'short' (they
+-- are, and the want may have no more of those) or nil. Then it takes its places.
 local lack = {}
-local function hindrance(raw, worker)
-  local head = load_head(raw)
-  local buckets = head[MORE].b
-  lack.name, lack.moment = nil, nil
-  known_buckets[head[LANE]] = buckets
-  if head[EXPIRES] ~= NONE and head[EXPIRES] <= NOW then return 'expired', head end
-  if head[PARKED] and not knows(worker, task_of(head)) then return 'stuck', head end
-  if buckets then
-    with_rooms()
-    lack.name, lack.moment = lacking(buckets)
-    if lack.name then return 'stuck', head end
-  end
-  return nil, head
+local entered, spare -- the last ones, and how many more of them are not short: a turn only fills them
+local passed = 0 -- so many jobs have passed there that are not counted yet
+local function count_passed()
+  if passed == 0 then return end
+  for _, bucket in ipairs(entered) do seat(bucket, passed) end
+  passed = 0
 end
 
-local function take_room(id, head)
-  for _, bucket in ipairs(head[MORE].b or {}) do occupy(bucket, id) end
+local function enter_buckets(id, buckets)
+  if buckets ~= entered then
+    count_passed()
+    entered, spare = buckets, spare_for(buckets)
+  end
+  if spare >= 1 then
+    spare, passed = spare - 1, passed + 1
+    return
+  end
+  if allowed <= 0 then return 'short' end
+  count_passed()
+  lack.name, lack.moment = lacking(buckets)
+  if lack.name then return 'stuck' end
+  short[#short + 1], allowed = id, allowed - 1
+  for _, bucket in ipairs(buckets) do seat(bucket, 1, id) end
+end
+
+-- Whether the job may run now: 'expired', 'stuck' or 'short' (its list is of no use to this turn any more) or nil: then it
+-- has taken its places, and left where it stood.
+local function hindrance(id, raw, claims, source, worker)
+  lack.name, lack.moment = nil, nil
+  if claims == LIMITED and source.lane then
+    with_rooms()
+    local buckets, more = buckets_in(raw)
+    known_buckets[source.lane] = buckets
+    local hindered = enter_buckets(id, buckets)
+    if not source.alike and spare >= 1 then source.alike, source.buckets = source.own .. more, buckets end
+    return hindered
+  end
+  local head = load_head(raw)
+  local buckets = head[MORE].b
+  known_buckets[head[LANE]] = buckets
+  if head[EXPIRES] ~= NONE and head[EXPIRES] <= NOW then return 'expired', head end
+  if head[PARKED] and not knows(worker, task_of(head)) then return 'stuck' end
+  if buckets then
+    with_rooms()
+    local hindered = enter_buckets(id, buckets)
+    if hindered then return hindered end
+  end
   if head[EXPIRES] ~= NONE then
     call('ZREM', EXPIRING, id)
     call('ZREM', OVERDUE, id)
@@ -124,10 +155,10 @@ end
 
 -- Takes up to `n` jobs from the front of one source, as long as they stand before `bound` in the line. Once it has met
 -- stale entries it reads further: there are more where those came from.
--- Returns how many, and whether the source is of no use to this turn any more.
+-- Returns how many, and if the source is of no use to this turn any more, why: 'stuck' or 'short'.
 local function draw(source, n, bound, worker)
   local most = math.max(n, looked)
-  if source.lane then most = math.min(n, worth(known_buckets[source.lane])) end
+  if source.lane then most = math.min(n, worth(known_buckets[source.lane], allowed)) end
   local entries = entries_of(source, math.min(most, 200))
   local ids, taken, consumed, stuck = {}, 0, 0, false
   for m, entry in ipairs(entries) do ids[m] = sub(entry, 1, 16) end
@@ -143,21 +174,25 @@ local function draw(source, n, bound, worker)
     local state, _, claims
     if raw then state, _, claims = byte(raw, 1, 3) end
     local fresh = state == READY and not started[id] and sub(raw, 5, 12) == seq and sub(raw, 13, 14) == source.packed
-      and is_in(raw, source.own)
-    if fresh and claims == 0 then
+    local alike = fresh and claims == LIMITED and source.alike and is_in(raw, source.alike)
+    fresh = alike or fresh and is_in(raw, source.own)
+    if alike and source.buckets == entered and spare >= 1 then
+      spare, passed = spare - 1, passed + 1
+      start(id, raw)
+      taken = taken + 1
+    elseif fresh and claims == 0 then
       start(id, raw)
       taken = taken + 1
     else
       local hindered, head
       if fresh then
-        hindered, head = hindrance(raw, worker)
+        hindered, head = hindrance(id, raw, claims, source, worker)
       elseif raw and source.lane then
         known_buckets[source.lane] = known_buckets[source.lane] or load_head(raw)[MORE].b
       end
-      stuck = hindered == 'stuck'
+      stuck = hindered ~= 'expired' and hindered
       if stuck then break end
-      if head and not hindered then
-        take_room(id, head)
+      if fresh and not hindered then
         start(id, raw)
         taken = taken + 1
       else
@@ -167,6 +202,7 @@ local function draw(source, n, bound, worker)
     end
     consumed = consumed + 1
   end
+  count_passed()
   if consumed > 0 then
     if source.moved then call('ZREMRANGEBYRANK', source.key, 0, consumed - 1) else call('LPOP', source.key, consumed) end
   end

@@ -3,26 +3,34 @@
 -- A front is what is looked at of one index: a root, or a group of lanes with limits once the turn has come to it.
 -- gives: claim
 
--- The first by seq alone of all that stands in these roots, priority apart.
+-- The line with the first by seq alone of all that stands in these roots, priority apart, and how far it goes on before
+-- the turn of another comes.
 local function oldest_of(roots, without, worker)
-  local best, best_seq
+  local best, best_seq, bound = nil, math.huge, math.huge
   for _, root in ipairs(roots) do
     local key = named('heads', root)
     local lines = call('ZRANGE', key, 0, -1, 'WITHSCORES')
     for n = 1, #lines, 2 do
-      local line, lane, group, seq = lines[n], nil, nil, tonumber(lines[n + 1]) % SPAN
+      local line, lane, group, seq, after = lines[n], nil, nil, tonumber(lines[n + 1]) % SPAN, math.huge
       if without[line] then
         line = nil
       elseif sub(line, 1, 1) == '#' then
         group = sub(line, 2)
         line, lane, seq = nil, nil, nil
         with_limited()
-        if may_enter(group, worker) then line, lane, seq = oldest_in(group) end
+        if may_enter(group, worker) then line, lane, seq, after = oldest_in(group) end
       end
-      if line and (not best or seq < best_seq) then
+      if line and seq < best_seq then
+        bound = math.min(best_seq, after)
         best, best_seq = {key = key, line = line, lane = lane, group = group}, seq
+      elseif line then
+        bound = math.min(bound, seq)
       end
     end
+  end
+  if best then
+    best.priority = string.match(best.line, '^~?(-?%d+):')
+    best.bound = place(best.priority, bound)
   end
   return best
 end
@@ -34,11 +42,11 @@ local function claim_oldest(roots, n, worker)
     if not best then break end
     local taken, stuck
     if best.group then
-      taken, stuck = draw_limited(best.group, best.lane, best.line, 1, math.huge, worker)
-      if is_fair(best.group) then charge_aged(best.group, best.lane, string.match(best.line, '^~?(-?%d+):'), taken) end
+      taken, stuck = draw_limited(best.group, best.lane, best.line, n - got, best.bound, worker)
+      if is_fair(best.group) then charge_aged(best.group, best.lane, best.priority, taken) end
       settle_groups()
     else
-      taken, stuck = draw(source_of(best.key, best.line), 1, math.huge, worker)
+      taken, stuck = draw(source_of(best.key, best.line), n - got, best.bound, worker)
     end
     got = got + taken
     if stuck then without[best.group and '#' .. best.group or best.line] = true end
@@ -49,6 +57,11 @@ end
 -- The next line of a front behind its floor and the place where the one after it begins.
 local function look_at(front)
   if front.fair then return look_at_fair(front) end
+  if front.keyless then -- the lane that has the name of its group
+    local at = call('ZSCORE', front.heads, front.group)
+    front.line, front.at, front.after = at and front.group, tonumber(at) or math.huge, math.huge
+    return
+  end
   local lines = call('ZRANGEBYSCORE', front.heads, front.floor, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
   front.line, front.at, front.after = lines[1], tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
   front.mark = lines[2]
@@ -80,9 +93,7 @@ local function claim_merged(roots, n, worker)
       if not front.hidden then bound = math.min(bound, front == best and front.after or front.at) end
     end
     local taken, stuck = 0, false
-    if best.group and allowed <= 0 and not is_free(best.group) then
-      table.remove(fronts, at)
-    elseif best.fair then
+    if best.fair then
       taken, stuck = draw_fair(best, n - got, bound, worker)
       if stuck then table.remove(fronts, at) end
     elseif best.group then
@@ -142,5 +153,4 @@ local function claim(worker, number, suspects, wants)
   move_counts(groups, '\4', '\5')
   spread('HSET', JOBS, writes)
   spread('SADD', named('running', worker), held)
-  if write_rooms then write_rooms() end
 end

@@ -6,8 +6,9 @@ local FORMAT = '>BBBBdhI4dddI4I4I4I4dddI4I4dBc0Hc0Hc0'
 
 local STATE, SEQ, PRIORITY, ATTEMPT, STARTED, TURN, ENDED, CRASHES, CRASH_LIMIT, EPOCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local DEPS, ENQUEUED, DUE, EXPIRES, TOKEN, WORKER, GROUP, LANE, MORE = 11, 12, 13, 14, 15, 16, 17, 18, 19
-local RECORD, RESULT, CHILDREN, FOLLOWED, PARKED, EARLY, APART, ERROR, FAR = 20, 21, 22, 23, 24, 25, 26, 27, 28
+local RECORD, RESULT, CHILDREN, FOLLOWED, PARKED, EARLY, APART, ERROR, FAR, OF_PART = 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 local LARGE = 1024
+local LIMITED = 4 -- among what an end and what a claim must look at
 
 local band = bit.band
 
@@ -21,17 +22,18 @@ local function load_head(raw)
     sub(raw, at + more, at + more + record - 1),
     band(rest, 4) > 0 and sub(raw, at + more + record),
     band(ends, 1) > 0, band(ends, 8) > 0, band(claims, 2) > 0, band(rest, 1) > 0, band(rest, 2) > 0, band(rest, 8) > 0,
-    band(rest, 16) > 0,
+    band(rest, 16) > 0, band(ends, 32) > 0,
   }
 end
 
 local function dump_head(head)
   local more, result = head[MORE], head[RESULT]
   local packed = next(more) and cmsgpack.pack(more) or ''
-  local limited = more.b and 4 or 0
+  local limited = more.b and LIMITED or 0
   return struct.pack(
     FORMAT, head[STATE],
-    (head[CHILDREN] and 1 or 0) + (more.o and 2 or 0) + limited + (head[FOLLOWED] and 8 or 0) + (more.k and 16 or 0),
+    (head[CHILDREN] and 1 or 0) + (more.o and 2 or 0) + limited + (head[FOLLOWED] and 8 or 0) + (more.k and 16 or 0)
+      + (head[OF_PART] and 32 or 0),
     (head[EXPIRES] ~= NONE and 1 or 0) + (head[PARKED] and 2 or 0) + limited + (more.d and 8 or 0),
     (head[EARLY] and 1 or 0) + (head[APART] and 2 or 0) + (result and 4 or 0) + (head[ERROR] and 8 or 0)
       + (head[FAR] and 16 or 0),

@@ -1,4 +1,5 @@
--- latest: keys under which the newest enqueue replaces the job that waits. Needs common, heads, lines, moves, places, uniq.
+-- latest: keys under which the newest enqueue replaces the job that waits. Needs common, heads, parts, lines, moves,
+-- places, uniq.
 -- gives: latest_of, take_out, take_latest, resume
 
 -- What becomes of a new job: the id of the one that speaks for it already; or, in its plan, the job that it replaces, when
@@ -6,7 +7,7 @@
 local function latest_of(plan, late)
   local key, window, mode = plan.head[MORE].u, plan.times[5], plan.times[6]
   local last, _, more = key_entry(key)
-  local _, _, _, before, said = more_of(more)
+  local was, _, _, before, said = more_of(more)
   if said == plan.id then return last end
   local head = last and live(last)
   if head and is_late(head) then
@@ -15,7 +16,7 @@ local function latest_of(plan, late)
   end
   if head and head[TOKEN] == 0 and head[STATE] < RUNNING then
     plan.old, plan.said, plan.before = last, plan.id, before
-    if head[STATE] == BLOCKED then plan.edges = before .. 'i' end
+    if head[STATE] == BLOCKED and was == KEEP_LAST and before and live(before) then plan.edges = before .. 'i' end
     if mode == DEBOUNCE then
       plan.head[DUE] = NOW + window
       if plan.times[7] > 0 then plan.head[DUE] = math.min(plan.head[DUE], head[ENQUEUED] + plan.times[7]) end
@@ -43,6 +44,8 @@ end
 -- The job that waits leaves its place and all that was said of it; the new one stands there under its id.
 local function take_out(plan)
   local id, old, new = plan.old, live(plan.old), plan.head
+  local part = old[MORE].w
+  plan.was = {part, part and call('ZSCORE', named('awaiting', part), id)}
   leave(id, old)
   if old[APART] then call('HDEL', RECORDS, id) end
   if old[FOLLOWED] then call('HDEL', FOLLOWS, id) end

@@ -2,10 +2,11 @@
 -- gives: may_enter, draw_limited, oldest_in, draw_from
 with_rooms()
 
--- Whether lanes with the marks of this group are for this worker.
+-- Whether lanes with the marks of this group are for this worker. Where there is no gate all buckets have keys.
 local function may_enter(group, worker)
   local task = string.match(group, '^[^/]*/[^!?]*!?%?(.*)$')
-  return (allowed > 0 or is_free(group)) and (not task or knows(worker, task))
+  local has_gates = string.find(group, '^[^/]*/[^#!?]*#%**,?[^!?*,]')
+  return (allowed > 0 or has_gates or is_free(group)) and (not task or knows(worker, task))
 end
 
 -- What a lane lacks room in: a lane with keys is parked if it is a key's; a gate closes its whole group. Returns whether.
@@ -23,26 +24,46 @@ local function give_way(group, lane)
   return true
 end
 
--- Draws from one line of a lane with limits. Returns how many, and whether its group is closed to this turn.
+-- The gates of a lane without keys, as far as its name tells them: what it costs to pass them is not known.
+local function gates_of(lane)
+  local gates = {}
+  for label in string.gmatch(string.match(lane, '#([^!?]*)'), '[^,]+') do
+    if sub(label, 1, 1) == '~' then return nil end
+    gates[#gates + 1] = {label, '', 1}
+  end
+  return gates
+end
+
+-- Draws from one line of a lane with limits. Returns how many, and whether its group is closed to this turn; if that is so
+-- because the want may have no more in short buckets, 'short'.
 local function draw_limited(group, lane, line, n, bound, worker)
-  local free = is_free(group)
-  if free then known_buckets[lane] = {} end
-  local taken, stuck = draw(source_of(named('heads', lane), line, lane), free and n or math.min(n, allowed), bound, worker)
-  if not free then allowed = allowed - taken end
-  local closed = stuck and give_way(group, lane)
+  local keyed = lane ~= group
+  if keyed and allowed <= 0 and not is_fair(group) then return 0, 'short' end
+  if is_free(group) then
+    known_buckets[lane] = {}
+  elseif not keyed then
+    known_buckets[lane] = known_buckets[lane] or gates_of(lane)
+  end
+  local taken, stuck = draw(source_of(named('heads', lane), line, lane), n, bound, worker)
+  local closed = stuck == 'short' and stuck or stuck and give_way(group, lane)
   settle_lanes()
   return taken, closed
 end
 
--- The first by seq alone of a group: its line, lane and seq.
+-- The first by seq alone of a group: its line, lane and seq; and the seq of the first that is of another line.
 local function oldest_in(group)
-  local lane = call('ZRANGE', named('ages', group), 0, 0)[1]
-  local lines, best, best_seq = lane and call('ZRANGE', named('heads', lane), 0, -1, 'WITHSCORES') or {}, nil, nil
+  local ages = call('ZRANGE', named('ages', group), 0, 1, 'WITHSCORES')
+  local lane, after = ages[1], tonumber(ages[4]) or math.huge
+  local lines, best, best_seq = lane and call('ZRANGE', named('heads', lane), 0, -1, 'WITHSCORES') or {}, nil, math.huge
   for n = 1, #lines, 2 do
     local seq = tonumber(lines[n + 1]) % SPAN
-    if not best or seq < best_seq then best, best_seq = lines[n], seq end
+    if seq < best_seq then
+      best, best_seq, after = lines[n], seq, math.min(after, best_seq)
+    else
+      after = math.min(after, seq)
+    end
   end
-  return best, lane, best_seq
+  return best, lane, best_seq, after
 end
 
 -- Draws from the lane that stands first in a group.
@@ -55,5 +76,8 @@ local function draw_from(front, n, bound, worker)
     settle_lanes()
     return 0, false
   end
-  return draw_limited(front.group, lane, lines[1], n, math.min(bound, tonumber(lines[4]) or math.huge), worker)
+  bound = math.min(bound, tonumber(lines[4]) or math.huge)
+  local taken, closed = draw_limited(front.group, lane, lines[1], n, bound, worker)
+  if closed == 'short' and lane ~= front.group then front.keyless, closed = true, false end
+  return taken, closed
 end

@@ -1,7 +1,7 @@
--- moves: every way in and out of a state, with its indexes. Needs common, heads, wake, rooms, lines, parking.
+-- moves: every way in and out of a state, with its indexes. Needs common, heads, wake, parts, rooms, lines, parking.
 -- gives: LATER, EXPIRING, OVERDUE, DONE, DIED, DROPS, HELD, ERRORS, PARENTS, FOLLOWS, counts, count, move_counts, guilt_of
 -- gives: set_lane, leave, enter, enter_line, new_head, put_beside, resolve, enter_history, finish_all, finish
--- gives: keep_attempt, flush
+-- gives: keep_attempt, flush, unblock
 local LATER, EXPIRING, OVERDUE = TAG .. 'later', TAG .. 'expiring', TAG .. 'overdue'
 local DONE, DIED, DROPS, HELD = TAG .. 'done', TAG .. 'died', TAG .. 'drops', TAG .. 'held'
 local ERRORS, PARENTS, FOLLOWS = TAG .. 'errors', TAG .. 'parents', TAG .. 'follows'
@@ -42,8 +42,12 @@ local function set_lane(head, parked)
   head[LANE], head[PARKED] = home_of(head[LANE]) .. marks, parked
 end
 
--- A blocked job waits no more: its parents need not know of it.
+-- A blocked job waits no more: its parents and its part need not know of it.
 local function forget_parents(id, head)
+  if head[MORE].w then
+    call('ZREM', named('awaiting', head[MORE].w), id)
+    head[MORE].w = nil
+  end
   local parents = call('HGET', PARENTS, id)
   call('HDEL', PARENTS, id)
   if not parents or head[DEPS] == 0 then return end
@@ -57,11 +61,7 @@ local function leave(id, head)
   if state == RUNNING then
     call('SREM', named('running', head[WORKER]), id)
     if head[MORE].b then with_rooms() end
-    for _, bucket in ipairs(head[MORE].b or {}) do
-      local name = name_of(bucket)
-      call('ZREM', named('bucket', name), id)
-      if not is_guard(name) or switch_of(name) then free(name) end -- else nobody waits for it
-    end
+    for _, bucket in ipairs(head[MORE].b or {}) do vacate(name_of(bucket), 1, {id}) end
     if head[MORE].o then call('HDEL', named('orders', head[WORKER]), id) end
   elseif state == BLOCKED then
     forget_parents(id, head)
@@ -134,6 +134,14 @@ local function insert_follows(id, head, state)
   end
 end
 
+-- A blocked job has one thing less to wait for.
+local function unblock(id, head)
+  head[DEPS], changed[id] = head[DEPS] - 1, true
+  if head[DEPS] > 0 then return end
+  leave(id, head)
+  enter_line(id, head)
+end
+
 -- Adds to `ending` the children that end with their parent, and frees the others.
 local function resolve(id, head, succeeded, ending)
   if not head[CHILDREN] then return end
@@ -143,12 +151,11 @@ local function resolve(id, head, succeeded, ending)
   for n = 1, #edges, 2 do
     local child = live(edges[n])
     if child and child[STATE] == BLOCKED then
-      child[DEPS], changed[edges[n]] = child[DEPS] - 1, true
       if edges[n + 1] == 'fail' and not succeeded then
+        child[DEPS], changed[edges[n]] = child[DEPS] - 1, true
         ending[#ending + 1] = {edges[n], child, CANCELLED, 'parent'}
-      elseif child[DEPS] == 0 then
-        leave(edges[n], child)
-        enter_line(edges[n], child)
+      else
+        unblock(edges[n], child)
       end
     end
   end
@@ -181,6 +188,10 @@ local function finish_all(ending)
       enter_history(id, head)
       if head[FOLLOWED] then insert_follows(id, head, state) end
       resolve(id, head, state == SUCCEEDED, ending)
+      if head[OF_PART] and state == SUCCEEDED then
+        with_parts()
+        for _, freed in ipairs(parts.hear_success(head)) do unblock(freed, live(freed)) end
+      end
     end
   end
 end
@@ -197,7 +208,8 @@ local function keep_attempt(id, head, outcome, acked, error)
   if call('RPUSH', key, struct.pack('>I4c0', #packed, packed) .. (error or '')) > KEPT_ATTEMPTS then call('LPOP', key) end
 end
 
--- The end of every script that moved something. A turn goes on: it tells who waits for room when it has taken its own.
+-- The end of every script that moved something. A turn goes on: when it has taken its own room it writes what is left of
+-- it, and tells who waits.
 local function flush(goes_on)
   line_up()
   local writes = {}
@@ -211,8 +223,10 @@ local function flush(goes_on)
   if settle_lanes then
     settle_lanes()
     settle_groups()
-    write_rooms()
-    if not goes_on then tell_waiting() end
+    if not goes_on then
+      write_rooms()
+      tell_waiting()
+    end
   end
   add_counts(counts)
   counts = {}

@@ -6,14 +6,18 @@
 -- Of a breaker is kept how it stands, if it is not simply closed: [failures, calls, until when it is open or 0, since when,
 -- whether somebody has begun to probe it, whether it was opened by hand, what failed last, and by parts of its window the
 -- beginning, successes and failures].
--- gives: room_of, LIMITS, RATES, RESTS, freed, name_of, limit_in, declare_missing, free, running_in, load_rate, fits
--- gives: room_in, use_up, occupy, write_rooms, lacking, worth
+-- Jobs are counted in a gate: as many have a place there as are running and name it, for every way into and out of
+-- running passes seat() and vacate(). In a bucket with a key each of them stands, and in a breaker those that have started
+-- since it opened.
+-- gives: room_of, LIMITS, RATES, RESTS, freed, name_of, limit_in, declare_missing, free, vacate, running_in, load_rate
+-- gives: fits, room_in, use_up, occupy, seat, write_rooms, lacking, worth, spare_for, buckets_in
 -- gives: news, is_guard, switch_of, close_switch, put_switch, narrow, describe, tell_news
 local LIMITS = TAG .. 'limits'
 local RATES = TAG .. 'rates'
 local RESTS = TAG .. 'rests'
+local PLACES = TAG .. 'places'
 local PIECES = 1000 -- of a window: starts that are no further apart are one entry
-local CHUNK = 50
+local ROOMY = 100 -- a limit of which less is left is short, and one of which less than half is: see records.py
 local BREAKERS = TAG .. 'breakers'
 local FOREVER = 4503599627370496
 local limits, rooms, switches = {}, {}, {}
@@ -22,6 +26,21 @@ local news = {}
 
 local function name_of(bucket) return bucket[2] == '' and bucket[1] or bucket[1] .. '=' .. bucket[2] end
 local function limit_in(name) return (string.match(name, '^[^=]*')) end
+local function is_guard(name) return sub(name, -8) == ':breaker' and not string.find(name, '=', 1, true) end
+
+-- What a limited job, as it is stored, needs room in: one table for all that have nothing beside it. Then how that stands
+-- there, its queue and task, and where it stands.
+local known = {}
+local function buckets_in(raw)
+  local group, _, at = struct.unpack('>Hc0Hc0', raw, 100 + byte(raw, 99))
+  local more = sub(raw, at, at + struct.unpack('>I4', raw, 87) - 1)
+  local buckets = known[more]
+  if not buckets then
+    buckets = cmsgpack.unpack(more).b
+    known[more] = buckets
+  end
+  return buckets, more, group, at
+end
 
 local function read_limit(raw)
   local kind, size, per, burst, set, share, span = unpack(cmsgpack.unpack(raw), 1, 7)
@@ -49,13 +68,12 @@ end
 local function room_of(name)
   local room = rooms[name]
   if not room then
-    room = {name = name, limit = limit_of(limit_in(name)), ids = {}}
+    local counts = not string.find(name, '=', 1, true) and not is_guard(name)
+    room = {name = name, limit = limit_of(limit_in(name)), counts = counts, change = 0, ids = {}, running = false}
     rooms[name] = room
   end
   return room
 end
-
-local function is_guard(name) return sub(name, -8) == ':breaker' and not string.find(name, '=', 1, true) end
 
 local function close_switch(switch)
   switch.failures, switch.calls, switch.till, switch.opened = 0, 0, 0, 0
@@ -78,6 +96,7 @@ local function switch_of(name)
 end
 
 local function put_switch(name, switch)
+  if switch.till == 0 then call('DEL', named('bucket', name)) end
   if switch.till == 0 and switch.failures == 0 and #switch.counts == 0 then
     switches[name] = false
     call('HDEL', BREAKERS, name)
@@ -153,17 +172,32 @@ end
 
 local function running_in(room)
   if not room.running then
-    room.running = call('ZCARD', named('bucket', room.name))
-      + call('ZCOUNT', named('visitors', room.name), '(' .. whole(NOW), '+inf')
+    local jobs = room.counts and (call('HGET', PLACES, room.name) or 0) + room.change
+      or call('ZCARD', named('bucket', room.name)) + #room.ids
+    room.running = jobs + call('ZCOUNT', named('visitors', room.name), '(' .. whole(NOW), '+inf')
   end
   return room.running
 end
 
--- The nth of its starts; the newest may have been changed by this script.
+-- So many jobs leave the bucket; for a closed breaker nobody waits. Where they stand, `ids` tells which they are.
+local function vacate(name, n, ids)
+  local is_breaker = is_guard(name)
+  if is_breaker and not switch_of(name) then return end
+  if is_breaker or string.find(name, '=', 1, true) then
+    spread('ZREM', named('bucket', name), ids)
+  else
+    local room = room_of(name)
+    room.change = room.change - n
+  end
+  free(name)
+end
+
+-- The nth of its starts; the newest may have been changed by this script. Most ask for few: more are read each time.
 local function entry_of(room, n)
   if room.newest and n >= room.total then return n == room.total and room.newest or nil end
   if not room.entries[n] then
-    for m, raw in ipairs(call('LRANGE', named('starts', room.name), n - 1, n + CHUNK - 2)) do
+    room.chunk = math.min(2 * (room.chunk or 1), 64)
+    for m, raw in ipairs(call('LRANGE', named('starts', room.name), n - 1, n + room.chunk - 2)) do
       room.entries[n + m - 1] = {struct.unpack('>ddd', raw)}
     end
   end
@@ -236,6 +270,26 @@ local function room_in(name)
   return math.floor(math.max(limit.burst, 1) - math.max(room.tat - NOW, 0) / each)
 end
 
+-- How much of a gate may be used up before it is short.
+local function spare_in(name)
+  local room = room_of(name)
+  local limit = room.limit
+  if not limit then return math.huge end
+  if limit.kind == 'breaker' then return guard_room(room) == math.huge and math.huge or 0 end
+  if limit.kind ~= 'concurrency' then return 0 end
+  return room_in(name) - math.max(math.floor(limit.size / 2), ROOMY)
+end
+
+-- How many jobs may start in these buckets before one of those has a place in a short one.
+local function spare_for(buckets)
+  local spare = math.huge
+  for _, bucket in ipairs(buckets) do
+    if bucket[2] ~= '' then return 0 end
+    spare = math.min(spare, spare_in(bucket[1]))
+  end
+  return math.max(spare, 0)
+end
+
 -- Uses up so much of a rate, now.
 local function use_up(room, cost)
   local limit = room.limit
@@ -260,15 +314,26 @@ local function use_up(room, cost)
   end
 end
 
--- A job starts in the bucket, or a guest (without an id).
-local function occupy(bucket, id)
-  local room = room_of(name_of(bucket))
-  if id then room.ids[#room.ids + 1] = id end
-  if room.running then room.running = room.running + 1 end
+-- So many start in the bucket, guests or jobs.
+local function occupy(bucket, n, room)
+  room = room or room_of(name_of(bucket))
+  if room.running then room.running = room.running + n end
   local limit = room.limit
   if not limit or limit.kind == 'concurrency' then return end
   if limit.kind == 'breaker' then return begin_probe(room) end
-  use_up(room, math.min(bucket[3], limit.size))
+  use_up(room, n * math.min(bucket[3], limit.size))
+end
+
+-- So many jobs start in the bucket, or this one.
+local function seat(bucket, n, id)
+  local name = name_of(bucket)
+  local room = room_of(name)
+  if room.counts then
+    room.change = room.change + n
+  elseif bucket[2] ~= '' or (switch_of(name) or {till = 0}).till > 0 then
+    room.ids[#room.ids + 1] = id
+  end
+  occupy(bucket, n, room)
 end
 
 local function write_rate(room)
@@ -284,10 +349,14 @@ end
 
 -- What was counted here is read anew afterwards, where somebody asks.
 local function write_rooms()
+  local now = whole(NOW)
   for name, room in pairs(rooms) do
-    local members = {}
-    for n, id in ipairs(room.ids) do members[2 * n - 1], members[2 * n] = whole(NOW), id end
-    spread('ZADD', named('bucket', name), members)
+    if room.ids[1] then
+      local members = {}
+      for n, id in ipairs(room.ids) do members[2 * n - 1], members[2 * n] = now, id end
+      spread('ZADD', named('bucket', name), members)
+    end
+    if room.change ~= 0 and call('HINCRBY', PLACES, name, room.change) == 0 then call('HDEL', PLACES, name) end
     if room.dirty then write_rate(room) end
   end
   rooms = {}
@@ -308,9 +377,11 @@ local function lacking(buckets)
   return name, moment
 end
 
--- How many entries of a lane are worth reading: as many as have room, once it is known what they need.
-local function worth(buckets)
-  local most = buckets and 200 or 1
-  for _, bucket in ipairs(buckets or {}) do most = math.min(most, room_in(name_of(bucket))) end
+-- How many entries of a lane are worth reading: as many as have room, once it is known what they need, and no more than
+-- `allowed` that have it in short buckets.
+local function worth(buckets, allowed)
+  if not buckets then return 1 end
+  local most = math.min(200, spare_for(buckets) + allowed)
+  for _, bucket in ipairs(buckets) do most = math.min(most, room_in(name_of(bucket))) end
   return math.max(most, 1)
 end

@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, places, uniq, forget, select
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, places, uniq, forget, select
 -- act: cancel, retry, run_now, reprioritise, delete by hand, as the transition table says
 -- args: now, action, query, ids or the id to go on after, limit, reason, priority, how many to look at
 -- returns ids done, refused [id, state], held [id, holder], and the id to go on after or false

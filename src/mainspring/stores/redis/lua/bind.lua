@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, select
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, select
 -- bind: jobs that are there count for the depth of their queue
 -- args: now, query (see _select.lua), the id to go on after, how many to look at
 -- returns the id to go on after or false

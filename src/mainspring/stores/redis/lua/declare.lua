@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves
 -- declare: these limits stand from now on; what somebody set in place of a size stays
 -- args: now, limits [name, kind, size, per, burst, share, span]
 -- returns how many buckets are still to be looked at for those who wait

@@ -1,18 +1,21 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, places, uniq, latest*
+-- uses: common, schedules*, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, places, uniq, latest*
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all of it or nothing
 -- args: now, limits that are made if there are none [name, kind, size, per, burst] or empty, [whether it was accepted
---       before, settings that are declared if there are none [queue, JSON]] or empty, then for each job: id and job (see
---       heads.py), and beside it, each with its length in front: times [delay, run_at, expires_in, conflict,
---       window; of a key with a mode also its mode, max_wait or keep, print], edges (parent and `f` or `i`, 17 bytes each),
---       follow-up jobs, a record that lies apart
+--       before, settings that are declared if there are none [queue, JSON], whether it is forced] and the exchange of a
+--       schedule's row or empty, each with its length in front, or empty; then for each job: id and job (see heads.py),
+--       and beside it, each with its length in front: times [delay, run_at, expires_in, conflict, window; of a key with a
+--       mode also its mode, max_wait or keep, print], edges (parent and `f` or `i`, 17 bytes each), follow-up jobs, a
+--       record that lies apart
 -- returns for each job 1: made now, 0: found, or the id of the job that holds its key. Instead, for what stands in the
 -- way of the whole batch: draining and the queue; disabled, the queue and by whom; full, the queue, how many may wait,
 -- what it does then, how many wait, how many are too many, for how long the first has waited; taken, the task and the
 -- holder; conflict, the task, the holder and the job; nobody, the child and the parent.
+-- With an exchange it returns what swap.lua does, and behind that the replies.
 local RETURN, FAIL = 0, 1
 local jobs = (#ARGV - 3) / 2
 local ids, said, plans, late, losers, taken, prints, batch = {}, {}, {}, {}, {}, {}, {}, {}
-local stored, tight, dropped, moving, staying, accepted = {}, {}, {}, {}, {}, false
+local stored, tight, dropped, moving, staying = {}, {}, {}, {}, {}
+local accepted, forced, swap = false, false, nil
 
 -- Whether the job that holds a key that is kept stands for another request.
 local function is_other(key, print)
@@ -96,11 +99,18 @@ local function make_room(queue, n)
   for _, each in ipairs(old) do dropped[#dropped + 1] = each end
 end
 
--- settings that come along; a store that is full refuses here
+-- the row of a schedule, and settings that come along; a store that is full refuses here
 if ARGV[3] ~= '' then
-  with_settings()
+  local settings, exchanged = struct.unpack('>I4c0I4c0', ARGV[3])
+  if exchanged ~= '' then
+    with_schedules()
+    swap = read_swap(exchanged)
+    local refusal = refusal_of(swap)
+    if refusal then return refusal end
+  end
   local declared
-  accepted, declared = unpack(cmsgpack.unpack(ARGV[3]))
+  accepted, declared, forced = unpack(cmsgpack.unpack(settings))
+  if #declared > 0 then with_settings() end
   for _, pair in ipairs(declared) do
     local kept = kept_of(pair[1])
     if not kept.declared then
@@ -181,7 +191,7 @@ for _, plan in ipairs(plans) do
   enter(id, head, BLOCKED)
 end
 
--- Its parents: those that live are waited for; one that has ended badly may end it at once.
+-- Its parents and its part: those that live are waited for; a parent that has ended badly may end it at once.
 local function settle_new(plan)
   local id, head, parents, ends = plan.id, plan.head, {}, false
   for first = 1, #plan.edges, 17 do
@@ -200,9 +210,12 @@ local function settle_new(plan)
     heads[parent][CHILDREN], changed[parent] = true, true
   end
   head[DEPS] = #parents
-  if #parents > 0 then
-    call('HSET', PARENTS, id, table.concat(parents))
-  else
+  if #parents > 0 then call('HSET', PARENTS, id, table.concat(parents)) end
+  if not plan.note and (plan.old and plan.was[1] or head[OF_PART]) then
+    with_parts()
+    if plan.old then parts.hold_again(id, head, forced, plan.was) else parts.hold_back(id, head, forced) end
+  end
+  if head[DEPS] == 0 then
     leave(id, head)
     if plan.seq and (head[DUE] == NONE or head[DUE] <= NOW) then resume(plan) else enter_line(id, head) end
   end
@@ -222,5 +235,9 @@ end
 for _, plan in ipairs(plans) do
   if plan.note and is_waiting(plan.head) then finish(plan.id, plan.head, CANCELLED, 'skipped', plan.note) end
 end
+local swapped = swap and exchange(swap)
 flush()
-return said
+if not swap then return said end
+wake_up('')
+swapped[6] = said
+return swapped

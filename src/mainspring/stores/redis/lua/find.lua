@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, select
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, select
 -- find: jobs of a query, live and ended
 -- args: now, query, ids or the id to go on after, limit
 -- returns rows [id, job, record that lies apart, error, progress, result that lies apart], and the id to go on after or false

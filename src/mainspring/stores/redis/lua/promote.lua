@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, guests
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, guests
 -- promote: waiting -> cancelled (expired); scheduled | retrying -> ready, in order of due; guests whose time is over go,
 -- and lanes that waited for a moment are opened
 -- args: now, limit

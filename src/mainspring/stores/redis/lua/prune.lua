@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, uniq, forget
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, uniq, forget
 -- prune: ended jobs past their retention go, the oldest first, a bounded number at a time
 -- args: now, which (held, drops, done, died), keep, keep_count, keep_at_least, how many to look at
 -- returns how many went, and whether there may be more

@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves
 -- reopen: looks on at those who waited for a limit that was changed
 -- returns how many buckets are left
 with_rooms()

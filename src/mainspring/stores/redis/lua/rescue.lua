@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, breakers*, takeback
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, breakers*, takeback
 -- rescue: running -> ready | retrying | dead | cancelled, for all jobs of a worker whose beat number still stands
 -- args: now, worker, number, cause, delays
 -- returns taken, ready, retrying, dead, cancelled, breakers that have changed

@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, breakers*, spending*, places, relane*, acks, takeback
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, breakers*, spending*, places, relane*, acks, takeback
 -- retire: the last acks of a worker, then what it still holds goes back; its row goes
 -- args: now, worker, cause, delays, how many plain successes, then the acks (see _acks.lua)
 -- returns taken, ready, retrying, dead, cancelled, breakers that have changed

@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves
 -- set_size: what a limit lets through in place of its declared size, or nothing else than that
 -- args: now, limit, size or empty
 -- returns whether there is such a limit, and how many buckets are still to be looked at for those who wait

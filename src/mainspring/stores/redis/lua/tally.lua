@@ -1,4 +1,4 @@
--- uses: common, heads, settings*, wake, lines, rooms*, parking*, moves, select
+-- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, select
 -- tally: numbers by a value (queue, task, error, or none) and state, with the first and the last moment
 -- args: now, query, ids or the id to go on after, value, how many to look at
 -- returns now, groups [value, state, number, first, last], and the id to go on after or false

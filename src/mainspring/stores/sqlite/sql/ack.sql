@@ -1,6 +1,6 @@
 -- ack: running -> succeeded | dead | cancelled | retrying | scheduled | ready
--- The fast pair takes plain successes in bulk (no dependents, no order, no follow-up jobs); if it
--- does not match every ack, it is rolled back and each ack is looked at by itself.
+-- The fast pair takes plain successes in bulk (no dependents, no order, no follow-up jobs, nobody who waits for its part);
+-- if it does not match every ack, it is rolled back and each ack is looked at by itself.
 
 -- name: ack_succeeded
 -- now, worker, then rows of (id, token, result, error)
@@ -18,15 +18,28 @@ where j.id = a.column1
     and j.worker = ?2
     and j.state = 'running'
     and j.flags & 11 = 0
+    and (
+        j.flags & 64 = 0
+        or not exists (select 1 from {t}marks as m cross join {t}links as l where m.job = j.id and l.after = m.mark)
+    )
 
--- name: delete_unlimited
-delete from {t}jobs where id in ({marks}) and flags & 4 = 0
+-- name: delete_free
+-- those whose places nobody waits for: the unlimited, and while no gate has held anybody back those with gates only
+delete from {t}jobs
+where id in ({marks}) and (
+    flags & 4 = 0
+    or flags & 32
+        and not exists (select 1 from {t}breakers)
+        and not exists (
+            select 1
+            from {t}waits as w
+            left join {t}limits as l on l.name = w.bucket
+            where l.kind is null or l.kind = 'concurrency'
+        )
+)
 
--- name: limited
-select id, buckets, started from {t}jobs where id in ({marks})
-
--- name: delete_jobs
-delete from {t}jobs where id in ({marks})
+-- name: delete_limited
+delete from {t}jobs where id in ({marks}) returning id, buckets, started
 
 -- name: owned
 select state, token, worker, lane, task, queue, priority, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
@@ -71,8 +84,8 @@ set state = 'ready', due = null, attempt = ?1, lane = ?2, seq = case when seq < 
 where id = ?4
 
 -- name: relane
--- it names buckets that it did not name: a flag says so
+-- it names buckets that it did not name: flags say so
 update {t}jobs
-set state = 'ready', due = null, attempt = ?1, lane = ?2, buckets = ?3, flags = flags | 4
+set state = 'ready', due = null, attempt = ?1, lane = ?2, buckets = ?3, flags = flags & ~36 | ?5
 where id = ?4
 returning seq

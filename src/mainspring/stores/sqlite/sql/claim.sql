@@ -21,6 +21,14 @@ where state = 'ready' and lane = ?1 and (expires is null or expires > ?2)
 order by priority desc, seq
 limit ?3
 
+-- name: head_buckets
+-- of the first of one lane: lane, now, how many
+select buckets
+from {t}jobs
+where state = 'ready' and lane = ?1 and (expires is null or expires > ?2)
+order by priority desc, seq
+limit ?3
+
 -- name: level
 -- the next lower priority in use in a lane
 select priority

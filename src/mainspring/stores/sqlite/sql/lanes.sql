@@ -79,6 +79,10 @@ where until is not null and lane = (select lane from {t}jobs where id = ? and st
 -- name: open_lane
 update {t}lanes set parked_on = '', until = null where lane = ? and rank = ?
 
+-- name: waited_for
+-- of these buckets, those on which lanes are parked
+select value from json_each(?) where exists (select 1 from {t}lanes where parked_on = value)
+
 -- name: parked
 -- on one bucket, by group
 select team, rank, seq, lane, buckets, vtime from {t}lanes where parked_on = ?1 order by team, rank, seq limit ?2

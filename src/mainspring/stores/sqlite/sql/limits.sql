@@ -1,4 +1,4 @@
--- limits, buckets and guests: see rooms.py, limits.py, guests.py
+-- limits and buckets: see rooms.py, limits.py
 
 -- name: limit
 select kind, coalesce(override, size), per, burst, share, span from {t}limits where name = ?
@@ -23,8 +23,15 @@ update {t}limits set override = ? where name = ?
 -- name: forget_limit
 delete from {t}limits where name = ?
 
+-- name: gated
+-- how many run that name gates only
+select lane, count(*)
+from {t}jobs indexed by {t}jobs_gated
+where state = 'running' and flags & 32
+group by lane
+
 -- name: places_used
--- bucket, now: who runs, and guests whose time is not over, with when the first of them ends
+-- bucket, now: who runs and has keys, and guests whose time is not over, with when the first of them ends
 select (select count(*) from {t}holds where bucket = ?1), count(*), min(until)
 from {t}guests
 where bucket = ?1 and until > ?2
@@ -66,28 +73,23 @@ insert into {t}rates (bucket, slow) values (?, ?)
 on conflict (bucket) do update set slow = max(slow, excluded.slow)
 
 -- name: holders
-select job from {t}holds where bucket = ? order by token, job limit 10
+-- bucket, the lanes without keys that name it
+select job, token from {t}holds where bucket = ?1
+union all
+select {t}jobs.id, token
+from json_each(?2) cross join {t}jobs indexed by {t}jobs_gated on lane = value
+where state = 'running' and flags & 32
+order by token, job
+limit 10
 
 -- name: hold
 insert or replace into {t}holds (bucket, job, token) values (?, ?, ?)
 
--- name: free_holds
-delete from {t}holds where job in ({marks}) returning bucket
+-- name: free_hold
+delete from {t}holds where bucket = ? and job = ?
 
 -- name: note_wait
 insert or ignore into {t}waits (bucket, queue) values (?, ?)
 
 -- name: waits
 delete from {t}waits where bucket = ? returning queue
-
--- name: renew_guest
-update {t}guests set until = ? where guest = ? and until > ?
-
--- name: guest
-select bucket, cost, until from {t}guests where guest = ?
-
--- name: add_guest
-insert or replace into {t}guests (bucket, guest, until, cost) values (?, ?, ?, ?)
-
--- name: drop_guest
-delete from {t}guests where guest = ?

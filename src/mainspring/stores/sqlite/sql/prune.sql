@@ -106,6 +106,3 @@ where bucket = ?1 and not exists (select 1 from {t}starts as s where s.bucket = 
 -- name: drop_rates
 -- what they hold back lies behind us
 delete from {t}rates where tat <= ?1 * 1000 and slow <= ?1
-
--- name: drop_guests
-delete from {t}guests where until <= ?

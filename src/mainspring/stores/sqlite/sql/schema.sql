@@ -275,6 +275,7 @@ drop table {t}buckets;
 update {t}jobs
 set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}jobs.buckets))
 where buckets is not null;
+update {t}jobs set flags = flags | 32 where flags & 4;
 update {t}finished
 set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}finished.buckets))
 where buckets is not null;
@@ -293,6 +294,11 @@ create table {t}groups (
 ) without rowid;
 
 create index {t}groups_base on {t}groups (base);
+
+-- jobs that name gates only hold their places by their own rows. The others have a row in holds for each bucket
+create index {t}jobs_gated on {t}jobs (lane, state, flags) where state = 'running' and flags & 32;
+drop index {t}holds_job;
+delete from {t}holds;
 
 insert into {t}groups (name, base, suspect, task, gates, keyed)
 select
@@ -399,3 +405,52 @@ create table {t}breakers (
     error text not null,
     counts text not null
 ) without rowid
+
+-- name: migration_5
+-- schedules. One without a doc went: its number is remembered for a while
+create table {t}schedules (
+    name text not null primary key,
+    rev integer not null,
+    look integer check (typeof(look) in ('integer', 'null')),
+    doc blob check (typeof(doc) in ('blob', 'null')),
+    went integer
+) without rowid;
+
+create index {t}schedules_look on {t}schedules (look, name) where look is not null;
+
+create table {t}runs (
+    schedule text not null,
+    at integer not null check (typeof(at) = 'integer'),
+    job blob,
+    doc blob not null check (typeof(doc) = 'blob'),
+    primary key (schedule, at)
+) without rowid;
+
+-- parts that wait for others, by the marks of their jobs. released: the job that was released last
+create table {t}parts (
+    name text not null primary key,
+    released blob
+) without rowid;
+
+create table {t}links (
+    part text not null,
+    after text not null,
+    noted integer not null default 0,
+    primary key (part, after)
+) without rowid;
+
+create index {t}links_after on {t}links (after, part);
+
+-- a job that waits for parts is a child of its own part, which is no job: it has a place in the line of that
+alter table {t}edges add column place integer;
+create index {t}edges_line on {t}edges (parent, place) where place is not null;
+
+-- guests with a number, when they came and what they say of themselves. fences: the last number of each bucket
+alter table {t}guests add column token integer not null default 0;
+alter table {t}guests add column since integer not null default 0;
+alter table {t}guests add column info blob not null default x'';
+create table {t}fences (
+    bucket text not null primary key,
+    token integer not null
+) without rowid;
+create index {t}fences_token on {t}fences (token)

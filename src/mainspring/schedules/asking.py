@@ -1,0 +1,150 @@
+"""Runs that somebody asks for: now, or of occurrences that are over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from mainspring import scheduling
+from mainspring.codec import loads
+from mainspring.errors import (
+    InvalidOption,
+    KeyConflict,
+    KeyTaken,
+    NotTriggered,
+    QueueDisabled,
+    QueueDraining,
+    QueueFull,
+)
+from mainspring.ids import raw_ids
+from mainspring.job import Job
+from mainspring.query import Query
+from mainspring.schedules.exchanging import Changed, Current, change
+from mainspring.schedules.looking import unknown
+from mainspring.scheduling import Plan, Refusal, Step
+from mainspring.scheduling.firing import MOST
+from mainspring.services.scheduler import exchange, seen_by
+from mainspring.states import Action
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.stores.base import Store
+
+_REFUSED = (QueueDraining, QueueDisabled, QueueFull, KeyTaken, KeyConflict)
+_FORCE = "app.schedules.trigger(name, force=True) runs it all the same."
+
+
+async def trigger(app: Mainspring, name: str, *, force: bool) -> Job[Any]:
+    """A run now, or ``NotTriggered``."""
+    store = await app.client.store()
+    ids = raw_ids(1)
+
+    async def decide(current: Current) -> Step | None:
+        plan = await _found(store, name, current)
+        if current.again and await _arrived(store, name, ids[0]):
+            return None
+        seen = await seen_by(store, [run.job for run in plan.open])
+        earliest = current.taken + 1
+        made = scheduling.trigger(name, plan, current.now, seen, lambda: ids[0], force=force, earliest=earliest)
+        if isinstance(made, Refusal):
+            raise _refused(name, made, force=force)
+        return made
+
+    changed = await _changed(store, name, decide)
+    await _answered(store, name, changed)
+    if isinstance(changed.made, Step) and changed.made.cancel:
+        reason = f"schedule {name!r} was triggered"
+        await store.act(Action.CANCEL, Query(ids=changed.made.cancel), limit=MOST, reason=reason)
+    return _handle(app, changed, ids[0])
+
+
+async def backfill(app: Mainspring, name: str, start: int, end: int) -> list[Job[Any]]:
+    """Runs of the occurrences in [start, end) that are over and have none."""
+    store = await app.client.store()
+    ids = raw_ids(MOST)
+
+    async def decide(current: Current) -> Step | None:
+        plan = await _found(store, name, current)
+        if current.again and await _arrived(store, name, ids[0]):
+            return None
+        if plan.rule is None:
+            hint = "Only one with cron, every, at or after has occurrences."
+            why = f"has the mode {plan.definition.mode!r}"
+            raise InvalidOption("schedule", name, why, subject="app.schedules.backfill", hint=hint)
+        before = min(end, current.now)
+        moments = list(islice(takewhile(lambda at: at < before, plan.rule.walk(start - 1)), _COUNTED))
+        have = {run.at for run in await store.runs(name, plan.definition.history) if run.job is not None}
+        moments = [at for at in moments if at not in have]
+        if not moments:
+            return None
+        if len(moments) > MOST:
+            raise _too_many(name, f"{MOST} occurrences and more" if len(moments) >= _COUNTED else str(len(moments)))
+        fresh: Iterator[bytes] = iter(ids)
+        made = scheduling.backfill(name, plan, current.now, moments, lambda: next(fresh))
+        if isinstance(made, Refusal):
+            raise NotTriggered(name, made.why)
+        return made
+
+    changed = await _changed(store, name, decide)
+    await _answered(store, name, changed)
+    made = changed.made
+    if isinstance(made, Step):
+        return [_handle(app, changed, job.id) for job in made.jobs]
+    return [_handle(app, changed, run.job) for run in await store.runs(name, 10_000) if run.job in ids]
+
+
+_COUNTED = 10 * MOST
+
+
+def _too_many(name: str, many: str) -> InvalidOption:
+    hint = f"{MOST} are the most at once: give a shorter time."
+    return InvalidOption("end", name, f"means {many} occurrences", subject="app.schedules.backfill", hint=hint)
+
+
+async def _changed(store: Store, name: str, decide: Any) -> Changed:
+    try:
+        return await change(store, name, decide)
+    except _REFUSED as error:
+        raise NotTriggered(name, error.message, hint=error.hint) from error
+
+
+async def _answered(store: Store, name: str, changed: Changed) -> None:
+    """Jobs that were not made, for others hold their unique keys, are no runs."""
+    made, said = changed.made, changed.said
+    if said is None or not isinstance(made, Step):
+        return
+    others = {job.id: each.id for job, each in zip(made.jobs, said.enqueued, strict=True) if not each.created}
+    if others:
+        corrected = scheduling.answered(made.plan, said.now, others)
+        await exchange(store, replace(changed.row, rev=said.rev), corrected)
+    if others and len(others) == len(made.jobs):
+        holder = UUID(bytes=next(iter(others.values())))
+        raise NotTriggered(name, f"its unique key is held by job {holder}", holder)
+
+
+async def _found(store: Store, name: str, current: Current) -> Plan:
+    if current.plan is None:
+        raise unknown(name, [row.name for row in await store.schedules()])
+    return current.plan
+
+
+async def _arrived(store: Store, name: str, job: bytes) -> bool:
+    """Whether an exchange whose reply was lost has made this job."""
+    return any(run.job == job for run in await store.runs(name, 1_000))
+
+
+def _refused(name: str, refusal: Refusal, *, force: bool) -> NotTriggered:
+    job = None if refusal.job is None else UUID(bytes=refusal.job)
+    return NotTriggered(name, refusal.why, job, hint="" if force else _FORCE)
+
+
+def _handle(app: Mainspring, changed: Changed, job: bytes | None) -> Job[Any]:
+    made = changed.made
+    plan = made.plan if isinstance(made, Step) else scheduling.decode(changed.row.doc)
+    task, id = plan.definition.job.task, UUID(bytes=job)
+    known = app.tasks.find(task)
+    return Job(id, task, app.client, loads) if known is None else known.job(id)

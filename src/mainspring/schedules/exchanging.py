@@ -1,0 +1,84 @@
+"""Changing a schedule's row: look, decide, exchange; and look again if somebody else was first."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from mainspring import scheduling
+from mainspring.acting import store_now
+from mainspring.client import ENQUEUE_PATIENCE
+from mainspring.errors import StoreConflict, StoreUnavailable
+from mainspring.schedule_rows import ScheduleRow, Swap, Swapped
+from mainspring.scheduling import Plan, Step, look_of
+from mainspring.services.scheduler import exchange
+from mainspring.stores.base import Store
+from mainspring.waiting import Trouble
+
+TRIES = 50
+_PAUSE = 0.05
+
+
+class Current(NamedTuple):
+    """A schedule as it was found."""
+
+    plan: Plan | None
+    now: int
+    again: bool
+    """An earlier exchange may have arrived, and its reply been lost."""
+    taken: int = 0
+    """A moment that has a run already, and was to get another."""
+
+
+class Gone(NamedTuple):
+    """The decision that a schedule goes."""
+
+
+Decide = Callable[[Current], Awaitable[Step | Gone | None]]
+"""What is to be exchanged for what was found; None: it is as it should be."""
+
+
+class Changed(NamedTuple):
+    """What came of it."""
+
+    made: Step | Gone | None
+    said: Swapped | None
+    row: ScheduleRow
+    """The row that was exchanged, or that is as it should be."""
+
+
+async def change(store: Store, name: str, decide: Decide) -> Changed:
+    """Carry out the decision once, whoever else changes the schedule meanwhile."""
+    again, trouble, taken = False, None, 0
+    for _ in range(TRIES):
+        try:
+            rows = await store.schedules([name])
+            row = rows[0] if rows else ScheduleRow(name=name, rev=0, look=None, doc=b"")
+            plan = scheduling.decode(row.doc) if rows else None
+            made = await decide(Current(plan, await store_now(store), again, taken))
+            if made is None:
+                return Changed(None, None, row)
+            said = await _exchanged(store, row, made)
+        except StoreUnavailable as error:
+            again, trouble = True, trouble or Trouble(ENQUEUE_PATIENCE)
+            await asyncio.sleep(trouble.pause(error))
+            continue
+        if said.ok:
+            return Changed(made, said, row)
+        taken = max(taken, said.taken or 0)
+        await asyncio.sleep(random.uniform(0, _PAUSE))
+    hint = "Try again; app.schedules.history() shows what its runs do."
+    raise StoreConflict(f"schedule {name!r} was changed by others {TRIES} times in a row", hint=hint)
+
+
+def kept(plan: Plan, now: int) -> Step:
+    """A row that is written as it is, without runs."""
+    return Step(plan, look_of(plan, now))
+
+
+async def _exchanged(store: Store, row: ScheduleRow, made: Step | Gone) -> Swapped:
+    if isinstance(made, Gone):
+        return await store.swap(Swap(name=row.name, rev=row.rev, doc=None))
+    return await exchange(store, row, made)

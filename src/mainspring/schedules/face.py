@@ -1,0 +1,182 @@
+"""app.schedules: what runs by itself, for the whole fleet; made and changed at run time. Every verb has its a-twin."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mainspring import checks, rules, sync
+from mainspring.clock import from_datetime, to_datetime
+from mainspring.errors import InvalidOption
+from mainspring.reserved import Reserved
+from mainspring.schedule_checks import Part, ScheduleGroup, schedule_name
+from mainspring.schedules import asking, looking, storing
+from mainspring.schedules.infos import RunInfo, ScheduleInfo, ScheduleStatus, run_info
+from mainspring.services.syncing import Synced
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mainspring.app import Mainspring
+    from mainspring.duration import Duration
+    from mainspring.job import Job
+    from mainspring.options import ScheduleOptions
+    from mainspring.schedules.storing import Called
+
+_MOST = 1_000
+
+ScheduleInfos = list[ScheduleInfo]
+RunInfos = list[RunInfo]
+Moments = list[datetime]
+RunJobs: TypeAlias = "list[Job[Any]]"
+
+
+class Schedules(Reserved):
+    """Schedules are stored, and every worker fires what is due, each occurrence once.
+
+    Those of the code are stored by workers that start, and changed there; operators enable and disable them.
+    A schedule may be named by the task that it stands on, if it is the only one.
+    """
+
+    def __init__(self, app: Mainspring) -> None:
+        self._app = app
+
+    # ---- declare ------------------------------------------------------------------------------
+
+    def group(self, name: str, *, max_concurrent: int) -> ScheduleGroup:
+        """Declare a group: of the schedules with ``group=name`` so many run at once, by priority."""
+        found = schedule_name(name, "name")
+        size = checks.whole(1)(max_concurrent, "max_concurrent")
+        return self._app.tasks.add_group(ScheduleGroup(found, size))
+
+    # ---- ask ----------------------------------------------------------------------------------
+
+    def list(self) -> ScheduleInfos:
+        """Every schedule, by name: when it is due next, what became of its last run, what it waits for."""
+        return sync.run("app.schedules.list", self.alist())
+
+    async def alist(self) -> ScheduleInfos:
+        return [*(await self.astatus()).schedules]
+
+    def get(self, name: Part) -> ScheduleInfo:
+        """One schedule."""
+        return sync.run("app.schedules.get", self.aget(name))
+
+    async def aget(self, name: Part) -> ScheduleInfo:
+        wanted = self._name(name)
+        status = await self.astatus()
+        for info in status.schedules:
+            if info.name == wanted:
+                return info
+        raise looking.unknown(wanted, [info.name for info in status.schedules])
+
+    def status(self) -> ScheduleStatus:
+        """The whole set and its groups, in one call."""
+        return sync.run("app.schedules.status", self.astatus())
+
+    async def astatus(self) -> ScheduleStatus:
+        return await looking.status(await self._app.client.store())
+
+    def next(self, name: Part, n: int = 5) -> Moments:
+        """The next ``n`` occurrences, by the rule alone: also of one that is disabled."""
+        return sync.run("app.schedules.next", self.anext(name, n))
+
+    async def anext(self, name: Part, n: int = 5) -> Moments:
+        checks.whole(0, _MOST)(n, "n")
+        store = await self._app.client.store()
+        plan, now = await looking.plan_of(store, self._name(name))
+        if plan.rule is None:
+            return [] if plan.due is None or n == 0 else [to_datetime(plan.due)]
+        return [to_datetime(at) for at in rules.upcoming(plan.rule, max(now, plan.watermark), n)]
+
+    def history(self, name: Part, limit: int = 100, before: datetime | None = None) -> RunInfos:
+        """What became of its occurrences before a moment, the latest first: runs, and those skipped or missed."""
+        return sync.run("app.schedules.history", self.ahistory(name, limit, before))
+
+    async def ahistory(self, name: Part, limit: int = 100, before: datetime | None = None) -> RunInfos:
+        checks.whole(0, 10_000)(limit, "limit")
+        store, wanted = await self._app.client.store(), self._name(name)
+        moment = None if before is None else from_datetime(before, what="before")
+        runs = await store.runs(wanted, limit, moment) if limit else []
+        if not runs:
+            await looking.plan_of(store, wanted)  # one that is not there is no one without runs
+        return [run_info(run) for run in runs]
+
+    # ---- do -----------------------------------------------------------------------------------
+
+    def put(
+        self, name: str, call: Called, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, **o: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:  # fmt: skip
+        """Store a schedule, in place of the one of that name: its runs, its history and whether it is enabled stay.
+
+        ``call`` is ``task.s(...)``, or a task (or its name) without arguments. Those of the code are not replaced here.
+        """
+        return sync.run("app.schedules.put", self.aput(name, call, cron=cron, every=every, at=at, after=after, **o))
+
+    async def aput(
+        self, name: str, call: Called, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, **o: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:  # fmt: skip
+        when = {"cron": cron, "every": every, "at": at, "after": after}
+        await storing.put(self._app, schedule_name(name, "name"), call, when, dict(o))
+        return await self.aget(name)
+
+    def enable(self, name: Part) -> ScheduleInfo:
+        """Let it run again, with its failures forgotten. What was due meanwhile is not made up for."""
+        return sync.run("app.schedules.enable", self.aenable(name))
+
+    async def aenable(self, name: Part) -> ScheduleInfo:
+        await storing.switch(self._app, self._name(name), on=True)
+        return await self.aget(name)
+
+    def disable(self, name: Part, reason: str = "") -> ScheduleInfo:
+        """Fire it no more until it is enabled, whatever code starts; what runs goes on."""
+        return sync.run("app.schedules.disable", self.adisable(name, reason))
+
+    async def adisable(self, name: Part, reason: str = "") -> ScheduleInfo:
+        await storing.switch(self._app, self._name(name), on=False, reason=checks.words(reason, "reason"))
+        return await self.aget(name)
+
+    def delete(self, name: Part) -> None:
+        """Remove a schedule that was put, or that is not in the newest code, with its history; what runs goes on."""
+        return sync.run("app.schedules.delete", self.adelete(name))
+
+    async def adelete(self, name: Part) -> None:
+        await storing.delete(self._app, self._name(name))
+
+    def trigger(self, name: Part, *, force: bool = False) -> Job[Any]:
+        """Run it now, by all its rules: the job, which may wait for others first, or ``NotTriggered`` with the reason.
+
+        ``force`` runs also one that is disabled, waits for no other schedule, and queues behind a run that goes on.
+        """
+        return sync.run("app.schedules.trigger", self.atrigger(name, force=force))
+
+    async def atrigger(self, name: Part, *, force: bool = False) -> Job[Any]:
+        return await asking.trigger(self._app, self._name(name), force=checks.flag(force, "force"))
+
+    def backfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
+        """Run the occurrences from ``start`` on and before ``end`` that are over and have no job, a hundred at most."""
+        return sync.run("app.schedules.backfill", self.abackfill(name, start, end))
+
+    async def abackfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
+        first, last = from_datetime(start, what="start"), from_datetime(end, what="end")
+        if first >= last:
+            raise InvalidOption("end", end, f"is not later than start={start}", subject="app.schedules.backfill")
+        return await asking.backfill(self._app, self._name(name), first, last)
+
+    def declare(self) -> Synced:
+        """Make the code of this process the newest, whatever its version: its schedules are stored as they stand here,
+        and those that it does not have are disabled as orphaned. Workers that start do so if no newer code has."""
+        return sync.run("app.schedules.declare", self.adeclare())
+
+    async def adeclare(self) -> Synced:
+        return await storing.declare(self._app, force=True)
+
+    # ---- private ------------------------------------------------------------------------------
+
+    def _name(self, part: Part) -> str:
+        if isinstance(part, str):
+            return schedule_name(part, "schedule")
+        self._app.import_included()
+        return self._app.tasks.wiring.name(part, "schedule", "app.schedules")

@@ -1,0 +1,66 @@
+"""Reading schedules: one by its name, or the whole set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mainspring import scheduling
+from mainspring.acting import store_now
+from mainspring.clock import to_datetime
+from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.records import Bucket
+from mainspring.schedules.infos import GroupInfo, ScheduleStatus, infos_of
+from mainspring.scheduling import Plan, some_of
+from mainspring.services.scheduler import seen_by
+
+if TYPE_CHECKING:
+    from mainspring.stores.base import Store
+
+
+async def plans_of(store: Store) -> dict[str, Plan]:
+    """Every schedule, by name."""
+    return {row.name: scheduling.decode(row.doc) for row in await store.schedules()}
+
+
+async def plan_of(store: Store, name: str) -> tuple[Plan, int]:
+    """One schedule, and the store's time."""
+    rows = await store.schedules([name])
+    if not rows:
+        raise unknown(name, [row.name for row in await store.schedules()])
+    return scheduling.decode(rows[0].doc), await store_now(store)
+
+
+async def status(store: Store) -> ScheduleStatus:
+    """The whole set as it stands."""
+    plans = await plans_of(store)
+    links = await store.links() if plans else []
+    seen = await seen_by(store, [run.job for plan in plans.values() for run in plan.open])
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, plan in plans.items():
+        if plan.definition.group:
+            groups[plan.definition.group].append(name)
+    limits = {name: some_of(name, 1).name for name in groups}
+    rows = (
+        {row.limit: row for row in await store.buckets([Bucket(limit) for limit in limits.values()])} if groups else {}
+    )
+    return ScheduleStatus(
+        at=to_datetime(await store_now(store)),
+        schedules=tuple(infos_of(plans, seen, links)),
+        groups=tuple(
+            GroupInfo(
+                name=name,
+                max_concurrent=rows[limit].size if limit in rows else None,
+                running=rows[limit].used if limit in rows else 0,
+                schedules=tuple(groups[name]),
+            )
+            for name, limit in sorted(limits.items())
+        ),
+    )
+
+
+def unknown(name: str, known: Iterable[str]) -> InvalidOption:
+    """A schedule that the store does not know."""
+    hint = "Schedules of the code are stored by workers that start; app.schedules.list() shows them all."
+    return InvalidOption("schedule", name, f"is not known to the store{did_you_mean(name, known)}", hint=hint)

@@ -1,0 +1,222 @@
+"""Schedules that are put, switched and deleted at run time, and those of the code that are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
+
+from mainspring import scheduling
+from mainspring.errors import InvalidOption, UnknownTask, did_you_mean
+from mainspring.limits import Bound
+from mainspring.news import announce_schedule
+from mainspring.rules import Once
+from mainspring.schedule_rows import Link
+from mainspring.schedules import definitions
+from mainspring.schedules.declaring import Declaration, itself
+from mainspring.schedules.exchanging import Current, Gone, change, kept
+from mainspring.schedules.looking import plans_of, unknown
+from mainspring.schedules.wiring import no_group, refuse_cycle
+from mainspring.scheduling import Definition, News, Plan, Step, one_of_two, some_of
+from mainspring.services.syncing import CodeSchedules, Synced, link, sync
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.call import Call
+    from mainspring.stores.base import Store
+    from mainspring.tasks import NeedsNothing
+
+Called: TypeAlias = "Call[Any] | NeedsNothing | str"
+"""What a schedule runs: a call, or a task (or its name) without arguments."""
+
+
+def code_of(app: Mainspring) -> CodeSchedules:
+    """The schedules of the code, complete; imports every included module."""
+    app.import_included()
+    return CodeSchedules(definitions.of_code(app), app.settings.version or "", frozenset(app.tasks))
+
+
+async def declare(app: Mainspring, *, force: bool = False) -> Synced:
+    """Store the schedules of the code; ``force``: whatever version stored them before."""
+    code = code_of(app)
+    store = await app.client.store()
+    await store.declare([some_of(each.name, each.max_concurrent) for each in app.tasks.groups.values()])
+    return await sync(store, code, force=force)
+
+
+async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Store a schedule of a user, in place of the one of that name."""
+    declared = Declaration.of(name, _called(app, call, name), when, given)
+    app.import_included()
+    store = await app.client.store()
+    plans = await plans_of(store)
+    _refuse_code(app, name, plans.get(name))
+    await _check_task(app, store, declared.task)
+    definition = await _defined(app, store, declared, plans)
+    before = plans[name].definition.blocks if name in plans else ()
+    if definition.depends_on:
+        await link(store, [Link(name, definition.depends_on)])
+    for other in definition.blocks:
+        await _mark(store, other, name, on=True)
+
+    async def decide(current: Current) -> Step | None:
+        plan, now = current.plan, current.now
+        if plan is None:
+            _refuse_past(declared, now)
+            return kept(scheduling.first(definition, now), now)
+        wanted = replace(definition, blocked_by=plan.definition.blocked_by)
+        if plan.definition == wanted and plan.owner == "user":
+            return None
+        if plan.definition.rule != wanted.rule:
+            _refuse_past(declared, now)
+        return kept(scheduling.revised(plan, wanted, now, owner="user"), now)
+
+    await change(store, name, decide)
+    if not definition.depends_on:
+        await link(store, [Link(name, ())])
+    for other in set(before) - set(definition.blocks):
+        await _mark(store, other, name, on=False)
+
+
+async def switch(app: Mainspring, name: str, *, on: bool, reason: str = "") -> None:
+    """Enable or disable a schedule."""
+    store = await app.client.store()
+
+    async def decide(current: Current) -> Step | None:
+        plan = await _known(store, name, current.plan)
+        after = scheduling.enabled(plan, current.now) if on else scheduling.disabled(plan, current.now, reason)
+        same = after == plan or (not on and plan.off == "operator" and plan.note == reason)
+        return None if same else kept(after, current.now)
+
+    changed = await change(store, name, decide)
+    if isinstance(changed.made, Step) and changed.said is not None:
+        before = scheduling.decode(changed.row.doc)
+        if before.enabled is not changed.made.plan.enabled:
+            announce_schedule(app.hooks, name, News("enabled" if on else "disabled", reason), changed.said.now)
+
+
+async def delete(app: Mainspring, name: str) -> None:
+    """Remove a schedule with its history."""
+    store = await app.client.store()
+
+    async def decide(current: Current) -> Gone | None:
+        if current.plan is None and current.again:
+            return None
+        plan = await _known(store, name, current.plan)
+        if plan.owner == "code" and plan.off != "orphaned":
+            hint = "Take it out of the code, or app.schedules.disable(name)."
+            raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
+        return Gone()
+
+    plans = await plans_of(store)
+    needed = sorted(each for each, plan in plans.items() if name in plan.definition.depends_on)
+    if needed:
+        hint = "They would never run again: put them without it first."
+        raise InvalidOption("schedule", name, f"is what others wait for: {', '.join(needed)}", hint=hint)
+    await change(store, name, decide)
+    await link(store, [Link(name, ())])
+    for other in plans[name].definition.blocks if name in plans else ():
+        await _mark(store, other, name, on=False)
+        await store.forget_limit(one_of_two(name, other).name)
+
+
+# ---- private ---------------------------------------------------------------------------------------
+
+
+def _called(app: Mainspring, call: Any, name: str) -> Any:
+    """The task or the call; a name of a task is looked up."""
+    from mainspring.call import Call
+    from mainspring.task import BaseTask
+
+    if isinstance(call, str):
+        return app.tasks.find(call) or app.call(call)
+    if isinstance(call, BaseTask):
+        return call.bound_to(app)
+    if isinstance(call, Call):
+        if call.app is app:
+            return call
+        raise InvalidOption("call", call, "is a call of another app", subject=f"schedule {name!r}")
+    hint = "A call is task.s(...), with its arguments; a task without arguments may stand for it."
+    raise InvalidOption("call", call, "is neither a call nor a task", subject=f"schedule {name!r}", hint=hint)
+
+
+def _refuse_code(app: Mainspring, name: str, plan: Plan | None) -> None:
+    if name in app.tasks.scheduled or (plan is not None and plan.owner == "code" and plan.off != "orphaned"):
+        hint = "Change it there, or choose another name; app.schedules.enable and disable work on both."
+        raise InvalidOption("name", name, "is that of a schedule of the code", subject="app.schedules.put", hint=hint)
+
+
+async def _check_task(app: Mainspring, store: Store, task: str) -> None:
+    """Known here, or to a worker that is alive."""
+    if app.tasks.find(task) is not None:
+        return
+    known = {each for worker in await store.workers() if not worker.lost for each in worker.tasks}
+    if task not in known:
+        raise UnknownTask(task, {*known, *app.tasks})
+
+
+async def _defined(app: Mainspring, store: Store, declared: Declaration, plans: Mapping[str, Plan]) -> Definition:
+    depends_on, blocks = (_stored(app, declared, option, plans) for option in ("depends_on", "blocks"))
+    after: dict[str, Sequence[str]] = {each: plan.definition.depends_on for each, plan in plans.items()}
+    refuse_cycle({**after, declared.name: depends_on})
+    bounds = [Bound(one_of_two(declared.name, other), None, 1) for other in blocks]
+    group = declared.options["group"]
+    if group is not None:
+        bounds.append(await _grouped(app, store, group, declared.subject))
+    return definitions.define(app, declared, bounds, depends_on=depends_on, blocks=blocks)
+
+
+def _stored(app: Mainspring, declared: Declaration, option: str, plans: Mapping[str, Plan]) -> list[str]:
+    """The schedules that are meant, each of which is stored."""
+    found = []
+    for each in declared.options[option]:
+        name = each if isinstance(each, str) else app.tasks.wiring.name(each, option, declared.subject)
+        if name == declared.name:
+            raise itself(option, name).about(declared.subject)
+        if name not in plans:
+            why = f"is not known to the store{did_you_mean(name, plans)}"
+            hint = "Put it first; schedules of the code are stored by workers that start."
+            raise InvalidOption(option, name, why, subject=declared.subject, hint=hint)
+        found.append(name)
+    return list(dict.fromkeys(found))
+
+
+async def _grouped(app: Mainspring, store: Store, group: str, subject: str) -> Bound:
+    known = app.tasks.groups.get(group)
+    if known is not None:
+        return Bound(some_of(known.name, known.max_concurrent), None, 1)
+    limits = {row.limit.name: row.limit for row in await store.limits()}
+    limit = limits.get(some_of(group, 1).name)
+    if limit is None:
+        raise no_group(group, app.tasks.groups, subject)
+    return Bound(limit, None, 1)
+
+
+async def _mark(store: Store, partner: str, name: str, *, on: bool) -> None:
+    """Tell a schedule that another, put at run time, blocks it or does so no more; holds from its next run on."""
+
+    async def decide(current: Current) -> Step | None:
+        if current.plan is None:
+            return None
+        definition = current.plan.definition
+        others = {*definition.blocked_by, name} if on else {*definition.blocked_by} - {name}
+        if others == set(definition.blocked_by):
+            return None
+        changed = replace(definition, blocked_by=tuple(sorted(others)))
+        return kept(replace(current.plan, definition=changed), current.now)
+
+    await change(store, partner, decide)
+
+
+def _refuse_past(declared: Declaration, now: int) -> None:
+    rule = None if declared.rule is None else declared.rule.rule
+    if isinstance(rule, Once) and rule.moment is not None and rule.moment < now:
+        hint = "Give a moment that is to come; app.schedules.trigger(name) runs one now."
+        raise InvalidOption("at", rule.moment, "is over already", subject=declared.subject, hint=hint)
+
+
+async def _known(store: Store, name: str, plan: Plan | None) -> Plan:
+    if plan is None:
+        raise unknown(name, [row.name for row in await store.schedules()])
+    return plan

@@ -1,0 +1,84 @@
+"""What somebody asks for by hand: a run now, or runs of occurrences that are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from mainspring.scheduling.firing import MOST, in_the_way, superseded
+from mainspring.scheduling.jobs import Making
+from mainspring.scheduling.plan import Open, Plan, Record, run_of
+from mainspring.scheduling.settling import Seen, come_back, settle
+from mainspring.scheduling.steps import Step, changes, look_of
+
+
+class Refusal(NamedTuple):
+    """Why there is no run."""
+
+    why: str
+    job: bytes | None = None
+    """The run that is in the way."""
+
+
+def trigger(
+    name: str,
+    plan: Plan,
+    now: int,
+    seen: Mapping[bytes, Seen | None],
+    new_id: Callable[[], bytes],
+    *,
+    force: bool = False,
+    earliest: int = 0,
+) -> Step | Refusal:
+    """A run now, if the rules of the schedule let it; ``force``: also of one that is disabled or has not ended its last
+    run. It begins when that has ended, unless overlaps are allowed.
+
+    It is kept under a moment of its own, from ``earliest`` on: an occurrence of the rule needs its own."""
+    before = plan
+    plan, runs = settle(plan, now, seen)
+    plan = come_back(plan, now)
+    if not plan.enabled and not force:
+        return Refusal(_off(plan))
+    states = {job: each.state for job, each in seen.items() if each is not None}
+    passed = None if force else in_the_way(plan, states)
+    if passed is not None:
+        return Refusal(passed.note, plan.open[-1].job)
+    making = Making(name, plan.definition, new_id)
+    job, at = making.plain(), _unused(plan, max(now, earliest))
+    plan = replace(plan, asked=at, open=(*plan.open, Open(at, job.id, now, "triggered")))
+    runs.append(run_of(at, Record("triggered", now, "forced" if force else ""), job.id))
+    return Step(
+        plan, look_of(plan, now), tuple(runs), (job,), making.limits, superseded(plan), tuple(changes(before, plan)),
+        forced=force,
+    )  # fmt: skip
+
+
+def backfill(name: str, plan: Plan, now: int, moments: Sequence[int], new_id: Callable[[], bytes]) -> Step | Refusal:
+    """Runs of these occurrences, each its own job; they wait for each other unless overlaps are allowed."""
+    wanted = sorted(set(moments))
+    if len(plan.open) + len(wanted) > MOST:
+        return Refusal(f"{len(plan.open)} runs have not ended and {len(wanted)} would be added; {MOST} is the most")
+    making = Making(name, plan.definition, new_id)
+    jobs = tuple(making.plain() for _ in wanted)
+    added = tuple(Open(at, job.id, now, "backfilled") for at, job in zip(wanted, jobs, strict=True))
+    runs = tuple(run_of(run.at, Record("backfilled", now), run.job) for run in added)
+    plan = replace(plan, open=(*plan.open, *added))
+    return Step(plan, look_of(plan, now), runs, jobs, making.limits)
+
+
+def _unused(plan: Plan, now: int) -> int:
+    """A moment that no run stands under, and none will: not that of an occurrence."""
+    at = max(now, plan.watermark + 1, plan.asked + 1)
+    while plan.rule is not None and plan.rule.next(at - 1) == at:
+        at += 1
+    return at
+
+
+def _off(plan: Plan) -> str:
+    words = {
+        "failures": f"it was disabled after {plan.failures} runs failed in a row",
+        "orphaned": "it is not in the newest code any more",
+    }
+    return words.get(plan.off, "it is disabled") + (f": {plan.note}" if plan.note else "")

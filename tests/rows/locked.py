@@ -1,0 +1,19 @@
+"""What tests of locks share: another process's view of the same store, and a way to lose a lock."""
+
+from __future__ import annotations
+
+from mainspring import Mainspring
+from mainspring.sync import run as blocking
+
+
+async def atake_away(app: Mainspring, prefix: str = "locks/") -> None:
+    """What a failover that forgets the last writes does, and what time does to one that sleeps."""
+    store = await app.client.store()
+    rows = await store.guests(prefix)
+    assert rows, "somebody holds it"
+    for row in rows:
+        await store.give(row.guest)
+
+
+def take_away(app: Mainspring, prefix: str = "locks/") -> None:
+    blocking("take_away", atake_away(app, prefix))

@@ -1,0 +1,294 @@
+"""L2, L3: a lock is kept for as long as its holder lives, its number grows, and who loses it learns that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import LockLost
+from mainspring.lock import Lock
+from tests.rows.crew import LIMIT, until
+from tests.rows.locked import atake_away, take_away
+
+TTL = 0.5
+LASTING = 2.0
+"""Of one that must not be lost: a busy machine may be late with a renewal."""
+
+
+def live_on(lock: Lock, other: Mainspring, times: int) -> None:
+    """For so many ttls, in which nobody else gets it."""
+    end = time.monotonic() + times * LASTING
+    while time.monotonic() < end:
+        assert not other.lock(lock.name, on_busy="skip").acquire()
+        lock.check()
+        time.sleep(LASTING / 5)
+
+
+@pytest.mark.row("L2")
+class TestRenewal:
+    def test_a_holder_outlives_its_ttl_tenfold(self, app: Mainspring, other: Mainspring) -> None:
+        with app.lock("nightly", ttl=LASTING) as lock:
+            token = lock.token
+            live_on(lock, other, 10)
+            assert (lock.lost, lock.token) == (False, token)
+        with other.lock("nightly") as next_one:
+            assert next_one.token > token
+
+    async def test_also_while_it_blocks_its_loop(self, app: Mainspring, other: Mainspring) -> None:
+        async with app.lock("nightly", ttl=LASTING) as lock:
+            thread = threading.Thread(target=live_on, args=(lock, other, 3))
+            thread.start()
+            thread.join(LIMIT)  # that is the blocking
+            assert not lock.lost
+        await app.aclose()
+
+    def test_also_without_a_block(self, app: Mainspring, other: Mainspring) -> None:
+        lock = app.lock("nightly", ttl=LASTING)
+        lock.acquire()
+        live_on(lock, other, 3)
+        lock.release()
+        assert not other.lock("nightly").is_locked()
+
+    def test_a_ttl_that_was_extended_is_renewed_too(self, app: Mainspring, other: Mainspring) -> None:
+        with app.lock("nightly", ttl=LASTING) as lock:
+            lock.extend(2 * LASTING)
+            live_on(lock, other, 4)
+
+
+@pytest.mark.row("L3")
+class TestNumbers:
+    def test_they_grow_with_each_holder(self, app: Mainspring, other: Mainspring) -> None:
+        tokens = []
+        for n in range(6):
+            with (app, other)[n % 2].lock("nightly") as lock:
+                tokens.append(lock.token)
+        assert tokens == sorted(set(tokens))
+
+    def test_it_can_be_read_when_all_is_over(self, app: Mainspring) -> None:
+        lock = app.lock("nightly")
+        with lock:
+            token = lock.token
+        assert lock.token == token
+
+    def test_a_resource_that_compares_them_refuses_the_late_one(self, app: Mainspring, other: Mainspring) -> None:
+        """What the number is for: the writes of one that lost the lock come after those of the next holder."""
+        written: list[tuple[int, str]] = []
+
+        def write(token: int, text: str) -> bool:
+            if written and written[-1][0] > token:
+                return False
+            written.append((token, text))
+            return True
+
+        mine, theirs = app.lock("nightly"), other.lock("nightly")
+        mine.acquire()
+        assert write(mine.token, "mine")
+        take_away(other)
+        theirs.acquire()
+        assert write(theirs.token, "theirs")
+        assert not write(mine.token, "mine, late")
+        theirs.release()
+
+
+@pytest.mark.row("L3")
+class TestSyncLoss:
+    def lost(self, app: Mainspring, other: Mainspring) -> Lock:
+        lock = app.lock("nightly", ttl=TTL)
+        lock.acquire()
+        assert not lock.lost
+        take_away(other)
+        until(lambda: lock.lost, "it learns of its loss")
+        return lock
+
+    @pytest.mark.parametrize("verb", ["check", "release", "extend"])
+    def test_the_next_call_tells(self, app: Mainspring, other: Mainspring, verb: str) -> None:
+        lock = self.lost(app, other)
+        with pytest.raises(LockLost) as caught:
+            lock.extend("1s") if verb == "extend" else getattr(lock, verb)()
+        assert (caught.value.lock, caught.value.token) == ("lock 'nightly'", lock.token)
+        assert lock.lost
+
+    def test_extend_tells_before_a_renewal_does(self, app: Mainspring, other: Mainspring) -> None:
+        lock = app.lock("nightly", ttl="1h")
+        lock.acquire()
+        take_away(other)
+        assert not lock.lost
+        with pytest.raises(LockLost):
+            lock.extend("1h")
+        assert lock.lost
+
+    def test_the_end_of_the_block_tells(self, app: Mainspring, other: Mainspring) -> None:
+        with pytest.raises(LockLost), app.lock("nightly", ttl="1h") as lock:
+            take_away(other)
+        assert lock.lost
+        with lock:
+            assert not lock.lost, "it was taken again"
+
+    def test_what_the_block_raises_wins(self, app: Mainspring, other: Mainspring) -> None:
+        def fail() -> None:
+            take_away(other)
+            raise ValueError("no paper")
+
+        with pytest.raises(ValueError, match="no paper") as caught:
+            app.lock("nightly", ttl="1h")(fail)()
+        assert "was lost" in caught.value.__notes__[0]
+
+    def test_a_fork_does_not_take_it_along(self, app: Mainspring, other: Mainspring) -> None:
+        """The child holds nothing, and gives nothing back."""
+        with app.lock("nightly") as lock:
+            child = os.fork()
+            if child == 0:
+                code = 9
+                try:
+                    assert lock.lost
+                    assert not lock
+                    lock.check()
+                except LockLost:
+                    try:
+                        lock.release()
+                    except LockLost:
+                        code = 0
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert not lock.lost
+            assert other.lock("nightly").is_locked()
+
+
+@pytest.mark.row("L3")
+class TestAsyncLoss:
+    async def test_what_runs_inside_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
+        cancelled = False
+        lock = app.lock("nightly", ttl=TTL)
+
+        async def work() -> None:
+            nonlocal cancelled
+            async with lock:
+                await atake_away(other)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    cancelled = True
+                    raise
+
+        with pytest.raises(LockLost) as caught:
+            await work()
+        assert cancelled
+        assert lock.lost
+        assert caught.value.token == lock.token
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0, "nothing of it is left"
+        await asyncio.sleep(0)
+        await close(app, other)
+
+    async def test_a_decorated_function_too(self, app: Mainspring, other: Mainspring) -> None:
+        @app.lock("nightly", ttl=TTL)
+        async def work() -> None:
+            await atake_away(other)
+            await asyncio.Event().wait()
+
+        with pytest.raises(LockLost):
+            await work()
+        await close(app, other)
+
+    async def test_a_cancellation_from_outside_stays_one(self, app: Mainspring, other: Mainspring) -> None:
+        inside = asyncio.Event()
+
+        async def work() -> None:
+            async with app.lock("nightly", ttl=TTL):
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not await other.lock("nightly").ais_locked()
+        await close(app, other)
+
+    async def test_one_from_outside_that_meets_the_loss_stays_one(self, app: Mainspring, other: Mainspring) -> None:
+        inside, struck = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            async with app.lock("nightly", ttl=TTL):
+                inside.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    struck.set()
+                    await asyncio.Event().wait()  # and here it is cancelled from outside
+
+        task = asyncio.create_task(work())
+        await inside.wait()
+        await atake_away(other)
+        await struck.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert "was lost" in caught.value.__notes__[0]
+        await close(app, other)
+
+    async def test_what_it_raises_instead_wins(self, app: Mainspring, other: Mainspring) -> None:
+        @app.lock("nightly", ttl=TTL)
+        async def work() -> None:
+            await atake_away(other)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("tidied up") from None
+
+        with pytest.raises(ValueError, match="tidied up") as caught:
+            await work()
+        assert "was lost" in caught.value.__notes__[0]
+        await close(app, other)
+
+    async def test_one_that_takes_no_notice_is_told_at_the_end(self, app: Mainspring, other: Mainspring) -> None:
+        @app.lock("nightly", ttl=TTL)
+        async def work() -> None:
+            await atake_away(other)
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        with pytest.raises(LockLost):
+            await work()
+        await close(app, other)
+
+    async def test_only_what_runs_inside_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
+        """Another task of the same loop, and what comes after the block, run on."""
+        beside = asyncio.create_task(asyncio.sleep(0.01, "ran"))
+
+        @app.lock("nightly", ttl=TTL)
+        async def work() -> None:
+            await atake_away(other)
+            await asyncio.Event().wait()
+
+        with pytest.raises(LockLost):
+            await work()
+        assert await beside == "ran"
+        async with asyncio.timeout(LIMIT), app.lock("nightly"):
+            await asyncio.sleep(0)
+        await close(app, other)
+
+    async def test_without_a_block_nothing_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
+        lock = app.lock("nightly", ttl=TTL)
+        await lock.aacquire()
+        await atake_away(other)
+        while not lock.lost:  # noqa: ASYNC110  # no task is told
+            await asyncio.sleep(0.02)
+        with pytest.raises(LockLost):
+            await lock.arelease()
+        await close(app, other)
+
+
+async def close(*apps: Mainspring) -> None:
+    for app in apps:
+        await app.aclose()

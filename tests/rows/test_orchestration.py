@@ -1,0 +1,474 @@
+"""O1 to O6: modes, what waits for what, who runs beside whom, and what happens to those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring, NotTriggered, ScheduleEvent
+from mainspring.embedded import EmbeddedWorker
+from mainspring.states import State
+from mainspring.task import AsyncTask
+from mainspring.testapp import TestApp
+from tests.rows.crew import LIMIT, until
+from tests.rows.scheduling import MONDAY, minutes, staged, whats
+
+Part = AsyncTask[[], None]
+
+
+class Stage:
+    """Parts that note when they run, and fail when they are told to."""
+
+    def __init__(self, t: TestApp) -> None:
+        self.t = t
+        self.ran: list[str] = []
+        self.broken: set[str] = set()
+
+    def part(self, name: str, **o: Any) -> Part:
+        @self.t.app.task(name=f"parts.{name}", retries=0)
+        async def work() -> None:
+            self.ran.append(name)
+            if name in self.broken:
+                raise ValueError(f"{name} is broken")
+
+        self.t.app.schedule(name, **o)(work)
+        return work
+
+
+@pytest.fixture
+def stage(store_url: str) -> Iterator[Stage]:
+    with staged(store_url) as t:
+        yield Stage(t)
+
+
+@pytest.mark.row("O1")
+class TestModes:
+    def test_triggered_never_runs_by_itself(self, stage: Stage) -> None:
+        stage.part("hand", mode="triggered")
+        stage.t.advance("30d")
+        assert stage.ran == []
+        stage.t.schedules.trigger("hand")
+        stage.t.advance("30d")
+        assert stage.ran == ["hand"]
+        assert stage.t.schedules.get("hand").rule == "when it is triggered"
+
+    @pytest.mark.option("schedule.min_pause")
+    def test_continuous_runs_again_after_each_run(self, stage: Stage) -> None:
+        stage.part("loop", mode="continuous", min_pause="10m")
+        stage.t.advance("35m")
+        assert minutes(stage.t, "loop") == [0, 10, 20, 30]
+        info = stage.t.schedules.get("loop")
+        assert (info.rule, info.next) == ("continuously, 10m after each run", MONDAY + timedelta(minutes=40))
+
+    @pytest.mark.stores("postgres", "redis")  # SQLite's time does not go back: see tests/stores/sqlite/test_wall.py
+    def test_a_clock_that_is_set_back_holds_no_loop_up(self, stage: Stage) -> None:
+        stage.part("loop", mode="continuous", min_pause="10m")
+        stage.t.advance("0s")
+        stage.t.clock.set(MONDAY - timedelta(days=30))
+        stage.t.advance("20m")
+        assert len(stage.ran) == 3
+
+    def test_one_copy(self, stage: Stage) -> None:
+        loop = stage.part("loop", mode="continuous", min_pause="1m")
+        stage.t.queues.pause("default")
+        stage.t.advance("10m")
+        by_hand = loop.enqueue()
+        assert len(stage.t.enqueued(loop)) == 2
+        stage.t.app.limits.set("schedules/at-once", 0)
+        stage.t.queues.resume("default")
+        stage.t.drain()
+        assert stage.ran == []
+        stage.t.app.limits.reset("schedules/at-once")
+        stage.t.drain()
+        assert by_hand.info().state == "succeeded"
+
+
+@pytest.mark.row("O2")
+@pytest.mark.option("schedule.depends_on")
+class TestDependencies:
+    def test_every_dependency_has_succeeded_since_my_last_start(self, stage: Stage) -> None:
+        a = stage.part("a", every="10m")
+        stage.part("b", mode="triggered")
+        stage.part("c", every="10m", depends_on=[a, "b"])
+        stage.t.advance("20m")
+        assert stage.ran == ["a", "a"]
+        assert whats(stage.t, "c") == ["fired", "coalesced"]
+        assert stage.t.schedules.get("c").waiting_for == ("b",)
+        stage.t.schedules.trigger("b")
+        stage.t.drain()
+        assert stage.ran[2:] == ["b", "c"]
+        stage.t.advance("10m")  # a has run again, and b has not
+        assert stage.ran[4:] == ["a"]
+        assert stage.t.schedules.status()["c"].waiting_for == ("b",)
+
+    def test_a_failure_is_no_success(self, stage: Stage) -> None:
+        stage.part("a", every="10m", max_failures=0)
+        stage.part("b", every="10m", depends_on="a")
+        stage.broken.add("a")
+        stage.t.advance("20m")
+        assert stage.ran == ["a", "a"]
+        stage.broken.clear()
+        stage.t.advance("10m")
+        assert stage.ran[2:] == ["a", "b"]
+
+    def test_jobs_by_hand_wait_too_and_say_for_whom(self, stage: Stage) -> None:
+        a = stage.part("a", mode="triggered")
+        b = stage.part("b", mode="triggered", depends_on="a")
+        stage.t.advance("0s")
+        job = b.enqueue()
+        stage.t.drain()
+        assert stage.ran == []
+        [obstacle] = [each for each in job.why().obstacles if each.kind == "dependency"]
+        assert "schedule 'b' waits for 'a' to succeed" in obstacle.text
+        a.enqueue()
+        stage.t.drain()
+        assert stage.ran == ["a", "b"]
+        assert job.info().state == "succeeded"
+
+    def test_a_trigger_waits_and_force_does_not(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", mode="triggered", depends_on="a")
+        stage.t.advance("0s")
+        job = stage.t.schedules.trigger("b")
+        stage.t.drain()
+        assert (stage.ran, job.info().state) == ([], "blocked")
+        with pytest.raises(NotTriggered, match="still waits for others"):
+            stage.t.schedules.trigger("b")
+        stage.t.schedules.trigger("b", force=True)
+        stage.t.drain()
+        assert stage.ran == ["b"]
+
+    def test_dependencies_of_the_code_change_with_it(self, stage: Stage, store_url: str) -> None:
+        stage.part("a", mode="triggered")
+        b = stage.part("b", mode="triggered", depends_on="a")
+        stage.t.advance("0s")
+        job = b.enqueue()
+        other = Mainspring("sqlite://")
+        for name in ("a", "b"):
+            other.schedule(name, mode="triggered")(other.task(name=f"parts.{name}")(lambda: None))
+        with other.test(url=store_url, start=MONDAY) as t:
+            t.drain()
+            assert t.app.jobs.get(job.id).info().state == "succeeded"
+
+    def test_put_at_run_time(self, stage: Stage) -> None:
+        a = stage.part("a", mode="triggered")
+        stage.t.advance("0s")
+        stage.t.schedules.put("b", a.s(), every="10m", depends_on="a", history=5)
+        stage.t.advance("10m")
+        assert stage.ran == []
+        stage.t.schedules.put("b", a.s(), every="10m", history=5)
+        stage.t.drain()
+        assert stage.ran == ["a"]
+
+
+@pytest.mark.row("O3")
+@pytest.mark.option("schedule.blocks")
+class TestBlocks:
+    def test_neither_runs_while_the_other_does(self, stage: Stage) -> None:
+        """Whichever says so: both name one limit, and so do jobs of either task that were enqueued by hand."""
+        a = stage.part("a", every="10m", blocks="b")
+        b = stage.part("b", every="10m")
+        stage.t.queues.pause("default")
+        stage.t.advance("10m")
+        stage.t.schedules.trigger("b", force=True)
+        jobs = [stage.t.app.jobs.get(info.id) for info in stage.t.enqueued()] + [a.enqueue(), b.enqueue()]
+        assert stage.t.app.limits.get("blocks/a+b:at-once").size == 1
+        stage.t.app.limits.set("blocks/a+b:at-once", 0)
+        stage.t.queues.resume("default")
+        stage.t.drain()
+        assert stage.ran == []
+        for job in jobs:
+            assert any(each.name == "blocks/a+b:at-once" for each in job.why().obstacles), job
+        stage.t.app.limits.reset("blocks/a+b:at-once")
+        stage.t.drain()
+        assert sorted(stage.ran) == ["a", "a", "b", "b", "b"]
+        assert [stage.t.schedules.get(name).blocks for name in ("a", "b")] == [("b",), ("a",)]
+
+    def test_put_at_run_time_and_taken_back(self, stage: Stage) -> None:
+        a = stage.part("a", every="10m")
+        stage.t.advance("0s")
+        stage.t.schedules.put("c", a.s(), every="10m", blocks=a)
+        assert stage.t.schedules.get("a").blocks == ("c",)
+        stage.t.queues.pause("default")
+        stage.t.advance("10m")
+        stage.t.app.limits.set("blocks/a+c:at-once", 0)
+        stage.t.queues.resume("default")
+        stage.t.drain()
+        assert stage.ran == []
+        stage.t.app.limits.reset("blocks/a+c:at-once")
+        stage.t.drain()
+        assert stage.t.schedules.declare() == ((), (), (), ())  # the code does not mind
+        stage.t.schedules.put("c", a.s(), every="10m")
+        assert stage.t.schedules.get("a").blocks == ()
+
+
+@pytest.mark.row("O4")
+@pytest.mark.option("schedule.group")
+class TestGroups:
+    def test_priority_order_and_max_concurrent(self, stage: Stage) -> None:
+        """Due in one tick, of a group that lets one run: by priority, triggers and jobs by hand too."""
+        stage.t.schedules.group("etl", max_concurrent=1)
+        parts = {n: stage.part(f"p{n}", every="10m", group="etl", priority=n) for n in (3, 1, 5, 2, 4)}
+        stage.t.advance("10m")
+        assert stage.ran == ["p5", "p4", "p3", "p2", "p1"]
+        fired = [info.schedule for info in stage.t.enqueued()]
+        assert fired == stage.ran  # a worker that claims while they are fired must not find a lower one first
+        stage.ran.clear()
+        stage.t.queues.pause("default")
+        parts[1].enqueue()
+        parts[2].options(priority=10).enqueue()
+        stage.t.schedules.trigger("p4")
+        stage.t.schedules.trigger("p5")
+        stage.t.queues.resume("default")
+        stage.t.drain()
+        assert stage.ran == ["p2", "p5", "p4", "p1"]
+        [group] = stage.t.schedules.status().groups
+        assert (group.name, group.max_concurrent, group.running) == ("etl", 1, 0)
+        assert group.schedules == ("p1", "p2", "p3", "p4", "p5")
+
+    def test_a_schedule_that_is_put_joins_a_group_that_the_store_knows(self, stage: Stage, store_url: str) -> None:
+        group = stage.t.schedules.group("etl", max_concurrent=2)
+        part = stage.part("one", every="10m", group=group)
+        stage.t.advance("0s")
+        other = Mainspring("sqlite://")
+        with other.test(url=store_url, start=MONDAY) as t:
+            task = t.app.task(name=part.name)(lambda: None)
+            t.schedules.put("two", task, every="10m", group="etl")
+        assert stage.t.schedules.status().groups[0].schedules == ("one", "two")
+        stage.t.app.limits.set("group/etl:at-once", 0)
+        stage.t.advance("10m")
+        assert stage.ran == []
+        stage.t.app.limits.reset("group/etl:at-once")
+        stage.t.drain()
+        assert len(stage.ran) == 2
+
+    def test_several_schedules_on_one_task(self, stage: Stage) -> None:
+        """Their runs belong to them, and jobs by hand to none."""
+        stage.t.schedules.group("etl", max_concurrent=1)
+
+        @stage.t.app.task(name="shop.load")
+        async def load(table: str) -> None:
+            stage.ran.append(table)
+
+        for table in ("x", "y"):
+            stage.t.app.schedule(table, every="10m", call=load.s(table), group="etl")
+        stage.t.advance("0s")
+        stage.t.app.limits.set("group/etl:at-once", 0)
+        load.enqueue("by hand")
+        stage.t.advance("10m")
+        assert stage.ran == ["by hand"]
+        stage.t.app.limits.reset("group/etl:at-once")
+        stage.t.drain()
+        assert sorted(stage.ran[1:]) == ["x", "y"]
+
+
+@pytest.mark.row("O5")
+class TestFailures:
+    @pytest.mark.option("schedule.max_failures", "schedule.reenable_after")
+    def test_the_nth_failure_in_a_row_disables(self, stage: Stage) -> None:
+        heard: list[ScheduleEvent] = []
+        stage.t.app.on("schedule_disabled", "schedule_enabled")(heard.append)
+        stage.part("a", every="1m", max_failures=3, reenable_after="1h")
+        stage.broken.add("a")
+        stage.t.advance("10m")
+        assert stage.ran == ["a"] * 3
+        info = stage.t.schedules.get("a")
+        assert (info.enabled, info.off, info.failures) == (False, "failures", 3)
+        assert (info.last_error, info.last_success) == ("ValueError: a is broken", None)
+        assert info.last_failure == MONDAY + timedelta(minutes=3)
+        assert info.back_at == MONDAY + timedelta(minutes=63)
+        [event] = heard
+        assert (event.name, event.count, event.note) == ("schedule_disabled", 3, "ValueError: a is broken")
+        with pytest.raises(NotTriggered, match="3 runs failed in a row"):
+            stage.t.schedules.trigger("a")
+
+    def test_it_is_tried_again_and_one_run_decides(self, stage: Stage) -> None:
+        heard: list[ScheduleEvent] = []
+        stage.t.app.on("schedule_enabled")(heard.append)
+        stage.part("a", every="1m", max_failures=3, reenable_after="1h")
+        stage.broken.add("a")
+        stage.t.advance("65m")
+        assert len(stage.ran) == 4  # one on trial
+        assert stage.t.schedules.get("a").back_at == MONDAY + timedelta(minutes=64 + 120)
+        stage.broken.clear()
+        stage.t.advance("122m")
+        info = stage.t.schedules.get("a")
+        assert (info.enabled, info.trial, info.failures) == (True, False, 0)
+        assert [event.name for event in heard] == ["schedule_enabled"] * 2
+
+    def test_by_hand_alone(self, stage: Stage) -> None:
+        stage.part("a", every="1m", max_failures=1, reenable_after=None)
+        stage.part("never", every="1m", max_failures=0)
+        stage.broken |= {"a", "never"}
+        stage.t.advance("3h")
+        assert (stage.ran.count("a"), stage.ran.count("never")) == (1, 180)
+        stage.broken.clear()
+        info = stage.t.schedules.enable("a")
+        assert (info.enabled, info.failures) == (True, 0)
+        stage.t.advance("1m")
+        assert stage.ran.count("a") == 2
+
+    @pytest.mark.row("O7")
+    def test_timeouts_count_and_say_so(self, stage: Stage) -> None:
+        """The run is over, and its text names the limit."""
+
+        @stage.t.app.schedule("slow", every="10m", timeout="20ms", max_failures=2, reenable_after="1d")
+        @stage.t.app.task(name="parts.slow", retries=0)
+        async def slow() -> None:
+            await asyncio.sleep(30)
+
+        stage.t.advance("30m")
+        info = stage.t.schedules.get("slow")
+        assert (info.off, info.failures) == ("failures", 2)
+        assert "longer than its timeout of 0.02 s" in info.last_error
+        assert [run.state for run in stage.t.schedules.history("slow")] == ["dead", "dead"]
+
+
+@pytest.mark.row("O6")
+def test_a_trigger_obeys_every_rule(stage: Stage) -> None:
+    """Disabled, overlapping, dependent, blocked, grouped: the job waits, or the reason comes back."""
+    stage.t.schedules.group("g", max_concurrent=1)
+    stage.part("a", mode="triggered", blocks="b", group="g")
+    stage.part("b", mode="triggered", group="g", depends_on="a")
+    stage.t.advance("0s")
+    waiting = stage.t.schedules.trigger("b")
+    assert [each.kind for each in waiting.why().obstacles][:1] == ["dependency"]
+    job = stage.t.schedules.trigger("a")
+    stage.t.app.limits.set("group/g:at-once", 0)
+    stage.t.drain()
+    assert any(each.name == "group/g:at-once" for each in job.why().obstacles)
+    stage.t.app.limits.reset("group/g:at-once")
+    stage.t.drain()
+    assert stage.ran == ["a", "b"]
+    stage.t.schedules.disable("a")
+    with pytest.raises(NotTriggered, match="disabled"):
+        stage.t.schedules.trigger("a")
+
+
+@pytest.mark.row("O7")
+def test_a_run_that_was_ended_by_its_timeout_does_not_overlap_with_the_next(app: Mainspring) -> None:
+    spans: list[tuple[float, float]] = []
+
+    @app.schedule("slow", every="50ms", timeout="100ms", max_failures=0, overlap="queue", history=1_000)
+    @app.task(name="parts.slow", retries=0)
+    async def slow() -> None:
+        began = time.monotonic()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            spans.append((began, time.monotonic()))
+
+    with app.worker():
+        until(lambda: len(spans) >= 4)
+        app.schedules.disable("slow")
+    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
+    errors = [run.error for run in app.schedules.history("slow", 1_000) if run.error]
+    assert errors
+    assert all("longer than its timeout" in error for error in errors)
+
+
+@pytest.mark.row("O8")
+def test_status_of_the_whole_set(stage: Stage) -> None:
+    stage.t.schedules.group("g", max_concurrent=2)
+    stage.part("good", every="10m", group="g")
+    stage.part("bad", every="10m", max_failures=2)
+    stage.part("waits", every="10m", depends_on="bad")
+    stage.broken.add("bad")
+    stage.t.advance("20m")
+    stage.t.queues.pause("default")
+    held = stage.t.schedules.trigger("good")
+    status = stage.t.schedules.status()
+    assert [info.name for info in status.schedules] == ["bad", "good", "waits"]
+    good, bad, waits = status["good"], status["bad"], status["waits"]
+    assert (good.enabled, good.failures, good.last_success) == (True, 0, MONDAY + timedelta(minutes=20))
+    assert (good.waiting, good.running, good.next) == ((held.id,), (), MONDAY + timedelta(minutes=30))
+    assert (bad.enabled, bad.failures, bad.next) == (False, 2, None)
+    assert (bad.last_error, bad.last_failure) == ("ValueError: bad is broken", MONDAY + timedelta(minutes=20))
+    assert bad.last is not None
+    assert bad.last.outcome == "dead"
+    assert (waits.waiting_for, waits.last, len(waits.waiting)) == (("bad",), None, 1)
+    assert [(group.name, group.running) for group in status.groups] == [("g", 0)]
+    assert status.at == stage.t.clock.now()
+
+
+@pytest.mark.row("O9")
+class TestStartAndStop:
+    def test_both_may_be_said_twice(self, app: Mainspring) -> None:
+        ran: list[int] = []
+
+        @app.schedule("often", every="50ms", overlap="queue")
+        @app.task(name="parts.often")
+        def often() -> None:
+            ran.append(1)
+
+        worker = app.worker()
+        worker.start()
+        worker.start()
+        until(lambda: len(ran) >= 2)
+        worker.stop()
+        worker.stop()
+        assert worker.exit_code == 0
+        assert not app.schedules.get("often").running
+
+    def test_stop_waits_then_hands_back_and_says_so(self, app: Mainspring) -> None:
+        """What is handed back runs again, as the same run, when there is a worker."""
+        began, slow = threading.Event(), [True]
+
+        @app.schedule("slow", mode="triggered")
+        @app.task(name="parts.slow")
+        async def work() -> str:
+            began.set()
+            await asyncio.sleep(60 if slow.pop() else 0)
+            return "done"
+
+        slow.insert(0, False)
+        worker = app.worker(drain="100ms")
+        worker.start()
+        job = app.schedules.trigger("slow")
+        assert began.wait(LIMIT)
+        worker.stop()
+        assert worker.exit_code == 3
+        assert job.info().state is State.READY
+        with app.worker():
+            assert job.result(timeout=LIMIT) == "done"
+            until(lambda: app.schedules.get("slow").last)
+        assert [run.job for run in app.schedules.history("slow")] == [job.id]
+
+
+def _is_over(worker: EmbeddedWorker) -> bool:
+    return worker.exit_code is not None
+
+
+@pytest.mark.row("S3")
+def test_a_worker_until_empty_fires_what_is_due(app: Mainspring) -> None:
+    ran: list[int] = []
+    app.schedule("once", after="0s")(app.task(name="parts.once")(lambda: ran.append(1)))
+    for _ in range(2):
+        with app.worker(until_empty=True) as worker:
+            until(partial(_is_over, worker))
+    assert ran == [1]
+
+
+@pytest.mark.row("O5")
+def test_hooks_of_a_worker_hear_of_schedules(app: Mainspring) -> None:
+    heard: list[ScheduleEvent] = []
+    app.on("schedule_disabled")(heard.append)
+
+    @app.schedule("bad", every="20ms", max_failures=2, reenable_after=None)
+    @app.task(name="parts.bad", retries=0)
+    def bad() -> None:
+        raise ValueError("no")
+
+    with app.worker():
+        until(lambda: heard)
+    [event] = heard
+    assert (event.schedule, event.count, event.note) == ("bad", 2, "ValueError: no")
+    assert event.worker

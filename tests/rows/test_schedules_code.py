@@ -1,0 +1,158 @@
+"""S8, S6: code owns what a schedule is, by its version; operators own whether it is enabled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.services.syncing import Synced
+from mainspring.testapp import TestApp
+from tests.rows.crew import until
+from tests.rows.scheduling import MONDAY, staged
+
+pytestmark = pytest.mark.row("S8")
+
+
+class Fleet:
+    """Processes of several versions at one store, one after the other; each declares schedules with their intervals."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def start(self, version: str | None, *, at: int = 0, **schedules: str) -> Synced:
+        """A worker that starts and ends, so many minutes after the first."""
+        with self.code(version, at=at, **schedules) as t:
+            return self.synced(t)
+
+    @contextmanager
+    def code(self, version: str | None, *, at: int = 0, **schedules: str) -> Iterator[TestApp]:
+        app = Mainspring("sqlite://", version=version)
+        for name, every in schedules.items():
+            app.schedule(name, every=every)(app.task(name=f"shop.{name}")(lambda: None))
+        with app.test(url=self._url, start=MONDAY + timedelta(minutes=at)) as t:
+            yield t
+
+    @staticmethod
+    def synced(t: TestApp) -> Synced:
+        """What happened when it entered, seen from what is there."""
+        infos = t.schedules.list()
+        return Synced(
+            added=tuple(info.name for info in infos if info.enabled),
+            orphaned=tuple(info.name for info in infos if info.off == "orphaned"),
+            changed=tuple(f"{info.name}:{info.rule.removeprefix('every ')}:{info.version}" for info in infos),
+        )
+
+
+@pytest.fixture
+def fleet(store_url: str) -> Fleet:
+    return Fleet(store_url)
+
+
+def test_nothing_is_written_when_nothing_has_changed(store_url: str) -> None:
+    with staged(store_url, version="1.0") as t:
+        t.app.schedule("a", every="1h", on_dead="shop.alert", tags=["x"])(t.app.task(name="a")(lambda: None))
+        t.app.schedule("b", every="1h", depends_on="a", blocks="a")(t.app.task(name="b")(lambda: None))
+        assert t.schedules.declare().added == ("a", "b")
+        assert t.schedules.declare() == Synced()
+
+
+def test_newer_code_replaces_what_older_code_declared(fleet: Fleet) -> None:
+    assert fleet.start("1.9", a="1h").changed == ("a:hour:1.9",)
+    assert fleet.start("1.10", a="30m").changed == ("a:30 minutes:1.10",)
+    assert fleet.start("v1.10.0-rc1", a="20m").changed == ("a:20 minutes:v1.10.0-rc1",)
+
+
+def test_older_code_leaves_it_alone_and_says_so(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    fleet.start("2.0", a="1h", new="1h")
+    with caplog.at_level(logging.WARNING, "mainspring.schedules"):
+        found = fleet.start("1.0", a="5m", old="1h")
+    assert found.changed == ("a:hour:2.0", "new:hour:2.0", "old:hour:1.0")
+    assert found.orphaned == ()
+    [said] = [record.getMessage() for record in caplog.records if "'a'" in record.getMessage()]
+    assert "app.schedules.declare()" in said
+    assert "2.0" in said
+
+
+def test_declare_makes_this_code_the_newest(fleet: Fleet) -> None:
+    fleet.start("2.0", a="1h", new="1h")
+    with fleet.code("1.0", a="5m") as t:
+        assert t.schedules.declare() == Synced(changed=("a",), orphaned=("new",))
+        assert fleet.synced(t).changed == ("a:5 minutes:1.0", "new:hour:2.0")
+
+
+def test_versions_that_are_no_numbers_are_ordered_by_when_they_were_seen(fleet: Fleet) -> None:
+    fleet.start("f00d", a="1h")
+    assert fleet.start("beef", at=1, a="30m").changed == ("a:30 minutes:beef",)
+    assert fleet.start("f00d", at=2, a="1h").changed == ("a:30 minutes:beef",)
+    assert fleet.start("7.1", at=3, a="10m").changed == ("a:10 minutes:7.1",)
+
+
+def test_without_a_version_the_code_that_started_last_decides(fleet: Fleet) -> None:
+    fleet.start(None, a="1h")
+    assert fleet.start(None, a="30m").changed == ("a:30 minutes:",)
+    assert fleet.start(None, a="1h").changed == ("a:hour:",)
+
+
+def test_what_the_newest_code_lacks_is_orphaned_and_comes_back(fleet: Fleet) -> None:
+    fleet.start("1", a="10m", b="10m")
+    with fleet.code("2", a="10m") as t:
+        info = t.schedules.get("b")
+        assert (info.enabled, info.off) == (False, "orphaned")
+        assert "version 2 does not declare it" in info.note
+        t.advance("30m")
+        assert t.schedules.history("b") == []
+        assert len(t.schedules.history("a")) == 3
+    with fleet.code("3", at=60, a="10m", b="10m") as t:
+        assert fleet.synced(t).added == ("a", "b")
+        t.advance("10m")
+        assert len(t.schedules.history("b")) == 1  # what was due meanwhile is not made up for
+
+
+def test_one_that_is_orphaned_may_be_deleted_or_taken_over(fleet: Fleet) -> None:
+    fleet.start("1", a="10m", b="10m", c="10m")
+    with fleet.code("2", a="10m") as t:
+        t.schedules.delete("b")
+        info = t.schedules.put("c", "shop.a", every="1h")
+        assert (info.owner, info.enabled) == ("user", True)
+    assert fleet.start("3", a="10m").added == ("a", "c")
+
+
+def test_those_of_users_are_never_orphaned(fleet: Fleet) -> None:
+    with fleet.code("1", a="10m") as t:
+        t.schedules.put("mine", "shop.a", every="10m")
+    assert fleet.start("2", a="10m").orphaned == ()
+
+
+def test_enabled_is_the_operators(fleet: Fleet) -> None:
+    with fleet.code("1", a="10m", b="10m") as t:
+        t.schedules.disable("a", "too loud")
+    with fleet.code("2", a="20m", b="20m") as t:
+        info = t.schedules.get("a")
+        assert (info.enabled, info.rule, info.off) == (False, "every 20 minutes", "operator")
+        assert t.schedules.get("b").enabled
+
+
+def test_an_interval_that_stays_keeps_its_phase(fleet: Fleet) -> None:
+    fleet.start("1", a="10m", b="10m")
+    with fleet.code("2", at=7, a="10m", b="20m") as t:
+        assert t.schedules.get("a").next == MONDAY + timedelta(minutes=10)
+        assert t.schedules.get("b").next == MONDAY + timedelta(minutes=27)
+
+
+def test_the_program_of_others_is_left_alone(app: Mainspring, store_url: str) -> None:
+    """Two programs of one version in one namespace: neither knows the tasks of the other."""
+    app.schedule("mine", every="1h")(app.task(name="mine.work")(lambda: None))
+    other = Mainspring(store_url)
+    other.schedule("theirs", every="1h")(other.task(name="theirs.work")(lambda: None))
+    with app.worker():
+        with other.worker():
+            assert [(info.name, info.enabled) for info in app.schedules.list()] == [("mine", True), ("theirs", True)]
+        with app.worker():  # theirs is gone now
+            until(lambda: app.schedules.get("theirs").off == "orphaned")
+        assert app.schedules.get("mine").enabled
+    other.close()

@@ -1,0 +1,296 @@
+"""S8, S11: schedules that are made, changed, asked for and run by hand, from any process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
+from mainspring.errors import InvalidOption, UnknownTask
+from mainspring.task import Task
+from mainspring.testapp import TestApp
+from tests.rows.crew import until
+from tests.rows.scheduling import MONDAY, minutes, staged, whats
+
+
+@pytest.fixture
+def t(store_url: str) -> Iterator[TestApp]:
+    with staged(store_url) as t:
+        yield t
+
+
+@pytest.fixture
+def report(t: TestApp) -> Task[..., str]:
+    @t.app.task(name="shop.report", retries=0)
+    def report(region: str = "eu") -> str:
+        if region == "nowhere":
+            raise ValueError("no such region")
+        return region.upper()
+
+    return report
+
+
+@pytest.mark.row("S8")
+class TestPut:
+    def test_a_schedule_of_a_user(self, t: TestApp, report: Task[..., str]) -> None:
+        info = t.schedules.put("night", report.s("us"), cron="30 2 * * *", tz="America/New_York")
+        assert (info.owner, info.enabled, info.tz) == ("user", True, "America/New_York")
+        assert info.rule == "at 02:30 every day (America/New_York)"
+        assert info.next == datetime(2030, 1, 8, 7, 30, tzinfo=UTC)
+        t.advance("1d")
+        [run] = t.schedules.history("night")
+        assert t.app.jobs.get(run.job or "").result() == "US"
+        last = t.schedules.get("night").last
+        assert last is not None
+        assert (last.outcome, last.at, last.job) == ("succeeded", run.at, run.job)
+
+    def test_another_definition_replaces_it(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report.s("us"), every="10m")
+        t.advance("20m")
+        t.schedules.put("often", report.s("asia"), every="30m")
+        t.advance("1h")
+        assert minutes(t, "often") == [10, 20, 50, 80]
+        assert t.schedules.get("often").args == {"region": "asia"}
+        assert len(t.schedules.list()) == 1
+
+    def test_the_same_again_changes_nothing(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report.s("us"), every="10m")
+        t.advance("7m")
+        t.schedules.put("often", report.s("us"), every="10m")
+        t.advance("5m")
+        assert minutes(t, "often") == [10]
+
+    def test_it_stays_disabled(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report, every="10m")
+        t.schedules.disable("often", "too loud")
+        info = t.schedules.put("often", "shop.report", every="5m")
+        assert (info.enabled, info.off) == (False, "operator")
+        assert "too loud" in info.note
+
+    @pytest.mark.parametrize(
+        ("name", "call", "options", "error", "says"),
+        [
+            ("x", "shop.reprot", {"every": "1h"}, UnknownTask, "did you mean 'shop.report'"),
+            ("x", 7, {"every": "1h"}, InvalidOption, "neither a call nor a task"),
+            ("x", "shop.report", {"every": "0s"}, InvalidOption, "longer than nothing"),
+            ("x", "shop.report", {}, InvalidOption, "when it is due"),
+            ("x", "shop.report", {"at": MONDAY - timedelta(1)}, InvalidOption, "over already"),
+            ("x", "shop.report", {"every": "1h", "depends_on": "nobody"}, InvalidOption, "not known to the store"),
+            ("x", "shop.report", {"every": "1h", "blocks": "nobody"}, InvalidOption, "not known to the store"),
+            ("x", "shop.report", {"every": "1h", "depends_on": "x"}, InvalidOption, "names the schedule itself"),
+            ("x", "shop.report", {"every": "1h", "group": "nobody"}, InvalidOption, "is not declared"),
+            ("code", "shop.report", {"every": "1h"}, InvalidOption, "that of a schedule of the code"),
+            ("a", "shop.report", {"every": "1h", "depends_on": "c"}, InvalidOption, "cycle: a -> c -> b -> a"),
+        ],
+    )
+    @pytest.mark.stores("sqlite")
+    def test_bad_ones_are_refused(
+        self, t: TestApp, report: Task[..., str], name: str, call: Any, options: Any, error: Any, says: str
+    ) -> None:
+        t.app.schedule("code", every="1h")(report)
+        t.schedules.put("a", report, every="1h")
+        t.schedules.put("b", report, every="1h", depends_on="a")
+        t.schedules.put("c", report, every="1h", depends_on="b")
+        before = t.schedules.list()
+        with pytest.raises(error, match=says):
+            t.schedules.put(name, call, **options)
+        assert t.schedules.list() == before
+
+    def test_deleted(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report, every="10m")
+        t.advance("10m")
+        t.schedules.delete("often")
+        t.advance("1h")
+        assert t.schedules.list() == []
+        assert len(t.enqueued(report)) == 1
+        with pytest.raises(InvalidOption, match="not known to the store"):
+            t.schedules.delete("often")
+        t.schedules.put("often", report, every="10m")  # a new one, which knows nothing of the old
+        assert t.schedules.history("often") == []
+
+    def test_those_of_the_code_and_those_that_others_need_stay(self, t: TestApp, report: Task[..., str]) -> None:
+        t.app.schedule("code", every="1h")(report)
+        t.advance("0s")
+        t.schedules.put("a", report, every="1h")
+        t.schedules.put("b", report, every="1h", depends_on="a")
+        with pytest.raises(InvalidOption, match="declared by the code"):
+            t.schedules.delete("code")
+        with pytest.raises(InvalidOption, match="what others wait for: b"):
+            t.schedules.delete("a")
+        t.schedules.delete("b")
+        t.schedules.delete("a")
+
+    def test_unknown_names_get_a_suggestion(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("nightly", report, every="10m")
+        verbs: list[Any] = [t.schedules.get, t.schedules.enable, t.schedules.disable, t.schedules.delete]
+        verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history]
+        for verb in verbs:
+            with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
+                verb("nigthly")
+
+
+@pytest.mark.row("S8")
+class TestSwitched:
+    def test_what_was_due_meanwhile_is_not_made_up_for(self, t: TestApp, report: Task[..., str]) -> None:
+        heard: list[ScheduleEvent] = []
+        t.app.on("schedule_disabled", "schedule_enabled")(heard.append)
+        t.schedules.put("often", report, every="10m")
+        t.advance("10m")
+        info = t.schedules.disable("often", "holidays")
+        assert (info.enabled, info.off, info.note, info.next) == (
+            False,
+            "operator",
+            "somebody disabled it: holidays",
+            None,
+        )
+        t.schedules.disable("often", "holidays")
+        t.advance("1h")
+        assert t.schedules.enable("often").next == MONDAY + timedelta(minutes=80)
+        t.schedules.enable("often")
+        t.advance("10m")
+        assert minutes(t, "often") == [10, 80]
+        until(lambda: len(heard) == 2)
+        assert [(event.name, event.note) for event in heard] == [
+            ("schedule_disabled", "holidays"),
+            ("schedule_enabled", ""),
+        ]
+
+    @pytest.mark.asyncio
+    async def test_twins(self, t: TestApp, report: Task[..., str]) -> None:
+        schedules = t.app.schedules
+        await schedules.aput("often", report, every="10m")
+        await t.aadvance("10m")
+        assert [info.name for info in await schedules.alist()] == ["often"]
+        assert not (await schedules.adisable("often")).enabled
+        assert (await schedules.aenable("often")).enabled
+        assert (await (await schedules.atrigger("often")).ainfo()).schedule == "often"
+        assert len(await schedules.anext("often", 3)) == 3
+        assert len(await schedules.ahistory("often")) == 2
+        assert len((await schedules.astatus()).schedules) == 1
+        assert (await schedules.abackfill("often", MONDAY, MONDAY + timedelta(minutes=5))) == []
+        await t.adrain()
+        await schedules.adelete("often")
+        assert await schedules.adeclare() == ((), (), (), ())
+
+
+@pytest.mark.row("S11")
+class TestTrigger:
+    def test_it_gives_the_job(self, t: TestApp, report: Task[..., str]) -> None:
+        t.app.schedule("code", cron="0 3 * * *")(report)
+        t.advance("0s")
+        job: Job[Any] = t.schedules.trigger(report)
+        assert job.info().schedule == "code"
+        t.drain()
+        assert job.result() == "EU"
+        [run] = t.schedules.history("code")
+        assert (run.what, run.job, run.state) == ("triggered", job.id, "succeeded")
+        assert t.schedules.get("code").next == datetime(2030, 1, 8, 3, tzinfo=UTC)
+
+    @pytest.mark.option("schedule.mode")
+    def test_at_the_very_moment_of_an_occurrence(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report, every="10m", overlap="queue")
+        t.schedules.put("hand", report, mode="triggered")
+        t.clock.advance("10m")
+        for _ in range(3):
+            t.schedules.trigger("often")
+            t.schedules.trigger("hand")
+            t.drain()
+        assert sorted(whats(t, "often")) == ["fired", "triggered", "triggered", "triggered"]
+        assert whats(t, "hand") == ["triggered"] * 3
+        t.advance("1d")
+        assert len(whats(t, "hand")) == 3  # never on a timer
+
+    def test_it_obeys_overlap_and_names_the_run_in_the_way(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report, every="10m")
+        first = t.schedules.trigger("often")
+        with pytest.raises(NotTriggered, match="has not ended") as refused:
+            t.schedules.trigger("often")
+        assert (refused.value.schedule, refused.value.job) == ("often", first.id)
+        forced = t.schedules.trigger("often", force=True)
+        t.drain()
+        assert [job.info().state for job in (first, forced)] == ["succeeded"] * 2
+
+    def test_it_obeys_disable(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("often", report, every="10m")
+        t.schedules.disable("often", "holidays")
+        with pytest.raises(NotTriggered, match="it is disabled: holidays") as refused:
+            t.schedules.trigger("often")
+        assert "force=True" in refused.value.hint
+        t.schedules.trigger("often", force=True)
+        t.drain()
+        assert whats(t, "often") == ["triggered"]
+
+    def test_it_obeys_queues_and_keys(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("drained", report, mode="triggered", queue="old")
+        t.queues.drain("old")
+        with pytest.raises(NotTriggered, match="drain"):
+            t.schedules.trigger("drained")
+        keyed = report.options(key=Key("one"))
+        holder = keyed.enqueue("eu")
+        t.schedules.put("keyed", keyed.s("eu"), mode="triggered")
+        with pytest.raises(NotTriggered, match="unique key") as refused:
+            t.schedules.trigger("keyed")
+        assert refused.value.job == holder.id
+        t.drain()
+        assert t.schedules.trigger("keyed").created
+
+    def test_from_a_process_that_does_not_know_the_task(
+        self, t: TestApp, report: Task[..., str], store_url: str
+    ) -> None:
+        t.schedules.put("often", report, every="10m")
+        other = Mainspring("sqlite://")
+        with other.test(url=store_url, start=MONDAY) as elsewhere:
+            job = elsewhere.schedules.trigger("often")
+            assert elsewhere.schedules.get("often").task == "shop.report"
+        t.drain()
+        assert t.app.jobs.get(job.id).result() == "EU"
+
+
+@pytest.mark.row("S8")
+class TestBackfill:
+    def test_occurrences_that_have_no_run(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("hourly", report, cron="0 * * * *")
+        t.advance("2h")
+        jobs = t.schedules.backfill("hourly", MONDAY - timedelta(hours=3), MONDAY + timedelta(hours=9))
+        assert len(jobs) == 3  # nine to eleven: twelve to two ran, and the rest is to come
+        t.drain()
+        assert {job.info().state.value for job in jobs} == {"succeeded"}
+        assert minutes(t, "hourly") == [-180, -120, -60, 0, 60, 120]
+        assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=3), MONDAY) == []
+
+    def test_limits(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("hourly", report, cron="0 * * * *")
+        t.schedules.put("hand", report, mode="triggered")
+        with pytest.raises(InvalidOption, match="240 occurrences"):
+            t.schedules.backfill("hourly", MONDAY - timedelta(10), MONDAY)
+        with pytest.raises(InvalidOption, match="not later than start"):
+            t.schedules.backfill("hourly", MONDAY, MONDAY)
+        with pytest.raises(InvalidOption, match="'triggered'"):
+            t.schedules.backfill("hand", MONDAY, MONDAY + timedelta(1))
+
+
+@pytest.mark.row("S8")
+def test_what_the_fleet_does_next_is_effective_at_once(app: Mainspring) -> None:
+    """Declared, changed and deleted while a worker runs."""
+    ran: list[str] = []
+
+    @app.task(name="shop.work")
+    def work(ctx: Context, what: str = "") -> None:
+        ran.append(what)
+
+    with app.worker():
+        app.schedules.put("often", work.s("one"), every="100ms")
+        until(lambda: ran.count("one") >= 2)
+        app.schedules.put("often", work.s("two"), every="100ms")
+        until(lambda: ran.count("two") >= 2)
+        app.schedules.disable("often")
+        until(lambda: not app.schedules.get("often").running and not app.schedules.get("often").waiting)
+        made = app.jobs.count().total
+        app.schedules.put("end", work.s("end"), after="100ms")
+        until(lambda: "end" in ran)
+        assert app.jobs.count().total == made + 1
+        app.schedules.delete("often")
+    assert [info.name for info in app.schedules.list()] == ["end"]

@@ -1,0 +1,47 @@
+"""Short words for the tests of the scheduler: schedules in a store, and what became of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.query import Query
+from mainspring.schedule_rows import Swap
+from mainspring.scheduling import News, Plan, Record, Step, decode, encode, first, record_of
+from mainspring.services.scheduler import exchange
+from mainspring.stores.base import Store
+from tests.unit.schedule_samples import T0, definition
+
+
+async def put(store: Store, name: str = "s", plan: Plan | None = None, **options: Any) -> None:
+    made = plan or first(definition(**options), T0)
+    said = await store.swap(Swap(name=name, rev=0, doc=encode(made), look=made.due))
+    assert said.ok
+
+
+async def plan_of(store: Store, name: str = "s") -> Plan:
+    (found,) = await store.schedules([name])
+    return decode(found.doc)
+
+
+async def records(store: Store, name: str = "s") -> list[Record]:
+    """Oldest first."""
+    return [record_of(run) for run in reversed(await store.runs(name, 1000))]
+
+
+async def what(store: Store, name: str = "s") -> list[str]:
+    return [record.what for record in await records(store, name)]
+
+
+async def jobs(store: Store) -> int:
+    return sum((await store.count(Query.everything())).values())
+
+
+async def asked(store: Store, made: Step, name: str = "s") -> None:
+    (found,) = await store.schedules([name])
+    assert (await exchange(store, found, made)).ok
+
+
+class Heard(list[tuple[str, News]]):
+    def __call__(self, name: str, news: News, now: int) -> None:
+        assert now
+        self.append((name, news))

@@ -1,0 +1,86 @@
+"""Schedules while the clock goes back, and replies that are lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainspring.clock import MovableClock, to_datetime
+from mainspring.ids import raw_id
+from mainspring.schedule_rows import Swap
+from mainspring.scheduling import Step, decode, trigger
+from mainspring.services.scheduler import Scheduler, exchange
+from mainspring.stores.base import Batch, Store
+from mainspring.stores.connect import connect
+from mainspring.testing.contract.hands import Hand
+from tests.schedules.scheduled import jobs, plan_of, put, what
+from tests.unit.schedule_samples import HOUR, JOB, SECOND, T0
+
+
+async def test_a_clock_that_went_back(store_url: str, store: Store, clock: MovableClock) -> None:
+    """What has fired does not fire again; continuous runs go on, and runs that ended are seen."""
+    await put(store)
+    await put(store, "c", mode="continuous", min_pause=5 * SECOND)
+    await put(store, "r", mode="triggered")
+    (r_row,) = await store.schedules(["r"])
+    made = trigger("r", decode(r_row.doc), clock.now_us(), {}, raw_id)
+    assert isinstance(made, Step)
+    assert (await exchange(store, r_row, made)).ok
+    clock.advance("1m")
+    await Scheduler(store).tick()
+    assert (await what(store), await what(store, "c")) == (["fired"], ["fired"])
+    hand = await Hand(store, tasks=[JOB.task]).join()
+    await hand.succeed(*await hand.take(3))
+    clock.set(to_datetime(T0 - HOUR))
+    assert (await store.look()).rows == ()
+    restarted = connect(store_url, durability="normal", clock=clock)
+    await restarted.open()
+    scheduler = Scheduler(restarted)
+    await scheduler.tick()
+    assert (await plan_of(store, "r")).open == ()
+    clock.advance("5s")
+    await scheduler.tick()
+    await restarted.close()
+    assert await what(store, "c") == ["fired", "fired"]
+    assert await what(store) == ["fired"]
+
+
+async def test_a_clock_that_goes_back_while_it_looks(
+    store: Store, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or stands still, as SQLite's does then. The pause is kept all the same."""
+    own = 100.0
+    monkeypatch.setattr("mainspring.services.passing.boottime", lambda: own)
+    await put(store, "c", mode="continuous", min_pause=5 * SECOND)
+    scheduler = Scheduler(store)
+    await scheduler.tick()
+    hand = await Hand(store, tasks=[JOB.task]).join()
+    await hand.succeed(await hand.take_one())
+    scheduler.ended(["c"])
+    await scheduler.tick()
+    clock.set(to_datetime(T0 - HOUR))
+    for _ in range(5):
+        await scheduler.tick()
+        assert await what(store, "c") == ["fired"]
+        clock.advance("990ms")
+        own += 0.99
+    for _ in range(12):
+        await scheduler.tick()
+        clock.advance("1s")
+        own += 1
+    assert await what(store, "c") == ["fired", "fired"]
+
+
+async def test_a_lost_reply_makes_no_second_job(store: Store, clock: MovableClock) -> None:
+    await put(store)
+    clock.advance("1m")
+    real = store.swap
+
+    async def swap(asked: Swap, batch: Batch | None = None) -> Any:
+        await real(asked, batch)
+        return await real(asked, batch)  # the first reply never came
+
+    store.swap = swap  # type: ignore[method-assign, assignment]
+    await Scheduler(store).tick()
+    assert (await jobs(store), await what(store)) == (1, ["fired"])

@@ -1,0 +1,221 @@
+"""The scheduler on a real store: each occurrence becomes one job, whoever looks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.clock import MovableClock, to_datetime
+from mainspring.ids import raw_id
+from mainspring.query import Query
+from mainspring.rules import Cron, Window
+from mainspring.scheduling import News, Plan, Step, decode, trigger
+from mainspring.services.scheduler import Scheduler, exchange
+from mainspring.states import State
+from mainspring.stores.base import Store
+from mainspring.stores.connect import connect
+from mainspring.testing.contract.hands import Hand, row
+from mainspring.testing.history import History, Promise, check, read
+from tests.schedules.scheduled import Heard, asked, jobs, plan_of, put, records, what
+from tests.unit.schedule_samples import JOB, MINUTE, SECOND, T0
+
+MANY = 1000
+SCHEDULERS = 20
+
+
+async def tick_until(scheduler: Scheduler, store: Store) -> None:
+    while (await store.look(1)).rows:
+        await scheduler.tick()
+
+
+@pytest.mark.row("S5")
+async def test_a_thousand_on_one_minute_and_20_schedulers(store_url: str, store: Store, clock: MovableClock) -> None:
+    """Exactly a thousand jobs, one for each occurrence."""
+    for start in range(0, MANY, 50):
+        await asyncio.gather(*(put(store, f"s{n:04}", cron="* * * * *", tz="UTC") for n in range(start, start + 50)))
+    stores = [connect(store_url, durability="normal", clock=clock) for _ in range(SCHEDULERS)]
+    for each in stores:
+        await each.open()
+    await asyncio.gather(*(tick_until(Scheduler(each), each) for each in stores))
+    for each in stores:
+        await each.close()
+    assert await store.count(Query.everything()) == {state: MANY if state is State.READY else 0 for state in State}
+    for each_row in await store.schedules():
+        (run,) = await store.runs(each_row.name)
+        (opened,) = decode(each_row.doc).open
+        assert (run.at, run.job) == (opened.at, opened.job) == (T0, opened.job)
+
+
+@pytest.mark.row("S5")
+async def test_five_schedulers_and_a_thousand_occurrences(store_url: str, store: Store, clock: MovableClock) -> None:
+    """A run for each, by the history that the store keeps."""
+    names, minutes = [f"s{n}" for n in range(20)], 50
+    for name in names:
+        await put(store, name, cron="* * * * *", misfire="all", overlap="queue")
+    stores = [connect(store_url, durability="normal", clock=clock) for _ in range(5)]
+    for each in stores:
+        await each.open()
+    schedulers = [Scheduler(each) for each in stores]
+    hand = await Hand(store, tasks=[JOB.task]).join()
+    for minute in range(minutes):
+        at = T0 + minute * MINUTE
+        clock.set(to_datetime(at - 5 * SECOND if minute % 7 == 6 else at))  # for some nobody looks in time
+        await asyncio.gather(*(scheduler.tick() for scheduler in schedulers[: 1 + minute % 5]))
+        if claims := await hand.take(50):
+            await hand.succeed(*claims)
+        schedulers[minute % 5].ended(names)
+    clock.advance("2m")
+    await asyncio.gather(*(tick_until(scheduler, store) for scheduler in schedulers))
+    stored = await read(store)
+    due = tuple(T0 + minute * MINUTE for minute in range(minutes + 2))
+    runs = {each.job: Promise(schedule=each.schedule) for each in stored.occurrences if each.job}
+    for each in stores:
+        await each.close()
+    assert check(
+        History(
+            events=stored.events, listed=stored.listed, occurrences=stored.occurrences, promises=runs,
+            rules=dict.fromkeys(names, Window(Cron("* * * * *"))), quiet=False,
+        )
+    ) == []  # fmt: skip
+    assert len(stored.jobs) == len(runs) == 20 * len(due)
+
+
+async def test_an_occurrence_becomes_a_job_and_its_end_is_taken_in(store: Store, clock: MovableClock) -> None:
+    await put(store)
+    scheduler = Scheduler(store)
+    assert await scheduler.tick() == 1.0
+    assert await jobs(store) == 0
+    clock.advance("59s")
+    await scheduler.tick()
+    clock.advance("700ms")
+    assert await scheduler.tick() == pytest.approx(0.3)
+    clock.advance("300ms")
+    await scheduler.tick()
+    hand = await Hand(store, tasks=[JOB.task]).join()
+    claim = await hand.take_one()
+    await hand.succeed(claim)
+    await scheduler.tick()  # nobody has to look yet
+    assert (await plan_of(store)).open != ()
+    scheduler.ended(["s", "no such thing"])
+    await scheduler.tick()
+    plan = await plan_of(store)
+    assert (plan.open, plan.succeeded) == ((), clock.now_us())
+    (record,) = await records(store)
+    assert (record.what, record.state, record.ended) == ("fired", State.SUCCEEDED, clock.now_us())
+
+
+async def test_a_look_that_finds_nothing_writes_nothing(store: Store, clock: MovableClock) -> None:
+    """Also when somebody hints at it too early; and a run that goes on is written of when its look has come."""
+    await put(store)
+    clock.advance("1m")
+    scheduler = Scheduler(store)
+    await scheduler.tick()
+    before = await store.schedules()
+    for _ in range(3):
+        scheduler.ended(["s"])
+        await scheduler.tick()
+    assert await store.schedules() == before
+    clock.advance("1s")
+    await scheduler.tick()
+    ((after,), (was,)) = await store.schedules(), before
+    assert (after.doc, after.look) == (was.doc, clock.now_us() + SECOND)
+
+
+async def test_missed_ones_are_told(store: Store, clock: MovableClock) -> None:
+    heard = Heard()
+    await put(store, misfire="all", overlap="queue")
+    clock.advance("3m31s")
+    await Scheduler(store, told=heard).tick()
+    assert heard == [("s", News("missed", "all", 3))]
+    assert await what(store) == 3 * ["fired"]
+    hand = await Hand(store, tasks=[JOB.task]).join()
+    first_one = await hand.take_one()
+    assert await hand.take(5) == ()  # one at a time
+    await hand.succeed(first_one)
+    assert len(await hand.take(5)) == 1
+
+
+async def test_the_run_before_is_cancelled_once_the_next_is_there(store: Store, clock: MovableClock) -> None:
+    await put(store, overlap="cancel_previous")
+    scheduler = Scheduler(store)
+    clock.advance("1m")
+    await scheduler.tick()
+    hand = await Hand(store, tasks=[JOB.task]).join()
+    before = await hand.take_one()
+    clock.advance("1m")
+    await scheduler.tick()
+    assert [order.id for order in (await hand.turn()).orders] == [before.id]
+    after = (await plan_of(store)).open[-1].job
+    assert (await row(store, after)).state is State.READY
+    assert await hand.take(5) == ()  # not beside the other
+    await hand.succeed(before)
+    await hand.take_one()
+
+
+async def test_a_cancel_that_was_forgotten_is_done_by_the_next_look(store: Store, clock: MovableClock) -> None:
+    """Somebody died right after the exchange."""
+    await put(store, overlap="cancel_previous")
+    scheduler = Scheduler(store)
+    clock.advance("1m")
+    await scheduler.tick()
+    (first_run,) = (await plan_of(store)).open
+    made = trigger("s", await plan_of(store), clock.now_us(), {first_run.job: None}, raw_id, force=True)
+    assert isinstance(made, Step)
+    made = trigger("s", await plan_of(store), clock.now_us(), {}, raw_id, force=True)
+    assert isinstance(made, Step)
+    await asked(store, made)
+    assert (await row(store, first_run.job)).state is State.READY
+    clock.advance("1s")
+    await scheduler.tick()
+    assert (await row(store, first_run.job)).state is State.CANCELLED
+
+
+async def test_who_lost_the_race_cancels_nothing(store: Store, clock: MovableClock) -> None:
+    await put(store, overlap="cancel_previous")
+    scheduler = Scheduler(store)
+    clock.advance("1m")
+    await scheduler.tick()
+    (first_run,) = (await plan_of(store)).open
+    clock.advance("1m")
+
+    class Late(Scheduler):
+        async def _exchange(self, row: Any, plan: Plan, made: Step, now: int) -> bool:
+            off = replace(plan, enabled=False, off="operator")
+            assert (await exchange(store, row, Step(off, None))).ok  # somebody disables it meanwhile
+            return await super()._exchange(row, plan, made, now)
+
+    await Late(store).tick()
+    assert (await row(store, first_run.job)).state is State.READY
+    assert await jobs(store) == 1
+
+
+async def test_a_tick_with_nothing_due_is_one_look(store: Store, clock: MovableClock) -> None:
+    """However many schedules there are, and one that is due is a look and an exchange."""
+    for start in range(0, 300, 50):
+        await asyncio.gather(*(put(store, f"s{n}", cron="0 3 * * *") for n in range(start, start + 50)))
+    await put(store)
+    calls = list[str]()
+    scheduler = Scheduler(cast("Store", Counting(store, calls)))
+    await scheduler.tick()  # the first one looks for what a clock that went back may have left
+    assert calls == ["look", "schedules"]
+    clock.advance("59s")
+    calls.clear()
+    await scheduler.tick()
+    assert calls == ["look"]
+    clock.advance("1s")
+    await scheduler.tick()
+    assert calls == ["look", "look", "swap"]
+
+
+class Counting:
+    """A store whose calls are noted."""
+
+    def __init__(self, store: Store, calls: list[str]) -> None:
+        self._store, self._calls = store, calls
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls.append(name)
+        return getattr(self._store, name)

@@ -1,0 +1,176 @@
+"""What a scheduler does when the store does not take its jobs, or it cannot read a row: others go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.clock import MovableClock
+from mainspring.errors import StoreConflict
+from mainspring.ids import raw_id
+from mainspring.records import Disabled, Mode, QueueSettings, Unique
+from mainspring.rules import Cron, Window
+from mainspring.schedule_rows import Swap
+from mainspring.scheduling import News, Step, backfill, first, trigger
+from mainspring.services.scheduler import Scheduler
+from mainspring.stores.base import Batch, Store
+from mainspring.testing.contract.hands import Hand, job, one
+from tests.schedules.scheduled import Heard, asked, jobs, plan_of, put, records, what
+from tests.unit.schedule_samples import JOB, MINUTE, SECOND, T0, definition
+
+
+@pytest.mark.parametrize("how", ["draining", "disabled", "full", "taken"])
+async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str) -> None:
+    heard, template = Heard(), JOB
+    match how:
+        case "draining":
+            await store.set_mode(["q"], Mode.DRAINING)
+        case "disabled":
+            await store.disable(["q"], Disabled.REJECT)
+        case "full":
+            await store.configure("q", QueueSettings(max_depth=1))
+            await one(store)
+        case _:
+            await one(store, job(unique=Unique(b"k" * 16)))
+            template = replace(JOB, unique=Unique(b"k" * 16, conflict="error"))
+    there = await jobs(store)
+    await put(store, job=template)
+    await put(store, "other", job=replace(JOB, queue="other"))
+    clock.advance("1m")
+    await Scheduler(store, told=heard).tick()
+    assert await jobs(store) == there + 1  # that of the other
+    (record,) = await records(store)
+    assert record.what == "rejected"
+    assert record.note
+    assert heard == [("s", News("skipped", record.note, 1))]
+    plan = await plan_of(store)
+    assert (plan.open, plan.due) == ((), T0 + 2 * MINUTE)
+
+
+async def test_a_full_queue_that_lets_wait_is_tried_again(store: Store, clock: MovableClock) -> None:
+    """And those who wait for it are not in the way of others, however many they are."""
+    await store.configure("q", QueueSettings(max_depth=1, on_full="wait"))
+    blocker = await one(store)
+    waiting = [f"s{n:03}" for n in range(250)]
+    for name in waiting:
+        await put(store, name)
+    await put(store, "z", job=replace(JOB, queue="other"), every=MINUTE + 1)
+    clock.advance("1m1s")
+    scheduler = Scheduler(store)
+    for _ in range(3):
+        await scheduler.tick()
+    assert await what(store, "z") == ["fired"]
+    assert await what(store, waiting[0]) == []
+    assert (await store.look(1)).rows == ()
+    hand = await Hand(store).join()
+    assert (await hand.take_one()).id == blocker.id
+    clock.advance("1s")
+    await scheduler.tick()
+    fired = [name for name in waiting if await what(store, name) == ["fired"]]
+    assert len(fired) == 1
+
+
+async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> None:
+    heard, unique = Heard(), Unique(b"k" * 16)
+    await one(store, job(unique=unique))
+    await put(store, job=replace(JOB, unique=unique))
+    clock.advance("1m")
+    await Scheduler(store, told=heard).tick()
+    (record,) = await records(store)
+    assert record.what == "skipped"
+    assert "unique key" in record.note
+    assert ((await plan_of(store)).open, await jobs(store), len(heard)) == ((), 1, 1)
+
+
+async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableClock) -> None:
+    """Whoever should have said so died: the next look finds that there is no such job."""
+    unique = Unique(b"k" * 16)
+    await one(store, job(unique=unique))
+    await put(store, job=replace(JOB, unique=unique))
+    clock.advance("1m")
+
+    class Dies(Scheduler):
+        def _tell(self, *_: Any) -> None:
+            raise RuntimeError("dead")
+
+    with pytest.raises(RuntimeError):
+        await Dies(store, told=Heard()).tick()
+    assert len((await plan_of(store)).open) == 1
+    clock.advance("1s")
+    await Scheduler(store).tick()
+    (record,) = await records(store)
+    assert ((await plan_of(store)).open, record.state) == ((), None)
+    assert "not there any more" in record.note
+
+
+async def test_a_conflict_that_passes_loses_nothing(store: Store, clock: MovableClock) -> None:
+    """One that stays is told after three tries."""
+    await put(store)
+    clock.advance("1m")
+    scheduler = Scheduler(store)
+    real, left = store.swap, 2
+
+    async def swap(asked: Swap, batch: Batch | None = None) -> Any:
+        nonlocal left
+        if batch is not None and left:
+            left -= 1
+            raise StoreConflict("somebody else changed the same rows")
+        return await real(asked, batch)
+
+    store.swap = swap  # type: ignore[method-assign, assignment]
+    for _ in range(3):
+        await scheduler.tick()
+    assert await what(store) == ["fired"]
+    left = 3
+    await (await Hand(store, tasks=[JOB.task]).join()).take_one()
+    await put(store, "t", every=MINUTE + 1)
+    clock.advance("1s")
+    for _ in range(3):
+        await scheduler.tick()
+    assert await what(store, "t") == ["rejected"]
+
+
+async def test_an_occurrence_that_was_backfilled_does_not_stop_its_schedule(store: Store, clock: MovableClock) -> None:
+    """Somebody backfilled the one that was due and not seen to yet."""
+    await put(store, overlap="queue", misfire="all")
+    clock.advance("2m")
+    made = backfill("s", await plan_of(store), clock.now_us(), [T0 + MINUTE], raw_id)
+    assert isinstance(made, Step)
+    await asked(store, made)
+    await Scheduler(store).tick()
+    assert await what(store) == ["backfilled", "fired"]
+    assert (await jobs(store), (await plan_of(store)).due) == (2, T0 + 3 * MINUTE)
+
+
+async def test_a_trigger_at_the_moment_of_an_occurrence(store: Store, clock: MovableClock) -> None:
+    """The clock stands at that very microsecond."""
+    await put(store, overlap="allow", cron="* * * * *")
+    made = trigger("s", await plan_of(store), clock.now_us(), {}, raw_id)
+    assert isinstance(made, Step)
+    await asked(store, made)
+    await Scheduler(store).tick()
+    assert sorted(await what(store)) == ["fired", "triggered"]
+
+
+async def test_rows_that_cannot_be_read_are_left_alone(
+    store: Store, clock: MovableClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many: newer code may have stored them, and the others fire all the same."""
+    for n in range(250):
+        await store.swap(Swap(name=f"new{n:03}", rev=0, doc=b'{"of": "tomorrow"}', look=T0))
+    odd = first(definition(cron="0 3 * * *"), T0)
+    odd = replace(odd, due=T0, rule=Window(Cron("0 3 * * *", "Mars/Olympus")))
+    await put(store, "mars", odd)
+    await put(store, every=SECOND)
+    clock.advance("1s")
+    before = {row.name: row for row in await store.schedules()}
+    scheduler = Scheduler(store)
+    pauses = [await scheduler.tick() for _ in range(4)]
+    assert await what(store) == ["fired"]
+    assert pauses[-1] > 0
+    after = {row.name: row for row in await store.schedules()}
+    assert {name for name in after if after[name] != before[name]} == {"s"}
+    told = [record.getMessage() for record in caplog.records if "cannot be run here" in record.getMessage()]
+    assert len(told) == 251

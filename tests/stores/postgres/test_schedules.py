@@ -1,0 +1,110 @@
+"""Schedules: pairs of transactions, one of them held; what is left of those that went; what a look costs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.records import Enqueued
+from mainspring.schedule_rows import Run, Swap
+from mainspring.states import State
+from mainspring.stores.postgres import PostgresStore
+from mainspring.testing.contract.hands import HOUR, gone, job, state
+from tests.stores.postgres.sides import Sides
+
+DAY = 24 * HOUR
+
+
+async def made(store: PostgresStore, name: str = "s") -> int:
+    return (await store.swap(Swap(name=name, rev=0, doc=b"{}"))).rev
+
+
+class TestMeeting:
+    @pytest.mark.parametrize("is_there", [True, False])
+    async def test_two_who_saw_the_same(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
+        """The second waits for the first and is told its number; whether they exchange it or make it."""
+        rev = await made(store) if is_there else 0
+        first, second = await sides.open(), await sides.open()
+        one_job, other = job(), job()
+        mine = await first.swap(Swap(name="s", rev=rev, doc=b"first", runs=(Run(at=1, job=one_job.id),)), one_job)
+        theirs = Swap(name="s", rev=rev, doc=b"second", runs=(Run(at=1, job=other.id),))
+        said = await sides.behind(first, second, lambda: second.swap(theirs, other))
+        assert (mine.ok, said.ok, said.rev) == (True, False, mine.rev)
+        assert mine.enqueued == (Enqueued(one_job.id, True),)
+        assert [row.doc for row in await store.schedules()] == [b"first"]
+        assert [run.job for run in await store.runs("s")] == [one_job.id]
+        assert await gone(store, other)
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    async def test_the_first_rolls_back(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
+        rev = await made(store) if is_there else 0
+        first, second = await sides.open(), await sides.open()
+        await first.swap(Swap(name="s", rev=rev, doc=b"first"), job())
+        waiting = asyncio.create_task(second.swap(Swap(name="s", rev=rev, doc=b"second")))
+        await sides.until_blocked(first, second, waiting)
+        await first.rollback()
+        assert (await waiting).ok
+        await second.commit()
+        assert [row.doc for row in await store.schedules()] == [b"second"]
+
+    async def test_one_goes_while_another_exchanges_it(self, store: PostgresStore, sides: Sides) -> None:
+        rev = await made(store)
+        first, second = await sides.open(), await sides.open()
+        await first.swap(Swap(name="s", rev=rev, doc=None))
+        wanted = job()
+        said = await sides.behind(first, second, lambda: second.swap(Swap(name="s", rev=rev, doc=b"x"), wanted))
+        assert (said.ok, said.rev) == (False, 0)
+        assert await gone(store, wanted)
+
+    async def test_one_is_made_anew_while_what_is_left_of_it_is_tidied(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """Whoever tidies passes over what is being made; whoever makes it waits for the tidying and makes the row."""
+        rev = await made(store)
+        await store.swap(Swap(name="s", rev=rev, doc=None))
+        maker, tidier = await sides.open(), await sides.open()
+        await maker.run(f"update {store.schema}.schedules set rev = 5 returning 1")
+        await maker.commit()
+        assert (await maker.swap(Swap(name="s", rev=0, doc=b"new"))).ok
+        await tidier.tidy()
+        await tidier.commit()
+        await maker.rollback()
+        await tidier.tidy()
+        said = await sides.behind(tidier, maker, lambda: maker.swap(Swap(name="s", rev=0, doc=b"newer")))
+        assert said.ok
+        assert [row.doc for row in await store.schedules()] == [b"newer"]
+
+    async def test_others_go_on_meanwhile(self, store: PostgresStore, sides: Sides) -> None:
+        """Nobody waits for the exchange of another schedule, and nobody who only looks waits at all."""
+        rev = await made(store)
+        side = await sides.open()
+        await side.swap(Swap(name="s", rev=rev, doc=b"new"), job())
+        assert await made(store, "other")
+        assert [row.doc for row in await store.schedules()] == [b"{}", b"{}"]
+        await store.look()
+        await side.commit()
+
+
+async def test_a_refused_exchange_is_no_error_of_the_server(store: PostgresStore, sides: Sides) -> None:
+    """Schedulers lose races all the time: that rolls back nothing, and is not written to the server's log."""
+    rev = await made(store)
+    side = await sides.open()
+    wanted = job()
+    assert not (await side.swap(Swap(name="s", rev=rev + 1, doc=b"x"), wanted)).ok
+    assert (await side.swap(Swap(name="s", rev=rev, doc=b"x"), wanted)).enqueued == (Enqueued(wanted.id, True),)
+    await side.commit()
+    assert await state(store, wanted) == State.READY
+
+
+async def test_a_number_is_kept_for_a_day(store: PostgresStore, sides: Sides) -> None:
+    side = await sides.open()
+    for name, age in (("old", DAY + HOUR), ("young", DAY - HOUR)):
+        rev = await made(store, name)
+        await store.swap(Swap(name=name, rev=rev, doc=None))
+        await side.run(f"update {store.schema}.schedules set rev = rev - %s where name = %s returning 1", (age, name))
+    await made(store, "lives")
+    await side.tidy()
+    left = await side.run(f"select name from {store.schema}.schedules order by name")
+    await side.rollback()
+    assert left == [("lives",), ("young",)]

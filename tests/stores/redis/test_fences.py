@@ -1,0 +1,33 @@
+"""The numbers of locks that nobody wants any more."""
+
+from __future__ import annotations
+
+import redis.asyncio
+
+from mainspring.clock import MovableClock, to_datetime
+from mainspring.records import Bucket, Retention
+from mainspring.stores.base import NUMBERS_KEPT
+from mainspring.stores.door import Door
+from mainspring.stores.redis import RedisStore
+from mainspring.stores.redis.keys import tag
+
+MANY = 1100
+"""More than a prune looks at in one step."""
+
+
+async def test_old_numbers_go(redis_url: str, redis_owner_url: str, namespace: str) -> None:
+    """All of them, however many there are, and none that is young."""
+    clock = MovableClock()
+    store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
+    await store.open()
+    for n in range(MANY):
+        await store.take(b"%d" % n, [Bucket("lock", str(n))], 1, fenced=True)
+    clock.set(to_datetime(clock.now_us() + NUMBERS_KEPT - 1))
+    await store.take(b"young", [Bucket("lock", "young")], 1, fenced=True)
+    async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
+        await store.prune(Retention())
+        assert await client.zcard(f"{tag(namespace)}fences") == MANY + 1
+        clock.set(to_datetime(clock.now_us() + 1))
+        await store.prune(Retention())
+        assert await client.zrange(f"{tag(namespace)}fences", 0, -1) == [b"lock=young"]
+    await store.close()

@@ -1,0 +1,150 @@
+"""Locks in test mode: on the private store, by the test's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import LockBusy, LockLost, StoreUnavailable
+from mainspring.records import Taken
+from mainspring.stores.door import Door
+from mainspring.testing import TestApp
+
+
+@pytest.fixture
+def app() -> Mainspring:
+    """Its own store can never be reached: whatever works, works on the private one."""
+    return Mainspring("postgresql://nobody@127.0.0.1:1/nothing")
+
+
+@pytest.mark.row("L1", "B12")
+def test_locks_are_those_of_the_test(app: Mainspring) -> None:
+    lock = app.lock("nightly", ttl="30s")
+    with app.test(), lock:
+        assert [info.name for info in app.locks.list()] == ["nightly"]
+        with pytest.raises(LockBusy):
+            app.lock("nightly").acquire()
+    with app.test():
+        assert not lock.is_locked()
+
+
+@pytest.mark.row("L3", "B12")
+def test_the_clock_decides_what_is_lost(app: Mainspring) -> None:
+    """To move it past the ttl is to stop the holder for as long: so the loss can be tested without waiting."""
+    with app.test() as t:
+        lock = app.lock("nightly", ttl="30s")
+        lock.acquire()
+        t.clock.advance("29s")
+        assert not lock.lost
+        lock.extend("1h")
+        t.clock.advance("59m")
+        assert not lock.lost
+        t.clock.advance("1m")
+        assert lock.lost
+        with app.lock("nightly") as next_one:
+            assert next_one.token > lock.token
+            with pytest.raises(LockLost):
+                lock.release()
+
+
+@pytest.mark.row("L3", "B12")
+async def test_async_code_is_cancelled(app: Mainspring) -> None:
+    async with app.test() as t:
+
+        @app.lock("nightly", ttl="30s")
+        async def work() -> None:
+            t.clock.advance("31s")
+            await asyncio.Event().wait()  # for ever, unless it is cancelled
+
+        with pytest.raises(LockLost):
+            await work()
+
+
+@pytest.mark.row("L4", "B12")
+def test_jobs_take_them(app: Mainspring) -> None:
+    called = []
+
+    @app.task(name="locks.report")
+    @app.lock("nightly", on_busy="skip")
+    def report() -> None:
+        called.append(1)
+
+    with app.test() as t:
+        with app.lock("nightly"):
+            report.enqueue()
+            assert t.drain().succeeded == 1
+        assert called == []
+        report.enqueue()
+        t.drain()
+        assert called == [1]
+
+
+@pytest.mark.row("L5", "B12")
+async def test_elections(app: Mainspring) -> None:
+    said: list[tuple[str, int]] = []
+    elected = asyncio.Event()
+
+    async def begin(term: int) -> None:
+        said.append(("elected", term))
+        elected.set()
+
+    it = app.election("main", elected=begin, lost=lambda term: said.append(("lost", term)))
+    async with app.test() as t, it:
+        await elected.wait()
+        elected.clear()
+        t.clock.advance("31s")
+        assert not it.leader
+        await elected.wait()
+        assert it.leader
+    assert [word for word, _ in said] == ["elected", "lost", "elected", "lost"]
+    assert said[0][1] == said[1][1] < said[2][1] == said[3][1]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[TestApp, str], None]:
+    """``slow(t, "10s")``: the store takes so long to answer whoever takes places."""
+
+    def slow(t: TestApp, seconds: str) -> None:
+        take = Door.take
+
+        async def late(*args: Any, **named: Any) -> Taken:
+            said = await take(*args, **named)
+            t.clock.advance(seconds)
+            return said
+
+        monkeypatch.setattr(Door, "take", late)
+
+    return slow
+
+
+@pytest.mark.row("L3", "B12")
+def test_time_counts_from_the_sending(app: Mainspring, slow: Callable[[TestApp, str], None]) -> None:
+    """The store's own began later, so nobody is let in before the holder knows that its time is over."""
+    with app.test() as t:
+        lock = app.lock("nightly", ttl="30s")
+        slow(t, "10s")
+        lock.acquire()
+        t.clock.advance("19s")
+        assert not lock.lost
+        t.clock.advance("1s")
+        assert lock.lost
+        with pytest.raises(LockLost):
+            lock.release()
+
+
+@pytest.mark.row("L1", "B12")
+def test_an_answer_that_comes_too_late_is_worth_nothing(
+    app: Mainspring, slow: Callable[[TestApp, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with app.test() as t:
+        slow(t, "31s")
+        with pytest.raises(StoreUnavailable, match="longer to answer than the ttl") as caught:
+            app.lock("nightly", ttl="30s").acquire()
+        assert "longer ttl" in caught.value.hint
+        monkeypatch.undo()
+        with app.lock("nightly"):
+            pass
