@@ -41,6 +41,11 @@ async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
     row = await world.until(job, State.RUNNING)
     inner = running.worker._turner
     assert inner is not None
+
+    async def held_here() -> bool | None:
+        return bool(inner.held) or None
+
+    await eventually(held_here, "the reply that brought the job is heard")  # so the lost one is that of a later turn
     store.lose.add("turn")
     inner.hear()
 

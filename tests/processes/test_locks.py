@@ -131,7 +131,7 @@ def test_a_short_stop_costs_nothing(app: Mainspring, start: Start) -> None:
 @pytest.mark.row("L2", "L3")
 def test_a_call_that_keeps_the_gil(start: Start) -> None:
     """A short one costs nothing; after one that is longer than the ttl the lock is lost, and it is told."""
-    holder = start("gil", "3s")
+    holder = start("gil", "10s")
     token = holder.number("held")
     assert holder.number("kept") == holder.number("told") == holder.number("LockLost") == token
 
