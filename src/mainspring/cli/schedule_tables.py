@@ -139,7 +139,7 @@ def _options(info: ScheduleInfo) -> Facts:
 def _about(info: ScheduleInfo, now: datetime) -> Iterable[str]:
     """What is worth knowing of it now."""
     if info.off == "failures":
-        yield "somebody must enable it" if info.back_at is None else f"tried again {ago(now - info.back_at)}"
+        yield "somebody must enable it" if info.back_at is None else f"tried again: {_ahead(info.back_at, now)}"
     if info.off:
         yield short(info.note)
     if info.running:
