@@ -40,6 +40,7 @@ def elsewhere(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
         dead.join(timeout=LIMIT)
     live = app.call("shop.live").options(queue="only", delay="1h").enqueue()
     app.task(name="shop.rare", limit=Concurrency(3))(fail.fn).options(queue="rare").enqueue()
+    app.schedules.put("tidy", fail, cron="0 3 1 1 *")
     app.close()
     monkeypatch.delenv("MAINSPRING_URL")
     code = f"from mainspring import Mainspring\napp = Mainspring({shop.url!r}, namespace='other')\n"
@@ -71,6 +72,15 @@ COMMANDS = [
     pytest.param("queues enable only", '"scheduled": 1'),
     pytest.param("queues configure only --order lifo", '"scheduled": 1'),
     pytest.param("queues reset only", '"scheduled": 1'),
+    pytest.param("schedules ls", '"name": "tidy"'),
+    pytest.param("schedules show tidy", '"name": "tidy"'),
+    pytest.param("schedules next tidy -n 1", '"schedule": "tidy"'),
+    pytest.param("schedules history tidy", '"runs": []'),
+    pytest.param("schedules run tidy", '"task": "shop.fail"'),
+    pytest.param("schedules disable tidy", '"enabled": false'),
+    pytest.param("schedules enable tidy", '"enabled": true'),
+    pytest.param("schedules rm tidy --yes", '"removed"'),
+    pytest.param("schedules backfill tidy 2023-01-01 2024-01-01", "2023-01-01T03:00:00Z"),
     pytest.param("dead ls", "shop.fail"),
     pytest.param("dead show DEAD", "shop.fail"),
     pytest.param("dead stats", "ValueError"),
@@ -105,6 +115,15 @@ COMMANDS = [
 @pytest.mark.option("cli.queues.enable.url", "cli.queues.enable.namespace", "cli.queues.enable.as_json")
 @pytest.mark.option("cli.queues.configure.url", "cli.queues.configure.namespace", "cli.queues.configure.as_json")
 @pytest.mark.option("cli.queues.reset.url", "cli.queues.reset.namespace", "cli.queues.reset.as_json")
+@pytest.mark.option("cli.schedules.ls.url", "cli.schedules.ls.namespace", "cli.schedules.ls.as_json")
+@pytest.mark.option("cli.schedules.show.url", "cli.schedules.show.namespace", "cli.schedules.show.as_json")
+@pytest.mark.option("cli.schedules.next.url", "cli.schedules.next.namespace", "cli.schedules.next.as_json")
+@pytest.mark.option("cli.schedules.history.url", "cli.schedules.history.namespace", "cli.schedules.history.as_json")
+@pytest.mark.option("cli.schedules.run.url", "cli.schedules.run.namespace", "cli.schedules.run.as_json")
+@pytest.mark.option("cli.schedules.enable.url", "cli.schedules.enable.namespace", "cli.schedules.enable.as_json")
+@pytest.mark.option("cli.schedules.disable.url", "cli.schedules.disable.namespace", "cli.schedules.disable.as_json")
+@pytest.mark.option("cli.schedules.rm.url", "cli.schedules.rm.namespace", "cli.schedules.rm.as_json")
+@pytest.mark.option("cli.schedules.backfill.url", "cli.schedules.backfill.namespace", "cli.schedules.backfill.as_json")
 @pytest.mark.option("cli.dead.ls.url", "cli.dead.ls.namespace", "cli.dead.ls.as_json")
 @pytest.mark.option("cli.dead.show.url", "cli.dead.show.namespace", "cli.dead.show.as_json")
 @pytest.mark.option("cli.dead.stats.url", "cli.dead.stats.namespace", "cli.dead.stats.as_json")
@@ -131,6 +150,11 @@ def test_the_store_is_named_by_url_and_namespace(elsewhere: Elsewhere, command: 
 @pytest.mark.option(
     "cli.queues.disable.app", "cli.queues.enable.app", "cli.queues.configure.app", "cli.queues.reset.app"
 )
+@pytest.mark.option(
+    "cli.schedules.ls.app", "cli.schedules.show.app", "cli.schedules.next.app", "cli.schedules.history.app"
+)
+@pytest.mark.option("cli.schedules.run.app", "cli.schedules.enable.app", "cli.schedules.disable.app")
+@pytest.mark.option("cli.schedules.rm.app", "cli.schedules.backfill.app")
 @pytest.mark.option("cli.queues.purge.app", "cli.dead.ls.app", "cli.dead.show.app", "cli.dead.stats.app")
 @pytest.mark.option("cli.dead.retry.app", "cli.dead.rm.app", "cli.workers.ls.app", "cli.status.app", "cli.migrate.app")
 @pytest.mark.parametrize(("command", "says"), COMMANDS)
@@ -169,7 +193,8 @@ def test_commands_that_need_code_take_an_app(shop: Shop, command: str) -> None:
 
 @pytest.mark.row("U2")
 @pytest.mark.option("cli.jobs.ls.watch", "cli.jobs.show.watch", "cli.queues.ls.watch", "cli.dead.ls.watch")
-@pytest.mark.option("cli.jobs.why.watch", "cli.limits.ls.watch")
+@pytest.mark.option("cli.jobs.why.watch", "cli.limits.ls.watch", "cli.schedules.ls.watch", "cli.schedules.show.watch")
+@pytest.mark.option("cli.schedules.next.watch", "cli.schedules.history.watch")
 @pytest.mark.option("cli.dead.show.watch", "cli.dead.stats.watch", "cli.workers.ls.watch", "cli.status.watch")
 @pytest.mark.parametrize(
     "command",
@@ -179,6 +204,10 @@ def test_commands_that_need_code_take_an_app(shop: Shop, command: str) -> None:
         "jobs why DEAD",
         "limits ls",
         "queues ls",
+        "schedules ls",
+        "schedules show tidy",
+        "schedules next",
+        "schedules history tidy",
         "dead ls",
         "dead show DEAD",
         "dead stats",

@@ -128,7 +128,7 @@ def test_completion_scripts_can_be_read_by_their_shells(shop: Shop, golden: Gold
 
 
 @pytest.mark.stores("sqlite")
-def test_commands_and_tasks_are_completed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_tasks_and_schedules_are_completed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def completed(words: str) -> list[str]:
         monkeypatch.setenv("_MAINSPRING_COMPLETE", "bash_complete")
         monkeypatch.setenv("COMP_WORDS", words)
@@ -137,4 +137,8 @@ def test_commands_and_tasks_are_completed(shop: Shop, monkeypatch: pytest.Monkey
 
     assert "enqueue" in completed("mainspring en")
     assert "shop.add" in completed("mainspring enqueue shop.a")
+    with (shop.folder / "app.py").open("a") as file:
+        file.write("app.schedule('nightly', every='1h')(late)\n")
+    assert completed("mainspring schedules show ni") == ["nightly"]
+    assert completed("mainspring schedules disable other ni") == ["nightly"]
     assert completed("mainspring -A nowhere:app enqueue shop.a") == []

@@ -20,6 +20,7 @@ from mainspring.cli.locks import locks
 from mainspring.cli.migrate import migrate
 from mainspring.cli.queues import queues
 from mainspring.cli.root import Root
+from mainspring.cli.schedules import schedules
 from mainspring.cli.status import status
 from mainspring.cli.worker import worker
 from mainspring.cli.workers import workers
@@ -33,8 +34,8 @@ def cli(app: str | None) -> None:
 
 
 for command in (
-    dev, worker, enqueue, jobs, queues, limits, breakers, locks, dead, workers, status, config, explain, check,
-    migrate, demo, completion,
+    dev, worker, enqueue, jobs, queues, schedules, limits, breakers, locks, dead, workers, status, config, explain,
+    check, migrate, demo, completion,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -58,24 +58,31 @@ def enqueue(
     A value is JSON (3, true, null, '[1, 2]') or else plain text, as the task wants it. The task may be named by the
     end of its name. Put -- before a negative number. With --wait the exit code is 1 unless the job succeeded.
     """
-    if wait_timeout is not None and not wait:
-        raise click.UsageError("--wait-timeout is how long to --wait: give both")
+    refuse_timeout(wait_timeout, wait=wait)
     call = call_of(app, name_of(app, task, unknown=unknown), arguments)
     job = call.options(**_options(given)).enqueue()
     if not job.created:
         complain(f"job {job.id} holds this key already: no other was made")
     document = {"id": str(job.id), "task": job.task, "created": job.created}
-    return _result(job, wait_timeout, document) if wait else Shown(document, [str(job.id)])
+    return waited(job, wait_timeout, document) if wait else Shown(document, [str(job.id)])
 
 
-def _result(job: Job[Any], timeout: str | None, document: dict[str, Any]) -> Shown:
+def refuse_timeout(timeout: str | None, *, wait: bool) -> None:
+    """How long to wait means nothing to a command that does not."""
+    if timeout is not None and not wait:
+        raise click.UsageError("--wait-timeout is how long to --wait: give both")
+
+
+def waited(job: Job[Any], timeout: str | None, document: dict[str, Any], *, known: bool = True) -> Shown:
+    """How the job ended, and its result if its task is ``known`` here: only that knows what is secret in it."""
     click.echo(str(job.id), err=True)
     try:
         value = job.result(timeout)
     except (JobDead, JobCancelled, ResultTimeout) as error:
         complain(error)
         return Shown({**document, "state": job.info().state, "result": None}, [], NO)
-    return Shown({**document, "state": job.info().state, "result": as_json(value)}, [compact(as_json(value))])
+    shown = as_json(value) if known else None
+    return Shown({**document, "state": job.info().state, "result": shown}, [compact(shown)] if known else [])
 
 
 # ---- what was written ------------------------------------------------------------------------------

@@ -36,14 +36,15 @@ class _Seconds(click.FloatRange):
         return number
 
 
-def on_code(fn: F) -> F:
-    """Give the command the app, with its code. Adds ``-A``."""
+def on_code(fn: F, *, argument: bool = False) -> F:
+    """Give the command the app, with its code. Adds ``-A``, and the ``argument`` APP for a command that is about it."""
 
     @functools.wraps(fn)
-    def command(*, app: str | None, **given: Any) -> Any:
-        return _with(find_app(named(app)), fn, given)
+    def command(*, app: str | None, target: str | None = None, **given: Any) -> Any:
+        return _with(find_app(target or named(app)), fn, given)
 
-    return app_flag(command)  # type: ignore[return-value]  # click hands the function on
+    made: Any = click.argument("target", required=False, metavar="[APP]")(command) if argument else command
+    return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
 
 
 def on_store(fn: F, *, make: bool = False) -> F:
@@ -165,8 +166,11 @@ def _query(
 
 def moment(text: str | None, name: str) -> datetime | None:
     """``2h`` (ago) or a moment in ISO 8601, which is UTC unless it says otherwise."""
-    if text is None:
-        return None
+    return None if text is None else a_moment(text, name, flag=f"--{name} ")
+
+
+def a_moment(text: str, name: str, *, flag: str = "") -> datetime:
+    """The same where there must be one; ``flag`` is how it is written before it."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -174,7 +178,7 @@ def moment(text: str | None, name: str) -> datetime | None:
             return datetime.now(UTC) - to_timedelta(text, what=name)
         except InvalidOption:
             raise InvalidOption(
-                name, text, "is no moment and no duration", hint=f"--{name} 2h, or --{name} 2026-01-31T12:00Z"
+                name, text, "is no moment and no duration", hint=f"{flag}2h, or {flag}2026-01-31T12:00Z"
             ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

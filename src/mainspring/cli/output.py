@@ -16,7 +16,7 @@ from mainspring.cli.text import block, line, to_json
 STYLES = {
     "ready": "cyan", "scheduled": "blue", "blocked": "blue", "retrying": "yellow", "running": "bold green",
     "succeeded": "green", "dead": "bold red", "cancelled": "magenta", "paused": "yellow", "draining": "yellow",
-    "lost": "red",
+    "lost": "red", "disabled": "yellow", "orphaned": "magenta",
 }  # fmt: skip
 """Colours of words that stand alone in a cell."""
 

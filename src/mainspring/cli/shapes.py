@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.output import Facts, Table
-from mainspring.cli.text import block, iso, line, seconds, short, span, to_json, when
+from mainspring.cli.text import block, iso, line, seconds, short, span, to_json, to_second, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -208,4 +208,4 @@ def compact(value: Any) -> str:
 
 
 def log_line(entry: LogEntry) -> str:
-    return f"{entry.at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} {entry.level:<7} {line(entry.text)}"
+    return f"{to_second(entry.at)} {entry.level:<7} {line(entry.text)}"

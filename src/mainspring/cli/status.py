@@ -10,6 +10,8 @@ from mainspring.cli.dead import group_document, group_table
 from mainspring.cli.frame import listing, on_store
 from mainspring.cli.output import Facts, Shown, Table
 from mainspring.cli.queues import queue_document, queue_table
+from mainspring.cli.schedule_shapes import summary_document
+from mainspring.cli.schedule_tables import summary_table
 from mainspring.cli.workers import worker_document, worker_table
 from mainspring.errors import mask_url
 from mainspring.states import State
@@ -25,7 +27,7 @@ WORST = 10
 @on_store
 @listing
 def status(app: Mainspring) -> Shown:
-    """One screen: the store, jobs by state, queues, workers, what jobs died of."""
+    """One screen: the store, jobs by state, queues, schedules, workers, what jobs died of."""
     from mainspring.sync import run
 
     store = {
@@ -34,10 +36,12 @@ def status(app: Mainspring) -> Shown:
         "durability": run("app.client.durability", app.client.durability()),
     }
     counts, queues, workers, dead = app.jobs.count(), app.queues.list(), app.workers.list(), app.dead.stats()
+    schedules = app.schedules.status()
     document = {
         "store": store,
         "jobs": {"total": counts.total, "live": counts.live, **{state.value: counts[state] for state in State}},
         "queues": [queue_document(each) for each in queues],
+        "schedules": summary_document(schedules),
         "workers": [worker_document(each) for each in workers],
         "dead": [group_document(each) for each in dead],
     }
@@ -46,6 +50,7 @@ def status(app: Mainspring) -> Shown:
         Facts([*store.items()]),
         jobs,
         queue_table(queues, title="queues"),
+        summary_table(schedules, title="schedules"),
         worker_table(workers, title="workers"),
         group_table(dead[:WORST], "error", title="dead"),
     ])  # fmt: skip

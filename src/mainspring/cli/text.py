@@ -48,8 +48,12 @@ def when(moment: datetime | None, now: datetime | None = None) -> str:
     """A moment for people: UTC to the second, and how long ago or ahead that is."""
     if moment is None:
         return "-"
-    now = now or datetime.now(UTC)
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} ({ago(now - moment)})"
+    return f"{to_second(moment)} ({ago((now or datetime.now(UTC)) - moment)})"
+
+
+def to_second(moment: datetime) -> str:
+    """A moment for people where there is little room."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def ago(span: timedelta) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 _REFUSED = (QueueDraining, QueueDisabled, QueueFull, KeyTaken, KeyConflict)
-_FORCE = "app.schedules.trigger(name, force=True) runs it all the same."
+_FORCE = "With force it runs all the same: trigger(name, force=True), or --force on the command line."
 
 
 async def trigger(app: Mainspring, name: str, *, force: bool) -> Job[Any]:

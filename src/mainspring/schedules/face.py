@@ -162,7 +162,8 @@ class Schedules(Reserved):
     async def abackfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
         first, last = from_datetime(start, what="start"), from_datetime(end, what="end")
         if first >= last:
-            raise InvalidOption("end", end, f"is not later than start={start}", subject="app.schedules.backfill")
+            why = f"is not later than start={start.isoformat()!r}"
+            raise InvalidOption("end", end.isoformat(), why, subject="app.schedules.backfill")
         return await asking.backfill(self._app, self._name(name), first, last)
 
     def declare(self) -> Synced:

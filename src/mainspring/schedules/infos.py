@@ -226,7 +226,7 @@ def text_of(plan: Plan) -> str:
 def said_of_off(plan: Plan) -> str:
     """Why it is disabled, in words."""
     words = {
-        "failures": f"{plan.failures} runs failed in a row",
+        "failures": "the last run failed" if plan.failures == 1 else f"{plan.failures} runs failed in a row",
         "orphaned": "it is not in the newest code",
         "operator": "somebody disabled it",
     }

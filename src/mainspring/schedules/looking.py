@@ -62,5 +62,5 @@ async def status(store: Store) -> ScheduleStatus:
 
 def unknown(name: str, known: Iterable[str]) -> InvalidOption:
     """A schedule that the store does not know."""
-    hint = "Schedules of the code are stored by workers that start; app.schedules.list() shows them all."
+    hint = "Schedules of the code are stored by workers that start; mainspring schedules ls shows them all."
     return InvalidOption("schedule", name, f"is not known to the store{did_you_mean(name, known)}", hint=hint)

@@ -105,7 +105,7 @@ async def delete(app: Mainspring, name: str) -> None:
             return None
         plan = await _known(store, name, current.plan)
         if plan.owner == "code" and plan.off != "orphaned":
-            hint = "Take it out of the code, or app.schedules.disable(name)."
+            hint = "Take it out of the code, or disable it."
             raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
         return Gone()
 
