@@ -93,9 +93,11 @@ class _Syncing:
                 return
             if plan is not None and self._is_newer(plan):
                 self.left.append(name)
+                how = "stays as version %s declares it" if plan.gone_in is None else "is not in version %s"
                 log.warning(
-                    "schedule %r stays as version %s declares it, which is newer than this code (%s): "
-                    "app.schedules.declare() makes this code the newest", name, plan.version, self._code.version,
+                    f"schedule %r {how}, which is newer than this code (%s): "
+                    "app.schedules.declare() makes this code the newest",
+                    name, _said_by(plan), self._code.version,
                 )  # fmt: skip
                 return
             wanted = self._code.definitions[name]
@@ -116,7 +118,9 @@ class _Syncing:
         """Disable one that this code does not have, if it is of this code or older, and not of another program's."""
         for _ in range(_TRIES):
             plan = None if row is None else _plan_of(row)
-            if row is None or plan is None or plan.owner != "code" or plan.off == "orphaned" or self._is_newer(plan):
+            if row is None or plan is None or plan.owner != "code" or self._is_newer(plan):
+                return
+            if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
             task = plan.definition.job.task
             if plan.version == self._code.version and task not in self._code.tasks and task in elsewhere:
@@ -132,14 +136,14 @@ class _Syncing:
         """Whether newer code has stored it."""
         if self._force or plan.owner != "code":
             return False
-        return is_older(self._code.version, plan.version, self._ages)
+        return is_older(self._code.version, _said_by(plan), self._ages)
 
     def _after(self, plan: Plan | None, wanted: Definition, now: int) -> Plan:
         version = self._code.version
         if plan is None:
             return scheduling.first(wanted, now, owner="code", version=version)
         wanted = replace(wanted, blocked_by=plan.definition.blocked_by)
-        if (plan.definition, plan.owner, plan.version) == (wanted, "code", version) and plan.off != "orphaned":
+        if (plan.definition, plan.owner, plan.version) == (wanted, "code", version) and plan.gone_in is None:
             return plan
         return scheduling.revised(plan, wanted, now, owner="code", version=version)
 
@@ -150,6 +154,11 @@ class _Syncing:
     async def _read(self, name: str) -> ScheduleRow | None:
         rows = await self._store.schedules([name])
         return rows[0] if rows else None
+
+
+def _said_by(plan: Plan) -> str:
+    """The version of the code that decided last: it declares it, or does not have it any more."""
+    return plan.version if plan.gone_in is None else plan.gone_in
 
 
 def _plan_of(row: ScheduleRow) -> Plan | None:
