@@ -136,6 +136,21 @@ def test_one_that_is_orphaned_may_be_deleted_or_taken_over(fleet: Fleet) -> None
     assert fleet.start("3", a="10m").added == ("a", "c")
 
 
+def test_one_that_was_disabled_before_it_was_taken_out_of_the_code_may_be_deleted_too(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fleet.code("1", a="10m", b="10m", c="10m") as t:
+        t.schedules.disable("b", "too loud")
+        t.schedules.disable("c", "too loud")
+    fleet.start("2", at=1, a="10m")
+    with caplog.at_level(logging.WARNING, "mainspring.schedules"), fleet.code("2", at=2, a="10m") as t:
+        assert caplog.text == ""  # it was said once
+        assert t.schedules.get("b").note == "somebody disabled it, and it is not in the newest code: too loud"
+        t.schedules.delete("b")
+        assert t.schedules.put("c", "shop.a", every="1h").owner == "user"
+        assert [info.name for info in t.schedules.list()] == ["a", "c"]
+
+
 def test_those_of_users_are_never_orphaned(fleet: Fleet) -> None:
     with fleet.code("1", a="10m") as t:
         t.schedules.put("mine", "shop.a", every="10m")

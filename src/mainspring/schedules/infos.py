@@ -228,7 +228,7 @@ def said_of_off(plan: Plan) -> str:
     words = {
         "failures": f"{plan.failures} runs failed in a row",
         "orphaned": "it is not in the newest code",
-        "operator": "somebody disabled it",
+        "operator": "somebody disabled it" + (", and it is not in the newest code" if plan.gone_in is not None else ""),
     }
     return words.get(plan.off, "") + (f": {plan.note}" if plan.note else "")
 

@@ -104,7 +104,7 @@ async def delete(app: Mainspring, name: str) -> None:
         if current.plan is None and current.again:
             return None
         plan = await _known(store, name, current.plan)
-        if plan.owner == "code" and plan.off != "orphaned":
+        if plan.owner == "code" and plan.gone_in is None:
             hint = "Take it out of the code, or app.schedules.disable(name)."
             raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
         return Gone()
@@ -142,7 +142,7 @@ def _called(app: Mainspring, call: Any, name: str) -> Any:
 
 
 def _refuse_code(app: Mainspring, name: str, plan: Plan | None) -> None:
-    if name in app.tasks.scheduled or (plan is not None and plan.owner == "code" and plan.off != "orphaned"):
+    if name in app.tasks.scheduled or (plan is not None and plan.owner == "code" and plan.gone_in is None):
         hint = "Change it there, or choose another name; app.schedules.enable and disable work on both."
         raise InvalidOption("name", name, "is that of a schedule of the code", subject="app.schedules.put", hint=hint)
 
