@@ -143,6 +143,7 @@ def test_one_that_was_disabled_before_it_was_taken_out_of_the_code_may_be_delete
         t.schedules.disable("b", "too loud")
         t.schedules.disable("c", "too loud")
     fleet.start("2", at=1, a="10m")
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "mainspring.schedules"), fleet.code("2", at=2, a="10m") as t:
         assert caplog.text == ""  # it was said once
         assert t.schedules.get("b").note == "somebody disabled it, and it is not in the newest code: too loud"
