@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
 from mainspring.errors import InvalidOption, UnknownTask
+from mainspring.schedule_rows import ScheduleRow
+from mainspring.stores.door import Door
 from mainspring.task import Task
 from mainspring.testapp import TestApp
 from tests.rows.crew import until
@@ -130,6 +132,35 @@ class TestPut:
         for verb in verbs:
             with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
                 verb("nigthly")
+
+    def test_who_changes_one_does_not_read_the_others(
+        self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """There may be one for each of many thousands of users."""
+        asked: list[tuple[str, ...]] = []
+        schedules = Door.schedules
+
+        async def noted(door: Door, names: Sequence[str] = ()) -> list[ScheduleRow]:
+            asked.append(tuple(names))
+            return await schedules(door, names)
+
+        monkeypatch.setattr(Door, "schedules", noted)
+        t.schedules.put("ann", report, every="10m")
+        t.schedules.put("ann", report, every="20m")
+        t.schedules.disable("ann")
+        t.schedules.enable("ann")
+        t.schedules.trigger("ann")
+        assert t.schedules.get("ann").waiting
+        t.schedules.delete("ann")
+        assert set(asked) == {("ann",)}
+        t.schedules.list()
+        assert asked[-1] == ()
+
+    def test_status_by_name(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("ann", report, every="10m")
+        assert t.schedules.status()["ann"].name == "ann"
+        with pytest.raises(KeyError, match="bob"):
+            t.schedules.status()["bob"]
 
 
 @pytest.mark.row("S8")

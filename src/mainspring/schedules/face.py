@@ -63,12 +63,7 @@ class Schedules(Reserved):
         return sync.run("app.schedules.get", self.aget(name))
 
     async def aget(self, name: Part) -> ScheduleInfo:
-        wanted = self._name(name)
-        status = await self.astatus()
-        for info in status.schedules:
-            if info.name == wanted:
-                return info
-        raise looking.unknown(wanted, [info.name for info in status.schedules])
+        return await looking.info_of(await self._app.client.store(), self._name(name))
 
     def status(self) -> ScheduleStatus:
         """The whole set and its groups, in one call."""

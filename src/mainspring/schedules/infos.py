@@ -128,7 +128,8 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupInfo, ...]
 
     def __getitem__(self, name: str) -> ScheduleInfo:
-        return next(each for each in self.schedules if each.name == name)
+        found = {each.name: each for each in self.schedules}
+        return found[name]
 
 
 def infos_of(

@@ -50,7 +50,8 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
     declared = Declaration.of(name, _called(app, call, name), when, given)
     app.import_included()
     store = await app.client.store()
-    plans = await plans_of(store)
+    others = declared.options["depends_on"] or declared.options["blocks"]
+    plans = await plans_of(store, () if others else [name])
     _refuse_code(app, name, plans.get(name))
     await _check_task(app, store, declared.task)
     definition = await _defined(app, store, declared, plans)
@@ -109,8 +110,9 @@ async def delete(app: Mainspring, name: str) -> None:
             raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
         return Gone()
 
-    plans = await plans_of(store)
-    needed = sorted(each for each, plan in plans.items() if name in plan.definition.depends_on)
+    plans = await plans_of(store, [name])
+    waiting = [row.name for row in await store.links() if name in dict(row.after)]
+    needed = sorted(await plans_of(store, waiting)) if waiting else []
     if needed:
         hint = "They would never run again: put them without it first."
         raise InvalidOption("schedule", name, f"is what others wait for: {', '.join(needed)}", hint=hint)
