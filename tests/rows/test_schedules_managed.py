@@ -292,6 +292,19 @@ class TestBackfill:
         assert minutes(t, "hourly") == [-180, -120, -60, 0, 60, 120]
         assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=3), MONDAY) == []
 
+    @pytest.mark.row("S5")
+    def test_what_no_scheduler_has_seen_yet_is_run_once(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("hourly", report, every="1h", overlap="queue")
+        t.clock.advance("3h30m")
+        t.queues.pause("default")
+        assert len(t.schedules.backfill("hourly", MONDAY, MONDAY + timedelta(hours=4))) == 3
+        t.drain()  # a scheduler finds that it missed them
+        assert whats(t, "hourly") == ["backfilled"] * 3
+        assert t.schedules.backfill("hourly", MONDAY, MONDAY + timedelta(hours=4)) == []
+        t.queues.resume("default")
+        t.drain()
+        assert t.app.jobs.count().total == 3
+
     def test_limits(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("hourly", report, cron="0 * * * *")
         t.schedules.put("hand", report, mode="triggered")
