@@ -10,8 +10,9 @@ import pytest
 
 from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
 from mainspring.errors import InvalidOption, UnknownTask
-from mainspring.schedule_rows import ScheduleRow
+from mainspring.schedule_rows import ScheduleRow, Swap
 from mainspring.stores.door import Door
+from mainspring.sync import run as blocking
 from mainspring.task import Task
 from mainspring.testapp import TestApp
 from tests.rows.crew import until
@@ -33,6 +34,13 @@ def report(t: TestApp) -> Task[..., str]:
         return region.upper()
 
     return report
+
+
+async def _stored_by_a_newer_version(t: TestApp, name: str) -> None:
+    store = await t.app.client.store()
+    [row] = await store.schedules([name])
+    doc = row.doc.replace(b'"kind":"every"', b'"kind":"moon"')
+    assert (await store.swap(Swap(name=name, rev=row.rev, doc=doc, look=row.look))).ok
 
 
 @pytest.mark.row("S8")
@@ -155,6 +163,27 @@ class TestPut:
         assert set(asked) == {("ann",)}
         t.schedules.list()
         assert asked[-1] == ()
+
+    def test_what_is_no_name(self, t: TestApp) -> None:
+        for wrong in (None, 5, print, ["ann"]):
+            with pytest.raises(InvalidOption, match="is neither the name of a schedule nor a task"):
+                t.schedules.get(wrong)  # type: ignore[arg-type]
+
+    def test_one_of_a_newer_version_is_not_in_the_way_of_others(
+        self, t: TestApp, report: Task[..., str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """While a fleet is upgraded some cannot read what others store."""
+        t.schedules.put("lunar", report, every="10m")
+        t.schedules.put("ann", report, every="10m")
+        blocking("newer", _stored_by_a_newer_version(t, "lunar"))
+        assert [info.name for info in t.schedules.list()] == ["ann"]
+        assert "schedule 'lunar' cannot be read here" in caplog.text
+        t.schedules.put("bob", report, every="10m", depends_on="ann", blocks="ann")
+        t.schedules.delete("bob")
+        t.schedules.disable("ann")
+        for verb in (t.schedules.get, t.schedules.enable, t.schedules.delete, t.schedules.trigger, t.schedules.next):
+            with pytest.raises(InvalidOption, match="upgrade this process"):
+                verb("lunar")
 
     def test_status_by_name(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("ann", report, every="10m")

@@ -10,6 +10,7 @@ from mainspring.clock import from_datetime, to_datetime
 from mainspring.errors import InvalidOption
 from mainspring.reserved import Reserved
 from mainspring.schedule_checks import Part, ScheduleGroup, schedule_name
+from mainspring.schedule_checks import part as schedule_part
 from mainspring.schedules import asking, looking, storing
 from mainspring.schedules.infos import RunInfo, ScheduleInfo, ScheduleStatus, run_info
 from mainspring.services.syncing import Synced
@@ -171,7 +172,7 @@ class Schedules(Reserved):
     # ---- private ------------------------------------------------------------------------------
 
     def _name(self, part: Part) -> str:
-        if isinstance(part, str):
-            return schedule_name(part, "schedule")
+        if isinstance(found := schedule_part(part, "schedule"), str):
+            return found
         self._app.import_included()
         return self._app.tasks.wiring.name(part, "schedule", "app.schedules")

@@ -6,22 +6,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mainspring import scheduling
 from mainspring.acting import store_now
 from mainspring.clock import to_datetime
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.records import Bucket
+from mainspring.schedules.exchanging import decoded
 from mainspring.schedules.infos import GroupInfo, ScheduleInfo, ScheduleStatus, infos_of
 from mainspring.scheduling import Plan, is_between_two, some_of
 from mainspring.services.scheduler import seen_by
+from mainspring.services.syncing import plan_or_nothing
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 
 async def plans_of(store: Store, names: Sequence[str] = ()) -> dict[str, Plan]:
-    """The schedules of these names, or every one, by name."""
-    return {row.name: scheduling.decode(row.doc) for row in await store.schedules(names)}
+    """The schedules of these names, or every one, by name; without those that this version cannot read."""
+    found = {row.name: plan_or_nothing(row) for row in await store.schedules(names)}
+    return {name: plan for name, plan in found.items() if plan is not None}
 
 
 async def plan_of(store: Store, name: str) -> tuple[Plan, int]:
@@ -29,7 +31,7 @@ async def plan_of(store: Store, name: str) -> tuple[Plan, int]:
     rows = await store.schedules([name])
     if not rows:
         raise unknown(name, [row.name for row in await store.schedules()])
-    return scheduling.decode(rows[0].doc), await store_now(store)
+    return decoded(rows[0]), await store_now(store)
 
 
 async def info_of(store: Store, name: str) -> ScheduleInfo:

@@ -101,7 +101,7 @@ class _Syncing:
     async def declare(self, name: str, row: ScheduleRow | None) -> None:
         """Store one schedule as it stands in the code."""
         for tries in range(_TRIES):
-            plan = None if row is None else _plan_of(row)
+            plan = None if row is None else plan_or_nothing(row)
             if row is not None and plan is None:
                 self.left.append(name)
                 return
@@ -132,7 +132,7 @@ class _Syncing:
     async def orphan(self, row: ScheduleRow | None, elsewhere: frozenset[str]) -> None:
         """Disable one that this code does not have, if it is of this code or older, and not of another program's."""
         for _ in range(_TRIES):
-            plan = None if row is None else _plan_of(row)
+            plan = None if row is None else plan_or_nothing(row)
             if row is None or plan is None or plan.owner != "code" or self._is_newer(plan):
                 return
             if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
@@ -183,7 +183,7 @@ def _said_by(plan: Plan) -> str:
     return plan.version if plan.gone_in is None else plan.gone_in
 
 
-def _plan_of(row: ScheduleRow) -> Plan | None:
+def plan_or_nothing(row: ScheduleRow) -> Plan | None:
     """None for one that this version cannot read: it is left to those who can."""
     try:
         return scheduling.decode(row.doc)
