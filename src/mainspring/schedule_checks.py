@@ -50,14 +50,16 @@ def schedule_name(value: Any, name: str) -> str:
 def parts(value: Any, name: str) -> tuple[Any, ...]:
     """Names, or tasks, which are looked up when all modules are in."""
     given = value if isinstance(value, (list, tuple, set, frozenset)) else () if value is None else (value,)
-    found = [schedule_name(each, name) if isinstance(each, str) else _task(each, name) for each in given]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(part(each, name) for each in given))
 
 
-def _task(value: Any, name: str) -> Any:
+def part(value: Any, name: str) -> Any:
+    """A name, or a task."""
+    if isinstance(value, str):
+        return schedule_name(value, name)
     if isinstance(getattr(value, "name", None), str) and callable(getattr(value, "s", None)):
         return value
-    hint = f'{name}="import", {name}=["import", clean]: names of schedules, or tasks that have one.'
+    hint = f'{name}="import", {name}=clean: the name of a schedule, or a task that has one.'
     raise InvalidOption(name, value, "is neither the name of a schedule nor a task", hint=hint)
 
 

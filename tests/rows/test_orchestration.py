@@ -304,6 +304,17 @@ class TestFailures:
         assert (info.enabled, info.trial, info.failures) == (True, False, 0)
         assert [event.name for event in heard] == ["schedule_enabled"] * 2
 
+    def test_who_triggers_one_whose_time_has_come_tells_that_it_is_enabled(self, stage: Stage) -> None:
+        heard: list[ScheduleEvent] = []
+        stage.part("a", every="1m", max_failures=1, reenable_after="1h")
+        stage.broken.add("a")
+        stage.t.advance("5m")
+        stage.t.app.on("schedule_enabled")(heard.append)
+        stage.t.clock.advance("2h")  # and no scheduler was there
+        stage.t.schedules.trigger("a")
+        until(lambda: [event.note for event in heard] == ["on trial"])
+        assert stage.t.schedules.get("a").trial
+
     def test_by_hand_alone(self, stage: Stage) -> None:
         stage.part("a", every="1m", max_failures=1, reenable_after=None)
         stage.part("never", every="1m", max_failures=0)

@@ -113,6 +113,20 @@ def test_what_the_newest_code_lacks_is_orphaned_and_comes_back(fleet: Fleet) -> 
         assert len(t.schedules.history("b")) == 1  # what was due meanwhile is not made up for
 
 
+def test_older_code_that_starts_again_does_not_bring_back_what_newer_code_lacks(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a rolling deploy an old worker may start after the first new one."""
+    fleet.start("1", a="10m", b="10m")
+    fleet.start("2", at=1, a="10m")
+    with caplog.at_level(logging.WARNING, "mainspring.schedules"):
+        assert fleet.start("1", at=2, a="10m", b="10m").orphaned == ("b",)
+    assert "schedule 'b' is not in version 2, which is newer than this code (1)" in caplog.text
+    with fleet.code("1", at=3, a="10m", b="10m") as t:
+        t.schedules.declare()
+        assert t.schedules.get("b").enabled
+
+
 def test_one_that_is_orphaned_may_be_deleted_or_taken_over(fleet: Fleet) -> None:
     fleet.start("1", a="10m", b="10m", c="10m")
     with fleet.code("2", a="10m") as t:
@@ -120,6 +134,22 @@ def test_one_that_is_orphaned_may_be_deleted_or_taken_over(fleet: Fleet) -> None
         info = t.schedules.put("c", "shop.a", every="1h")
         assert (info.owner, info.enabled) == ("user", True)
     assert fleet.start("3", a="10m").added == ("a", "c")
+
+
+def test_one_that_was_disabled_before_it_was_taken_out_of_the_code_may_be_deleted_too(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fleet.code("1", a="10m", b="10m", c="10m") as t:
+        t.schedules.disable("b", "too loud")
+        t.schedules.disable("c", "too loud")
+    fleet.start("2", at=1, a="10m")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "mainspring.schedules"), fleet.code("2", at=2, a="10m") as t:
+        assert caplog.text == ""  # it was said once
+        assert t.schedules.get("b").note == "somebody disabled it, and it is not in the newest code: too loud"
+        t.schedules.delete("b")
+        assert t.schedules.put("c", "shop.a", every="1h").owner == "user"
+        assert [info.name for info in t.schedules.list()] == ["a", "c"]
 
 
 def test_those_of_users_are_never_orphaned(fleet: Fleet) -> None:

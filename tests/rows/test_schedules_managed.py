@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,9 @@ import pytest
 
 from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
 from mainspring.errors import InvalidOption, UnknownTask
+from mainspring.schedule_rows import ScheduleRow, Swap
+from mainspring.stores.door import Door
+from mainspring.sync import run as blocking
 from mainspring.task import Task
 from mainspring.testapp import TestApp
 from tests.rows.crew import until
@@ -31,6 +34,13 @@ def report(t: TestApp) -> Task[..., str]:
         return region.upper()
 
     return report
+
+
+async def _stored_by_a_newer_version(t: TestApp, name: str) -> None:
+    store = await t.app.client.store()
+    [row] = await store.schedules([name])
+    doc = row.doc.replace(b'"kind":"every"', b'"kind":"moon"')
+    assert (await store.swap(Swap(name=name, rev=row.rev, doc=doc, look=row.look))).ok
 
 
 @pytest.mark.row("S8")
@@ -130,6 +140,56 @@ class TestPut:
         for verb in verbs:
             with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
                 verb("nigthly")
+
+    def test_who_changes_one_does_not_read_the_others(
+        self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """There may be one for each of many thousands of users."""
+        asked: list[tuple[str, ...]] = []
+        schedules = Door.schedules
+
+        async def noted(door: Door, names: Sequence[str] = ()) -> list[ScheduleRow]:
+            asked.append(tuple(names))
+            return await schedules(door, names)
+
+        monkeypatch.setattr(Door, "schedules", noted)
+        t.schedules.put("ann", report, every="10m")
+        t.schedules.put("ann", report, every="20m")
+        t.schedules.disable("ann")
+        t.schedules.enable("ann")
+        t.schedules.trigger("ann")
+        assert t.schedules.get("ann").waiting
+        t.schedules.delete("ann")
+        assert set(asked) == {("ann",)}
+        t.schedules.list()
+        assert asked[-1] == ()
+
+    def test_what_is_no_name(self, t: TestApp) -> None:
+        for wrong in (None, 5, print, ["ann"]):
+            with pytest.raises(InvalidOption, match="is neither the name of a schedule nor a task"):
+                t.schedules.get(wrong)  # type: ignore[arg-type]
+
+    def test_one_of_a_newer_version_is_not_in_the_way_of_others(
+        self, t: TestApp, report: Task[..., str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """While a fleet is upgraded some cannot read what others store."""
+        t.schedules.put("lunar", report, every="10m")
+        t.schedules.put("ann", report, every="10m")
+        blocking("newer", _stored_by_a_newer_version(t, "lunar"))
+        assert [info.name for info in t.schedules.list()] == ["ann"]
+        assert "schedule 'lunar' cannot be read here" in caplog.text
+        t.schedules.put("bob", report, every="10m", depends_on="ann", blocks="ann")
+        t.schedules.delete("bob")
+        t.schedules.disable("ann")
+        for verb in (t.schedules.get, t.schedules.enable, t.schedules.delete, t.schedules.trigger, t.schedules.next):
+            with pytest.raises(InvalidOption, match="upgrade this process"):
+                verb("lunar")
+
+    def test_status_by_name(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("ann", report, every="10m")
+        assert t.schedules.status()["ann"].name == "ann"
+        with pytest.raises(KeyError, match="bob"):
+            t.schedules.status()["bob"]
 
 
 @pytest.mark.row("S8")
@@ -260,6 +320,19 @@ class TestBackfill:
         assert {job.info().state.value for job in jobs} == {"succeeded"}
         assert minutes(t, "hourly") == [-180, -120, -60, 0, 60, 120]
         assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=3), MONDAY) == []
+
+    @pytest.mark.row("S5")
+    def test_what_no_scheduler_has_seen_yet_is_run_once(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("hourly", report, every="1h", overlap="queue")
+        t.clock.advance("3h30m")
+        t.queues.pause("default")
+        assert len(t.schedules.backfill("hourly", MONDAY, MONDAY + timedelta(hours=4))) == 3
+        t.drain()  # a scheduler finds that it missed them
+        assert whats(t, "hourly") == ["backfilled"] * 3
+        assert t.schedules.backfill("hourly", MONDAY, MONDAY + timedelta(hours=4)) == []
+        t.queues.resume("default")
+        t.drain()
+        assert t.app.jobs.count().total == 3
 
     def test_limits(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("hourly", report, cron="0 * * * *")

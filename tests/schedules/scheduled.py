@@ -45,3 +45,14 @@ class Heard(list[tuple[str, News]]):
     def __call__(self, name: str, news: News, now: int) -> None:
         assert now
         self.append((name, news))
+
+
+class Counting:
+    """A store whose calls are noted."""
+
+    def __init__(self, store: Store, calls: list[str]) -> None:
+        self._store, self._calls = store, calls
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls.append(name)
+        return getattr(self._store, name)

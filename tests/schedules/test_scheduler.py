@@ -19,7 +19,7 @@ from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
 from mainspring.testing.contract.hands import Hand, row
 from mainspring.testing.history import History, Promise, check, read
-from tests.schedules.scheduled import Heard, asked, jobs, plan_of, put, records, what
+from tests.schedules.scheduled import Counting, Heard, asked, jobs, plan_of, put, records, what
 from tests.unit.schedule_samples import JOB, MINUTE, SECOND, T0
 
 MANY = 1000
@@ -208,14 +208,3 @@ async def test_a_tick_with_nothing_due_is_one_look(store: Store, clock: MovableC
     clock.advance("1s")
     await scheduler.tick()
     assert calls == ["look", "look", "swap"]
-
-
-class Counting:
-    """A store whose calls are noted."""
-
-    def __init__(self, store: Store, calls: list[str]) -> None:
-        self._store, self._calls = store, calls
-
-    def __getattr__(self, name: str) -> Any:
-        self._calls.append(name)
-        return getattr(self._store, name)

@@ -22,6 +22,7 @@ from mainspring.errors import (
 )
 from mainspring.ids import raw_ids
 from mainspring.job import Job
+from mainspring.news import announce_schedule
 from mainspring.query import Query
 from mainspring.schedules.exchanging import Changed, Current, change
 from mainspring.schedules.looking import unknown
@@ -55,6 +56,9 @@ async def trigger(app: Mainspring, name: str, *, force: bool) -> Job[Any]:
         return made
 
     changed = await _changed(store, name, decide)
+    if isinstance(changed.made, Step) and changed.said is not None:
+        for news in changed.made.news:
+            announce_schedule(app.hooks, name, news, changed.said.now)
     await _answered(store, name, changed)
     if isinstance(changed.made, Step) and changed.made.cancel:
         reason = f"schedule {name!r} was triggered"

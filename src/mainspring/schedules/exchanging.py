@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mainspring import scheduling
 from mainspring.acting import store_now
 from mainspring.client import ENQUEUE_PATIENCE
-from mainspring.errors import StoreConflict, StoreUnavailable
+from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
 from mainspring.schedule_rows import ScheduleRow, Swap, Swapped
 from mainspring.scheduling import Plan, Step, look_of
 from mainspring.services.scheduler import exchange
@@ -56,7 +56,7 @@ async def change(store: Store, name: str, decide: Decide) -> Changed:
         try:
             rows = await store.schedules([name])
             row = rows[0] if rows else ScheduleRow(name=name, rev=0, look=None, doc=b"")
-            plan = scheduling.decode(row.doc) if rows else None
+            plan = decoded(row) if rows else None
             made = await decide(Current(plan, await store_now(store), again, taken))
             if made is None:
                 return Changed(None, None, row)
@@ -71,6 +71,15 @@ async def change(store: Store, name: str, decide: Decide) -> Changed:
         await asyncio.sleep(random.uniform(0, _PAUSE))
     hint = "Try again; app.schedules.history() shows what its runs do."
     raise StoreConflict(f"schedule {name!r} was changed by others {TRIES} times in a row", hint=hint)
+
+
+def decoded(row: ScheduleRow) -> Plan:
+    """What stands in a row, or ``InvalidOption`` if this version cannot read it."""
+    try:
+        return scheduling.decode(row.doc)
+    except ValueError as error:
+        hint = "A newer version of Mainspring may have stored it: upgrade this process."
+        raise InvalidOption("schedule", row.name, f"cannot be read here: {error}", hint=hint) from error
 
 
 def kept(plan: Plan, now: int) -> Step:

@@ -10,6 +10,7 @@ from mainspring.clock import from_datetime, to_datetime
 from mainspring.errors import InvalidOption
 from mainspring.reserved import Reserved
 from mainspring.schedule_checks import Part, ScheduleGroup, schedule_name
+from mainspring.schedule_checks import part as schedule_part
 from mainspring.schedules import asking, looking, storing
 from mainspring.schedules.infos import RunInfo, ScheduleInfo, ScheduleStatus, run_info
 from mainspring.services.syncing import Synced
@@ -63,12 +64,7 @@ class Schedules(Reserved):
         return sync.run("app.schedules.get", self.aget(name))
 
     async def aget(self, name: Part) -> ScheduleInfo:
-        wanted = self._name(name)
-        status = await self.astatus()
-        for info in status.schedules:
-            if info.name == wanted:
-                return info
-        raise looking.unknown(wanted, [info.name for info in status.schedules])
+        return await looking.info_of(await self._app.client.store(), self._name(name))
 
     def status(self) -> ScheduleStatus:
         """The whole set and its groups, in one call."""
@@ -177,7 +173,7 @@ class Schedules(Reserved):
     # ---- private ------------------------------------------------------------------------------
 
     def _name(self, part: Part) -> str:
-        if isinstance(part, str):
-            return schedule_name(part, "schedule")
+        if isinstance(found := schedule_part(part, "schedule"), str):
+            return found
         self._app.import_included()
         return self._app.tasks.wiring.name(part, "schedule", "app.schedules")

@@ -128,7 +128,8 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupInfo, ...]
 
     def __getitem__(self, name: str) -> ScheduleInfo:
-        return next(each for each in self.schedules if each.name == name)
+        found = {each.name: each for each in self.schedules}
+        return found[name]
 
 
 def infos_of(
@@ -228,7 +229,7 @@ def said_of_off(plan: Plan) -> str:
     words = {
         "failures": "the last run failed" if plan.failures == 1 else f"{plan.failures} runs failed in a row",
         "orphaned": "it is not in the newest code",
-        "operator": "somebody disabled it",
+        "operator": "somebody disabled it" + (", and it is not in the newest code" if plan.gone_in is not None else ""),
     }
     return words.get(plan.off, "") + (f": {plan.note}" if plan.note else "")
 

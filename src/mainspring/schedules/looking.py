@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mainspring import scheduling
 from mainspring.acting import store_now
 from mainspring.clock import to_datetime
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.records import Bucket
-from mainspring.schedules.infos import GroupInfo, ScheduleStatus, infos_of
-from mainspring.scheduling import Plan, some_of
+from mainspring.schedules.exchanging import decoded
+from mainspring.schedules.infos import GroupInfo, ScheduleInfo, ScheduleStatus, infos_of
+from mainspring.scheduling import Plan, is_between_two, some_of
 from mainspring.services.scheduler import seen_by
+from mainspring.services.syncing import plan_or_nothing
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 
-async def plans_of(store: Store) -> dict[str, Plan]:
-    """Every schedule, by name."""
-    return {row.name: scheduling.decode(row.doc) for row in await store.schedules()}
+async def plans_of(store: Store, names: Sequence[str] = ()) -> dict[str, Plan]:
+    """The schedules of these names, or every one, by name; without those that this version cannot read."""
+    found = {row.name: plan_or_nothing(row) for row in await store.schedules(names)}
+    return {name: plan for name, plan in found.items() if plan is not None}
 
 
 async def plan_of(store: Store, name: str) -> tuple[Plan, int]:
@@ -29,7 +31,20 @@ async def plan_of(store: Store, name: str) -> tuple[Plan, int]:
     rows = await store.schedules([name])
     if not rows:
         raise unknown(name, [row.name for row in await store.schedules()])
-    return scheduling.decode(rows[0].doc), await store_now(store)
+    return decoded(rows[0]), await store_now(store)
+
+
+async def info_of(store: Store, name: str) -> ScheduleInfo:
+    """One schedule. The others are read only where some belong to it: there may be thousands."""
+    plan, _ = await plan_of(store, name)
+    definition = plan.definition
+    if definition.depends_on or definition.blocked_by or any(is_between_two(limit) for limit in definition.limits):
+        found = {info.name: info for info in (await status(store)).schedules}
+        if name not in found:  # it went just now
+            raise unknown(name, found)
+        return found[name]
+    [info] = infos_of({name: plan}, await seen_by(store, [run.job for run in plan.open]), ())
+    return info
 
 
 async def status(store: Store) -> ScheduleStatus:

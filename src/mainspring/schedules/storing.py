@@ -50,7 +50,8 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
     declared = Declaration.of(name, _called(app, call, name), when, given)
     app.import_included()
     store = await app.client.store()
-    plans = await plans_of(store)
+    others = declared.options["depends_on"] or declared.options["blocks"]
+    plans = await plans_of(store, () if others else [name])
     _refuse_code(app, name, plans.get(name))
     await _check_task(app, store, declared.task)
     definition = await _defined(app, store, declared, plans)
@@ -104,13 +105,14 @@ async def delete(app: Mainspring, name: str) -> None:
         if current.plan is None and current.again:
             return None
         plan = await _known(store, name, current.plan)
-        if plan.owner == "code" and plan.off != "orphaned":
+        if plan.owner == "code" and plan.gone_in is None:
             hint = "Take it out of the code, or disable it."
             raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
         return Gone()
 
-    plans = await plans_of(store)
-    needed = sorted(each for each, plan in plans.items() if name in plan.definition.depends_on)
+    plans = await plans_of(store, [name])
+    waiting = [row.name for row in await store.links() if name in dict(row.after)]
+    needed = sorted(await plans_of(store, waiting)) if waiting else []
     if needed:
         hint = "They would never run again: put them without it first."
         raise InvalidOption("schedule", name, f"is what others wait for: {', '.join(needed)}", hint=hint)
@@ -142,7 +144,7 @@ def _called(app: Mainspring, call: Any, name: str) -> Any:
 
 
 def _refuse_code(app: Mainspring, name: str, plan: Plan | None) -> None:
-    if name in app.tasks.scheduled or (plan is not None and plan.owner == "code" and plan.off != "orphaned"):
+    if name in app.tasks.scheduled or (plan is not None and plan.owner == "code" and plan.gone_in is None):
         hint = "Change it there, or choose another name; app.schedules.enable and disable work on both."
         raise InvalidOption("name", name, "is that of a schedule of the code", subject="app.schedules.put", hint=hint)
 

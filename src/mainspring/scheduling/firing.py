@@ -53,7 +53,7 @@ def fire(plan: Plan, now: int, making: Making, states: Mapping[bytes, State]) ->
     due = _due(plan, now)
     chosen = _chosen(plan, due.known[-MOST:], now)
     watermark = max(plan.watermark, due.until)
-    runs = _passed_over(due, set(chosen), now)
+    runs = _passed_over(due, {*chosen, *(run.at for run in plan.open)}, now)
     plan = replace(plan, watermark=watermark, due=plan.rule.next(max(watermark, now)))
     late = sum(now - at > LATE for at in due.known)
     return _made(plan, chosen, runs, now, making, states)._replace(missed=late + due.gone if late else 0)
@@ -94,11 +94,11 @@ def _chosen(plan: Plan, known: Sequence[int], now: int) -> list[int]:
     return [at for at in known[-1:] if definition.misfire != "skip" or now - at <= LATE]
 
 
-def _passed_over(due: _Due, chosen: set[int], now: int) -> list[Run]:
-    """The records of those that do not. Those between the first one and the others stand in its record."""
+def _passed_over(due: _Due, run: set[int], now: int) -> list[Run]:
+    """The records of those that do not, and that nobody has backfilled meanwhile. Those between the first one and the others stand in its record."""
     runs = []
     for at in due.known:
-        if at not in chosen:
+        if at not in run:
             first = at == due.known[0]
             note = _LATE_NOTE if now - at > LATE else "a later one was due as well"
             note += "" if due.exact or not first else "; there were more than are counted here"

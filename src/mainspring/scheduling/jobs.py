@@ -19,6 +19,7 @@ TEMPLATE = UUID("5ced01e5-0000-7000-8000-7e3a1a7ec0de")
 """The id of a declared job. Each run gets its own, also where a follow-up job names the one that it follows."""
 ONE_AT_A_TIME = Limit(name="schedules/at-once", kind="concurrency", size=1)
 """With the name of the schedule as its key: its runs do not overlap, however they were made."""
+_BLOCKS = "blocks/"
 KEPT = 1_200_000_000
 """Microseconds for which a run that ended is kept at least: somebody has to see how it did."""
 
@@ -74,7 +75,12 @@ class Making(NamedTuple):
 
 def one_of_two(one: str, other: str) -> Limit:
     """Of two schedules one of which blocks the other, one runs."""
-    return Limit(name=f"blocks/{'+'.join(sorted((one, other)))}:at-once", kind="concurrency", size=1)
+    return Limit(name=f"{_BLOCKS}{'+'.join(sorted((one, other)))}:at-once", kind="concurrency", size=1)
+
+
+def is_between_two(limit: Limit) -> bool:
+    """Whether it is one of those."""
+    return limit.name.startswith(_BLOCKS)
 
 
 def some_of(group: str, size: int) -> Limit:

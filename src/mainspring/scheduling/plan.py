@@ -75,6 +75,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: Literal["code", "user"] = "user"
     version: str = ""
     """Of the code that declared it."""
+    gone_in: str | None = None
+    """The version of the code that does not declare it any more; None: it is declared."""
     enabled: bool = True
     off: Off = ""
     """Why it is not enabled."""

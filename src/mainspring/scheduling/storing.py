@@ -20,7 +20,7 @@ def revised(plan: Plan, definition: Definition, now: int, *, owner: Literal["cod
     """The same schedule under a new definition. Its runs, failures and whether it is enabled stay. A rule that stays as
     it was keeps its phase and what is due; another one begins now."""
     same = plan.definition.rule == definition.rule and plan.definition.mode == definition.mode
-    changed = replace(plan, definition=definition, owner=owner, version=version)
+    changed = replace(plan, definition=definition, owner=owner, version=version, gone_in=None)
     if plan.off == "orphaned":
         changed = replace(changed, enabled=True, off="", note="", off_at=0)
         changed = restarted(changed, now) if same else changed
@@ -42,6 +42,7 @@ def disabled(plan: Plan, now: int, note: str = "") -> Plan:
 
 def orphaned(plan: Plan, now: int, version: str) -> Plan:
     """Off because the newest code does not have it; it comes back with code that does, unless somebody disabled it."""
+    plan = replace(plan, gone_in=version)
     if plan.off == "operator":
         return plan
     note = f"version {version} does not declare it" if version else "the code that started last does not declare it"

@@ -54,6 +54,7 @@ async def sync(store: Store, code: CodeSchedules, *, force: bool = False) -> Syn
     if not code.definitions and not rows:
         return Synced()
     syncing = _Syncing(store, code, await _ages(store, code.version), force=force)
+    await syncing.look_up()
     for name in sorted(code.definitions):
         await syncing.declare(name, rows.get(name))
     gone = [row for name, row in rows.items() if name not in code.definitions]
@@ -65,10 +66,15 @@ async def sync(store: Store, code: CodeSchedules, *, force: bool = False) -> Syn
 
 async def link(store: Store, links: Sequence[Link]) -> None:
     """Say what parts wait for, if something else was said."""
-    known = {row.name: {name for name, _ in row.after} for row in await store.links()}
+    known = await known_links(store)
     changed = [each for each in links if set(each.after) != known.get(each.name, set())]
     if changed:
         await store.link(changed)
+
+
+async def known_links(store: Store) -> dict[str, set[str]]:
+    """What parts wait for, by their names."""
+    return {row.name: {name for name, _ in row.after} for row in await store.links()}
 
 
 class _Syncing:
@@ -79,32 +85,43 @@ class _Syncing:
         self._code = code
         self._ages = ages
         self._force = force
+        self._now = 0
+        self._known: dict[str, set[str]] = {}
+        """What parts wait for."""
         self.added: list[str] = []
         self.changed: list[str] = []
         self.orphaned: list[str] = []
         self.left: list[str] = []
 
+    async def look_up(self) -> None:
+        """What is the same for all schedules: asked once, and again when others change something meanwhile."""
+        self._known = await known_links(self._store)
+        self._now = (await self._store.promote(0)).now
+
     async def declare(self, name: str, row: ScheduleRow | None) -> None:
         """Store one schedule as it stands in the code."""
-        for _ in range(_TRIES):
-            plan = None if row is None else _plan_of(row)
+        for tries in range(_TRIES):
+            plan = None if row is None else plan_or_nothing(row)
             if row is not None and plan is None:
                 self.left.append(name)
                 return
             if plan is not None and self._is_newer(plan):
                 self.left.append(name)
+                newer = _said_by(plan)
+                how = f"stays as version {newer} declares it" if plan.gone_in is None else f"is not in version {newer}"
                 log.warning(
-                    "schedule %r stays as version %s declares it, which is newer than this code (%s): "
-                    "app.schedules.declare() makes this code the newest", name, plan.version, self._code.version,
+                    "schedule %r %s, which is newer than this code (%s): "
+                    "app.schedules.declare() makes this code the newest", name, how, self._code.version,
                 )  # fmt: skip
+                if tries:  # newer code was faster, and we may have linked it meanwhile
+                    await self._link(name, plan.definition)
                 return
             wanted = self._code.definitions[name]
-            await link(self._store, [Link(name, wanted.depends_on)])  # before a run of it is made
-            now = (await self._store.promote(0)).now
-            after = self._after(plan, wanted, now)
+            await self._link(name, wanted)  # before a run of it is made
+            after = self._after(plan, wanted)
             if after == plan:
                 return
-            if await self._written(name, row, after, now):
+            if await self._written(name, row, after):
                 (self.added if plan is None else self.changed).append(name)
                 if plan is not None and plan.owner == "user":
                     log.warning("schedule %r was put by somebody; the code declares it now, and owns it", name)
@@ -115,14 +132,15 @@ class _Syncing:
     async def orphan(self, row: ScheduleRow | None, elsewhere: frozenset[str]) -> None:
         """Disable one that this code does not have, if it is of this code or older, and not of another program's."""
         for _ in range(_TRIES):
-            plan = None if row is None else _plan_of(row)
-            if row is None or plan is None or plan.owner != "code" or plan.off == "orphaned" or self._is_newer(plan):
+            plan = None if row is None else plan_or_nothing(row)
+            if row is None or plan is None or plan.owner != "code" or self._is_newer(plan):
+                return
+            if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
             task = plan.definition.job.task
             if plan.version == self._code.version and task not in self._code.tasks and task in elsewhere:
                 return
-            now = (await self._store.promote(0)).now
-            if await self._written(row.name, row, scheduling.orphaned(plan, now, self._code.version), now):
+            if await self._written(row.name, row, scheduling.orphaned(plan, self._now, self._code.version)):
                 self.orphaned.append(row.name)
                 log.warning("schedule %r is not in this code, and was disabled as orphaned", row.name)
                 return
@@ -132,27 +150,40 @@ class _Syncing:
         """Whether newer code has stored it."""
         if self._force or plan.owner != "code":
             return False
-        return is_older(self._code.version, plan.version, self._ages)
+        return is_older(self._code.version, _said_by(plan), self._ages)
 
-    def _after(self, plan: Plan | None, wanted: Definition, now: int) -> Plan:
+    async def _link(self, name: str, wanted: Definition) -> None:
+        if self._known.get(name, set()) != set(wanted.depends_on):
+            await self._store.link([Link(name, wanted.depends_on)])
+            self._known[name] = set(wanted.depends_on)
+
+    def _after(self, plan: Plan | None, wanted: Definition) -> Plan:
         version = self._code.version
         if plan is None:
-            return scheduling.first(wanted, now, owner="code", version=version)
+            return scheduling.first(wanted, self._now, owner="code", version=version)
         wanted = replace(wanted, blocked_by=plan.definition.blocked_by)
-        if (plan.definition, plan.owner, plan.version) == (wanted, "code", version) and plan.off != "orphaned":
+        if (plan.definition, plan.owner, plan.version) == (wanted, "code", version) and plan.gone_in is None:
             return plan
-        return scheduling.revised(plan, wanted, now, owner="code", version=version)
+        return scheduling.revised(plan, wanted, self._now, owner="code", version=version)
 
-    async def _written(self, name: str, row: ScheduleRow | None, plan: Plan, now: int) -> bool:
+    async def _written(self, name: str, row: ScheduleRow | None, plan: Plan) -> bool:
         before = row or ScheduleRow(name=name, rev=0, look=None, doc=b"")
-        return (await exchange(self._store, before, Step(plan, look_of(plan, now)))).ok
+        said = await exchange(self._store, before, Step(plan, look_of(plan, self._now)))
+        self._now = said.now
+        return said.ok
 
     async def _read(self, name: str) -> ScheduleRow | None:
+        await self.look_up()
         rows = await self._store.schedules([name])
         return rows[0] if rows else None
 
 
-def _plan_of(row: ScheduleRow) -> Plan | None:
+def _said_by(plan: Plan) -> str:
+    """The version of the code that decided last: it declares it, or does not have it any more."""
+    return plan.version if plan.gone_in is None else plan.gone_in
+
+
+def plan_or_nothing(row: ScheduleRow) -> Plan | None:
     """None for one that this version cannot read: it is left to those who can."""
     try:
         return scheduling.decode(row.doc)

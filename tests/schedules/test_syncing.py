@@ -1,0 +1,52 @@
+"""Storing the schedules of the code: how much it costs, and when several versions start together."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from mainspring.schedule_rows import Link, Swap, Swapped
+from mainspring.services.syncing import CodeSchedules, Synced, sync
+from mainspring.stores.base import Batch, Store
+from tests.schedules.scheduled import Counting
+from tests.unit.schedule_samples import definition
+
+pytestmark = pytest.mark.row("S8")
+
+
+async def test_what_it_asks_does_not_grow_with_the_schedules(store: Store) -> None:
+    """When nothing has changed: a fleet with many of them starts as fast as one with few."""
+    wanted = {f"s{n:02}": definition(depends_on=(f"s{n - 1:02}",) if n % 2 else ()) for n in range(20)}
+    assert len((await sync(store, CodeSchedules(wanted, "1"))).added) == 20
+    calls: list[str] = []
+    assert await sync(cast("Store", Counting(store, calls)), CodeSchedules(wanted, "1")) == Synced()
+    assert len(calls) < 6
+
+
+class Overtaken:
+    """A store at which newer code stores its schedules just before the first exchange of older code arrives."""
+
+    def __init__(self, store: Store, newer: CodeSchedules) -> None:
+        self._store = store
+        self._newer: CodeSchedules | None = newer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+        newer, self._newer = self._newer, None
+        if newer is not None:
+            await sync(self._store, newer)
+            await self._store.link([Link("s", ("old",))])  # that of older code arrived after that of newer code
+        return await self._store.swap(swap, batch)
+
+
+async def test_what_older_code_links_goes_when_newer_code_was_faster(store: Store) -> None:
+    both = {"old": definition(), "new": definition()}
+    older = CodeSchedules({**both, "s": definition(depends_on=("old",))}, "1")
+    newer = CodeSchedules({**both, "s": definition(depends_on=("new",))}, "2")
+    await sync(store, CodeSchedules(both, "1"))
+    assert "s" in (await sync(cast("Store", Overtaken(store, newer)), older)).left
+    (link,) = [row for row in await store.links() if row.name == "s"]
+    assert [name for name, _ in link.after] == ["new"]
