@@ -138,14 +138,18 @@ def test_everything_survives_kill_nine(fleet: Timetables) -> None:
     """Definitions, the next run and the history stand; the run that was interrupted is run again."""
     popen = fleet.up(fleet.start())
     app = fleet.app
+    fleet.wait_for(3)
     app.schedules.disable("tick", "quiet")
+    until(lambda: not app.schedules.get("tick").running + app.schedules.get("tick").waiting)
     app.schedules.put("nightly", "timetable.long", cron="0 3 * * *", tz="Europe/Kyiv")
     job = app.schedules.trigger("long")
     until(lambda: any(line.job == str(job.id) for line in fleet.lines()))
-    before = app.schedules.status()
+    before, records = app.schedules.status(), app.schedules.history("tick", 10_000)
     assert before["long"].running == (job.id,)
+    assert records
     kill(popen)
     after = app.schedules.status()
+    assert app.schedules.history("tick", 10_000) == records
     assert [(info.name, info.next, info.enabled, info.rule) for info in after.schedules] == [
         (info.name, info.next, info.enabled, info.rule) for info in before.schedules
     ]
