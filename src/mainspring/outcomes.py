@@ -61,6 +61,8 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The worker does not know the task: ready again, but only for a worker that does."""
     buckets: tuple[Bucket, ...] = ()
     """What the task names and the job did not: ready again at its old place in line, when these have room too."""
+    part: str = ""
+    """The part that the task's jobs are of and this one was not: it waits for others as if it had always been."""
     run_us: int = 0
     """How long the body ran, by the worker's monotonic clock."""
     slow: int = 0
@@ -142,11 +144,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = ()) -> Ack:
-        """The body never began (claimed ahead, expired, unknown task, limits that it does not name): ready again."""
+    def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = (), part: str = "") -> Ack:
+        """The body never began (claimed ahead, expired, unknown task, limits or a part that it lacks): ready again."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True, park=park,
-            buckets=buckets,
+            buckets=buckets, part=part,
         )  # fmt: skip
 
 

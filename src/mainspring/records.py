@@ -288,6 +288,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     record: bytes
     turn: int
     """The turn that claimed it; a repeated turn shows the same number."""
+    of_part: bool = False
+    """It has the mark of a part."""
 
 
 class Order(msgspec.Struct, frozen=True):

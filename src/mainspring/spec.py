@@ -52,6 +52,8 @@ class TaskSpec(NamedTuple):
     """How its jobs share calls, if they do."""
     bounds: tuple[Bound, ...] = ()
     """The limits that its jobs name, and where their keys and costs come from."""
+    part: str = ""
+    """The part that all its jobs are of, if they are."""
     breaker: Guarded | None = None
     """What guards it; its limit is one of those above."""
 

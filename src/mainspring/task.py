@@ -174,6 +174,7 @@ class BaseTask(Generic[P, R]):
             pinned=o["pin_version"],
             bulk=self._declared.bulk,
             bounds=self._bounds,
+            part=self._part.name,
             breaker=next(iter(o["breaker"]), None),
         )
 

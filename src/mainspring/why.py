@@ -110,7 +110,7 @@ def _waiting(row: JobRow) -> list[Hindrance]:
 
 async def _parts(store: Store, row: JobRow) -> list[Hindrance]:
     """What a job of a schedule waits for, if that is other schedules."""
-    if row.state is not State.BLOCKED or row.token:
+    if row.state is not State.BLOCKED:
         return []
     for link in await store.links():
         if row.id in link.waiting:

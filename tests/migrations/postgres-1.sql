@@ -19,7 +19,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	slow bigint,
 	spent jsonb,
 	fault text,
-	buckets jsonb
+	buckets jsonb,
+	part text
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -321,7 +322,8 @@ CREATE FUNCTION mainspring_stored.again_v1(p_worker text, p_seen bigint, p_held 
 #variable_conflict use_column
 begin
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
+        case when j.part is not null then 'part' end
     from mainspring_stored.jobs j
     where j.state = 'running' and j.worker = p_worker and j.turn > p_seen
         and (p_held is null or not exists (
@@ -477,7 +479,8 @@ CREATE FUNCTION mainspring_stored.begin_v1(p_part text, p_job bytea) RETURNS voi
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.parts p set released = p_job where p.name = p_part;
+    update mainspring_stored.parts p
+    set released = p_job, token = (select j.token from mainspring_stored.jobs j where j.id = any(array[p_job])) where p.name = p_part;
     update mainspring_stored.part_links l set noted = false where l.part = p_part and l.noted;
 end
 $$;
@@ -742,7 +745,8 @@ begin
         returning j.*
     )
     select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn,
+        case when t.part is not null then 'part' end
     from taken t order by t.priority desc, t.seq;
 end
 $$;
@@ -1627,6 +1631,9 @@ begin
     if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
         v_limited := v_limited || mainspring_stored.widen_v1(p_acks, v_back);
     end if;
+    if exists (select 1 from unnest(p_acks) a where a.part is not null) then
+        perform mainspring_stored.join_parts_v1(p_acks, v_back);
+    end if;
     if v_limited is not null then
         perform mainspring_stored.line_up_v1(v_limited, false);
     end if;
@@ -1943,6 +1950,24 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('mainspring_stored gate ' || v_name, 1 + v_first));
         end if;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.join_parts_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_waiting text[] := mainspring_stored.waiting_for_v1(array(select distinct a.part from unnest(p_acks) a where a.part is not null));
+begin
+    with joined as (
+        update mainspring_stored.jobs j
+        set part = a.part, line = w.name, held = case when w.name is not null then abs(j.seq) end,
+            deps = j.deps + (w.name is not null)::integer, state = case when w.name is null then 'ready' else 'blocked' end
+        from unnest(p_acks) a left join unnest(v_waiting) as w(name) on w.name = a.part
+        where a.part is not null and a."to" = 'ready' and a.id = any(p_ids) and j.id = any(array[a.id]) and j.part is null
+        returning j.id, j.part
+    )
+    insert into mainspring_stored.marks (mark, job) select '^@' || o.part, o.id from joined o on conflict do nothing;
 end
 $$;
 
@@ -2890,7 +2915,7 @@ begin
     update mainspring_stored.part_links l set noted = true
     where l.part = any(v_parts) and l.after = any(p_names) and not l.noted and not exists (
         select 1 from mainspring_stored.parts p join mainspring_stored.jobs j on j.id = any(array[p.released])
-        where p.name = l.part and j.token = 0 and (j.expires is null or j.expires > p_now)
+        where p.name = l.part and j.token = p.token and (j.expires is null or j.expires > p_now)
     );
     return mainspring_stored.let_v1(v_parts, '{}', p_now);
 end
@@ -2953,6 +2978,24 @@ begin
     insert into mainspring_stored.fences (bucket, token) select n, v_token from unnest(p_names) n
     on conflict (bucket) do update set token = excluded.token;
     return v_token;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.obey_joined_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_ids bytea[] := array(
+        select j.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where a.part is not null and j.held is not null
+    );
+    v_lines text[] := array(select distinct j.line from mainspring_stored.jobs j where j.id = any(v_ids));
+    v_locked text[] := array(
+        select p.name from mainspring_stored.parts p where p.name = any(v_lines) order by p.name for update skip locked
+    );
+begin
+    insert into mainspring_stored.part_news (part) select u.name from unnest(v_lines) as u(name) where u.name <> all(v_locked);
+    return mainspring_stored.let_v1(v_locked, v_ids, p_now);
 end
 $$;
 
@@ -3796,7 +3839,7 @@ CREATE FUNCTION mainspring_stored.rest_v1(p_moved mainspring_stored.moved_v1, p_
 begin
     return array(
         select row(
-            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null
+            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null, null
         )::mainspring_stored.ack_v1
         from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
         where not exists (
@@ -3844,6 +3887,7 @@ begin
     return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, true, v_now)) as w(queue);
     delete from mainspring_stored.workers w where w.id = p_worker;
+    return query select null::bytea, null, w.queue from unnest(mainspring_stored.obey_joined_v1(p_acks, v_now)) as w(queue);
 end
 $$;
 
@@ -4531,7 +4575,7 @@ begin
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        case when j.id = any(p_short) then 'short' end
+        nullif(concat_ws(' ', case when j.id = any(p_short) then 'short' end, case when j.part is not null then 'part' end), '')
     from unnest(v_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;
@@ -4822,6 +4866,9 @@ begin
     end if;
     if v_moved.parts is not null then
         v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.parts, v_now);
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.part is not null) then
+        v_woken := v_woken || mainspring_stored.obey_joined_v1(p_acks, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
@@ -5849,7 +5896,8 @@ CREATE TABLE mainspring_stored.part_news (
 
 CREATE TABLE mainspring_stored.parts (
     name text NOT NULL COLLATE pg_catalog."C",
-    released bytea
+    released bytea,
+    token bigint DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -5957,49 +6005,49 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794904007252112, 1, 1, 'hand-1-4e4882', 1794904007262468, 1794904007280638, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794904007252112, 1, 1, 'hand-1-4e4882', 1794904007262468, 1794904007280638, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794907503881110, 1, 1, 'hand-1-9b2aa2', 1794907503889841, 1794907503906381, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794907503881110, 1, 1, 'hand-1-9b2aa2', 1794907503889841, 1794907503906381, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794904007252112, 1794904007230759, 1794904007280638, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', 1794904007262468, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794907503881110, 1794907503844065, 1794907503906381, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9b2aa2', 1794907503889841, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794904007252112, 1794904007230759, 1794904007280638, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', 1794904007262468, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794904007330758, 1794904007347753, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794907503881110, 1794907503844065, 1794907503906381, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9b2aa2', 1794907503889841, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794907504000277, 1794907504037173, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794904007252112, 1794904007230759, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', NULL, NULL, 1794904007262468, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794904007252112, 1794904007230759, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-4e4882', 1794907607280638, NULL, 1794904007262468, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794904007330758, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794904007330758, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794904007330758, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794904007330758, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794904007330758, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794907503881110, 1794907503844065, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9b2aa2', NULL, NULL, 1794907503889841, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794907503881110, 1794907503844065, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9b2aa2', 1794911103906381, NULL, 1794907503889841, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794907504000277, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794907504000277, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794907504000277, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794907504000277, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794907504000277, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('32c8c5c5-4367-4587-9861-86a005e95227');
+INSERT INTO mainspring_stored.meta VALUES ('b3f04e2b-14ab-4acb-983c-b58717302b3e');
 
 INSERT INTO mainspring_stored.part_links VALUES ('report', 'import', false);
 INSERT INTO mainspring_stored.part_links VALUES ('report', 'export', false);
 
-INSERT INTO mainspring_stored.parts VALUES ('report', NULL);
+INSERT INTO mainspring_stored.parts VALUES ('report', NULL, 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794904007365392, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794907504060501, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794904007310392);
+INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794907503962902);
 
 INSERT INTO mainspring_stored.runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794904007378291, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794907504094913, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-4e4882', 1, 2, false, false, 1794904007224583, 1794904007280638, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-9b2aa2', 1, 2, false, false, 1794907503831034, 1794907503906381, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
 

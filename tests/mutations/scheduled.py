@@ -65,15 +65,19 @@ SCHEDULED: tuple[Mutation, ...] = (
     ),
     mutation(
         "noted-while-the-released-waits", "A success before the start of the released one is not noted", "parts",
-        ("sql/parts.sql", "j.token = 0 and (j.expires", "j.token < 0 and (j.expires"),
+        ("sql/parts.sql", "j.token = p.token and (j.expires", "j.token < 0 and (j.expires"),
     ),
     mutation(
         "not-noted-while-it-runs", "A success while the released one runs is noted", "parts parts_around",
-        ("sql/parts.sql", "j.token = 0 and (j.expires", "(j.expires"),
+        ("sql/parts.sql", "j.token = p.token and (j.expires", "(j.expires"),
     ),
     mutation(
         "late-one-waited-for", "One past its expires is waited for no more", "parts_around",
-        ("sql/parts.sql", "and j.token = 0 and (j.expires is null or j.expires > ?3)", "and j.token = 0 and ?3"),
+        (
+            "sql/parts.sql",
+            "and j.token = p.token and (j.expires is null or j.expires > ?3)",
+            "and j.token = p.token and ?3",
+        ),
     ),
     mutation(
         "late-one-released", "One past its expires is passed over", "parts_around",
@@ -130,6 +134,22 @@ SCHEDULED: tuple[Mutation, ...] = (
     mutation(
         "last-release-remembered", "Nothing is kept of a part that waits for nobody", "parts_linked",
         ("parts.py", '            tx.run("drop_part", (part,))\n', ""),
+    ),
+    mutation(
+        "joined-one-was-started", "A claim before the release is no start", "parts_joined",
+        ("sql/parts.sql", "j.token = p.token and (j.expires", "j.token = 0 and (j.expires"),
+    ),
+    mutation(
+        "joined-one-not-of-it", "The success of one that was handed back with a part is noted", "parts_joined",
+        ("parts.py", '    tx.run("join_part", (job,))\n', ""),
+    ),
+    mutation(
+        "joined-one-starts", "One that is handed back with a part waits for others", "parts_joined",
+        ("parts.py", "    if found is None or found[0] != job:\n        return True\n", ""),
+    ),
+    mutation(
+        "joins-a-second-part", "A job that is of a part keeps it", "parts_joined",
+        ("relaning.py", "ack.part and not of_part and joins", "ack.part and joins"),
     ),
     mutation(
         "follow-up-of-a-part", "A follow-up job is of no part", "parts_in_queues",

@@ -41,11 +41,11 @@ def timetable(url: str, folder: Path) -> Mainspring:
         return "done"
 
     if (folder / "at").exists():
-        _parts(app, datetime.fromisoformat((folder / "at").read_text()))
+        _parts(app, datetime.fromisoformat((folder / "at").read_text()), folder)
     return app
 
 
-def _parts(app: Mainspring, at: datetime) -> None:
+def _parts(app: Mainspring, at: datetime, folder: Path) -> None:
     """Seven due at once, of which two may run; the third waits for the first, and the fourth blocks the fifth."""
     app.schedules.group("all", max_concurrent=2)
     more: dict[str, Any] = {"p3": {"depends_on": "p1"}, "p4": {"blocks": "p5"}}
@@ -55,6 +55,7 @@ def _parts(app: Mainspring, at: datetime) -> None:
         @app.task(name=f"timetable.{name}", queue="parts", crashes=10)
         async def part(ctx: AsyncContext) -> None:
             note(f"START-{ctx.task.rpartition('.')[2]}", ctx)
+            await gate(str(folder / "go_on"))
             await asyncio.sleep(0.15)
             note(f"END-{ctx.task.rpartition('.')[2]}", ctx)
 

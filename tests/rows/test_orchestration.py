@@ -7,7 +7,8 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from mainspring.embedded import EmbeddedWorker
 from mainspring.states import State
 from mainspring.task import AsyncTask
 from mainspring.testapp import TestApp
-from tests.rows.crew import LIMIT, until
+from tests.rows.crew import LIMIT, SHORT, until
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
 
 Part = AsyncTask[[], None]
@@ -75,6 +76,18 @@ class TestModes:
         stage.t.clock.set(MONDAY - timedelta(days=30))
         stage.t.advance("20m")
         assert len(stage.ran) == 3
+
+    def test_a_clock_that_is_set_forward_makes_no_burst(self, stage: Stage) -> None:
+        """The pause is over, once; and what is due by the clock is missed as by any absence."""
+        stage.part("loop", mode="continuous", min_pause="10m")
+        stage.part("hand", mode="triggered")
+        stage.part("often", every="10m", misfire="skip")
+        stage.t.advance("0s")
+        stage.t.clock.advance("43205m")
+        stage.t.drain()
+        assert stage.ran == ["loop", "loop"]
+        stage.t.advance("10m")
+        assert sorted(stage.ran[2:]) == ["loop", "often"]
 
     def test_one_copy(self, stage: Stage) -> None:
         loop = stage.part("loop", mode="continuous", min_pause="1m")
@@ -273,7 +286,7 @@ class TestGroups:
 @pytest.mark.row("O5")
 class TestFailures:
     @pytest.mark.option("schedule.max_failures", "schedule.reenable_after")
-    def test_the_nth_failure_in_a_row_disables(self, stage: Stage) -> None:
+    def test_the_nth_failure_in_a_row_disables(self, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
         heard: list[ScheduleEvent] = []
         stage.t.app.on("schedule_disabled", "schedule_enabled")(heard.append)
         stage.part("a", every="1m", max_failures=3, reenable_after="1h")
@@ -287,6 +300,9 @@ class TestFailures:
         assert info.back_at == MONDAY + timedelta(minutes=63)
         [event] = heard
         assert (event.name, event.count, event.note) == ("schedule_disabled", 3, "ValueError: a is broken")
+        [warning] = [each for each in caplog.records if "disabled after" in each.getMessage()]
+        assert warning.levelname == "WARNING"
+        assert warning.getMessage() == "schedule 'a': disabled after 3 failed runs in a row: ValueError: a is broken"
         with pytest.raises(NotTriggered, match="3 runs failed in a row"):
             stage.t.schedules.trigger("a")
 
@@ -429,6 +445,26 @@ class TestStartAndStop:
         assert worker.exit_code == 0
         assert not app.schedules.get("often").running
 
+    def test_stop_waits_for_what_runs(self, app: Mainspring) -> None:
+        began, told = threading.Event(), threading.Event()
+
+        @app.schedule("slow", mode="triggered")
+        @app.task(name="parts.slow")
+        def slow() -> str:
+            began.set()
+            assert told.wait(LIMIT)
+            time.sleep(0.3)
+            return "done"
+
+        worker = app.worker(drain="60s")
+        worker.start()
+        job = app.schedules.trigger("slow")
+        assert began.wait(LIMIT)
+        told.set()
+        worker.stop()
+        assert (worker.exit_code, job.info().state) == (0, State.SUCCEEDED)
+        assert len(job.info().attempts) == 0, "it was not run twice"
+
     def test_stop_waits_then_hands_back_and_says_so(self, app: Mainspring) -> None:
         """What is handed back runs again, as the same run, when there is a worker."""
         began, slow = threading.Event(), [True]
@@ -456,6 +492,27 @@ class TestStartAndStop:
 
 def _is_over(worker: EmbeddedWorker) -> bool:
     return worker.exit_code is not None
+
+
+@pytest.mark.row("S3", "O8")
+def test_once_in_a_fleet(app: Mainspring, store_url: str) -> None:
+    """Three programs with the same code, each of which sees the moment come: one run at it, one after a while."""
+    ran: list[str] = []
+    at = datetime.now(UTC) + timedelta(seconds=3)
+    fleet = [app, *(Mainspring(store_url, **SHORT) for _ in range(2))]
+    for each in fleet:
+        each.schedule("at", at=at)(each.task(name="parts.at")(lambda: ran.append("at")))
+        each.schedule("after", after="1s")(each.task(name="parts.after")(lambda: ran.append("after")))
+    assert app.schedules.declare().added == ("after", "at")  # a moment that is over when it is stored is not run
+    with ExitStack() as stack:
+        for each in fleet:
+            stack.enter_context(each.worker())
+        until(lambda: all(app.schedules.get(name).last for name in ("at", "after")))
+        until(lambda: {info.next for info in app.schedules.list()} == {None})
+    assert sorted(ran) == ["after", "at"]
+    assert app.jobs.count().total == 2
+    for each in fleet[1:]:
+        each.close()
 
 
 @pytest.mark.row("S3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -42,6 +43,22 @@ class TestInTime:
         assert minutes(t, "work") == [10, 20, 30, 40, 50, 60, 70, 80, 90]
         assert len(ran) == 9
         assert t.schedules.next("work", 2) == [MONDAY + timedelta(minutes=m) for m in (100, 110)]
+
+    @pytest.mark.row("S2")
+    def test_a_thousand_ticks_do_not_drift(self, t: TestApp) -> None:
+        """However late somebody looks, each stands at its own place, and the next is as far away as the first was."""
+        ran = scheduled(t, every="7s", misfire="all", overlap="allow", history=2_000)
+        t.advance("0s")
+        for late in itertools.cycle((0.1, 611.7, 3.3, 690.2, 6.9)):
+            if len(ran) >= 1_000:
+                break
+            t.clock.advance(f"{late}s")
+            t.drain()
+        runs = list(reversed(t.schedules.history("work", 2_000)))
+        assert [run.at for run in runs] == [MONDAY + timedelta(seconds=7 * n) for n in range(1, len(runs) + 1)]
+        assert {run.what for run in runs} == {"fired"}
+        assert len(ran) == len({run.job for run in runs}) >= 1_000
+        assert t.schedules.get("work").next == MONDAY + timedelta(seconds=7 * (len(runs) + 1))
 
     @pytest.mark.row("S2")
     @pytest.mark.option("schedule.immediate")

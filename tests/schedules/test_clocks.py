@@ -18,6 +18,7 @@ from tests.schedules.scheduled import jobs, plan_of, put, what
 from tests.unit.schedule_samples import HOUR, JOB, SECOND, T0
 
 
+@pytest.mark.row("O1")
 async def test_a_clock_that_went_back(store_url: str, store: Store, clock: MovableClock) -> None:
     """What has fired does not fire again; continuous runs go on, and runs that ended are seen."""
     await put(store)
@@ -46,6 +47,7 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
     assert await what(store) == ["fired"]
 
 
+@pytest.mark.row("O1")
 async def test_a_clock_that_goes_back_while_it_looks(
     store: Store, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

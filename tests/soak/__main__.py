@@ -3,7 +3,7 @@
 chaos       random faults of processes, wires and servers under load, for N minutes in runs of five at most, and after
             each the check of its history; with ``--short`` leases of three seconds instead of fifteen
 machine     the hypothesis state machine of the contract suite, with its long profile
-schedules   250,000 simulated hours of schedules
+schedules   250,000 simulated hours of schedules, and 1,000 occurrences in five processes that are killed
 slow        the process tests that take minutes
 rules       cron against a walk over every minute: ten years, every time zone, every change of clocks since 1972
 mutations   every planted fault must be caught by the suite
@@ -32,6 +32,10 @@ from tests.soak.campaign import SHORT, Campaign, Pace, Verdict
 
 LONGEST_RUN = 300.0
 RULES = "tests/unit/test_rules_reference.py"
+SCHEDULES = (
+    "tests/schedules/test_simulation.py",
+    "tests/processes/test_schedulers.py::test_each_occurrence_runs_once_whoever_dies",
+)
 
 
 def chaos(minutes: float, store: str, seed: int, pace: Pace) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def main(arguments: list[str]) -> int:
         "slow": lambda: command(*pytest, "-m", "slow", "tests/processes"),
         "machine": lambda: command(*pytest, "tests/contract/test_model.py", MAINSPRING_SOAK="1"),
         "rules": lambda: command("pytest", "-q", "-n0", "-o", "timeout=0", RULES, MAINSPRING_SOAK="1"),
-        "schedules": lambda: command(*pytest, "tests/schedules/test_simulation.py", MAINSPRING_SOAK="1"),
+        "schedules": lambda: command(*pytest, "-s", *SCHEDULES, MAINSPRING_SOAK="1"),
         "mutations": lambda: command("tests.mutations"),
     }
     chosen = given.only or list(campaigns)

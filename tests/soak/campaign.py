@@ -35,6 +35,7 @@ from tests.soak.crew import Seat
 from tests.soak.flow import AT_ONCE, BREAKER, ENDS
 from tests.soak.leftovers import leftovers
 from tests.soak.load import Producers
+from tests.soak.locked import holdings_of
 from tests.soak.nemesis import Nemesis
 from tests.soak.telling import bounds_of, promise_of, runs_of, shown, troubles_of
 from tests.soak.witness import Witness
@@ -194,6 +195,8 @@ class Campaign:
             "refused": sum(each.answer == "refused" for each in history.requests),
             "failed": sum(call.answer == "failed" for call in history.calls),
             "dropped": sum(row.reason is Reason.SUPERSEDED for row, _ in stored.jobs),
+            "held": len(history.holdings),
+            "not kept": sum(not each.kept for each in history.holdings),
         }
 
     async def _leftovers(self) -> list[str]:
@@ -229,6 +232,7 @@ class Campaign:
             openings=tuple(self._witness.openings.values()),
             trips={BREAKER + GUARD: tuple(self._nemesis.hand.trips)},
             requests=tuple(self._ledger.requests),
+            holdings=tuple(holdings_of(lines)),
             bounds=Bounds(lease=self._pace.lease, slack=2.0, slots=max(AT_ONCE.values())),
         )
 

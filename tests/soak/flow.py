@@ -12,6 +12,7 @@ from mainspring.states import Reason, State
 from tests.processes import mixed
 from tests.processes.mixed import End, Mixed, again, good
 from tests.processes.playground import note
+from tests.soak.locked import TTL, Locked
 
 DEPTH = 8
 """Most jobs that may wait in the small queues."""
@@ -49,7 +50,7 @@ _DONE = End(State.SUCCEEDED)
 _AGAIN = End(State.SUCCEEDED, attempt=2, outcomes={Outcome.FAILED: (1, 1)})
 ENDS = {
     **mixed.ENDS,
-    **dict.fromkeys(("tenant", "paid", "debounced", "last", "lined", "stacked", "little", "held"), _DONE),
+    **dict.fromkeys(("tenant", "paid", "debounced", "last", "lined", "stacked", "little", "held", "locked"), _DONE),
     **dict.fromkeys(("guarded", "weighed"), _AGAIN),
     "newest": End(State.SUCCEEDED, also=((State.CANCELLED, Reason.SUPERSEDED),)),
 }
@@ -80,6 +81,7 @@ class Flow:
         self.little = task(name="little", retries=0, queue="small")(good)
         self.newest = task(name="newest", retries=0, queue="newest")(good)
         self.held = task(name="held", retries=0, queue=HELD)(good)
+        self.locked = task(name="locked", retries=0)(Locked(app))
 
     def bursts(self, n: int) -> list[list[Call[Any]]]:
         """The batches of burst number ``n``; those of small queues may be refused."""
@@ -91,6 +93,7 @@ class Flow:
             [self.newest.s(0.05) for _ in range(DEPTH - 2)],
             [self.weighed.s() for _ in range(4)] if n % 2 else [self.guarded.s() for _ in range(5)],
             [self.held.s() for _ in range(3)],
+            [self.locked.s(name, 0.05 if each else 1.5 * TTL) for name in "ab" for each in range(3)],
             *([task.s(page, n)] for task in (self.debounced, self.last) for page in (1, 2)),
         ]
 

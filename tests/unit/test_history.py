@@ -10,10 +10,11 @@ from mainspring.states import State
 from mainspring.testing.history import INVARIANTS, Call, History, check, read, recoveries
 from tests.unit import histories
 from tests.unit.flow_histories import FLOW_BAD, FLOW_GOOD
+from tests.unit.lock_histories import LOCKS_BAD, LOCKS_GOOD
 from tests.unit.tick_histories import TICKS_BAD, TICKS_GOOD
 
-GOOD = histories.GOOD | FLOW_GOOD | TICKS_GOOD
-BAD = histories.BAD | FLOW_BAD | TICKS_BAD
+GOOD = histories.GOOD | FLOW_GOOD | TICKS_GOOD | LOCKS_GOOD
+BAD = histories.BAD | FLOW_BAD | TICKS_BAD | LOCKS_BAD
 
 CASES = [pytest.param(name, history, id=f"{name}-{n}") for name, bad in BAD.items() for n, history in enumerate(bad)]
 
@@ -29,7 +30,7 @@ def test_a_bad_history_is_caught(name: str, history: History) -> None:
 
 
 def test_every_invariant_has_three_bad_histories() -> None:
-    assert set(BAD) == set(INVARIANTS) == {f"I{n}" for n in (*range(1, 29), 34, 35, 36)}
+    assert set(BAD) == set(INVARIANTS) == {f"I{n}" for n in (*range(1, 30), 34, 35, 36)}
     assert all(len(bad) >= 3 for bad in BAD.values())
 
 

@@ -89,14 +89,16 @@ others (:meth:`Store.link`). Then a job of it is inserted as blocked until each 
 start* of this part: the success of a job of the one is noted for the other. Once all is noted, the job that was
 enqueued first of those that wait is released (ready, or scheduled if it is due later), and the notes are taken away;
 and so is a job for which all is noted when it is enqueued, with nobody before it. A success is not noted while the
-job that was released last waits and was never claimed: its start is still to come, and will see that success. Of a
+job that was released last waits and was not claimed since: its start is still to come, and will see that success. Of a
 part that begins to wait for another nothing is noted yet. A job is released once: a retry, a rescue or a retry by
 hand never waits for parts again. One with parents of its own waits for both, and is released from its part while it
 still waits for those. What else ends a waiting job (cancel, expiry, delete) ends one that waits for parts too, and it
 is no longer in anybody's way; one past its ``expires`` is neither released nor waited for any more, even if nobody
 has ended it yet. A new job that ends in the step of its enqueue (skipped, or by a parent) takes no notes. One that is
 replaced under its key goes on waiting in its place, or is not held back, as before. Linking a part anew releases whom
-it no longer holds back.
+it no longer holds back. A job without such a mark that is handed back with a part (``Ack.part``) gets the mark, and
+stands in the line of the part by its seq: ready again at its old place, or blocked, as if it had been of the part
+when it was enqueued.
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,

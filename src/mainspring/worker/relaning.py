@@ -3,6 +3,9 @@
 Such a job was enqueued by name, by a program that does not have the task, or before the task got a limit. The lane of a
 claim tells which limits its job names. Whichever key it has of a limit that it names is right: so a job is handed back
 once for each limit at most, also when workers of several versions disagree on the limits of a task.
+
+The same holds for the part that a schedule makes of its task's jobs. One that was tried before is left as it is: what
+has started does not wait for others again.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ Declare = Callable[["tuple[Limit, ...]"], "asyncio.Future[None]"]
 
 
 class Relaner:
-    """Sifts out the claims of one worker that must not start. ``needed`` once a task that it knows has limits."""
+    """Sifts out the claims of one worker that must not start. ``needed`` once a task of its has limits or a part."""
 
     def __init__(self, specs: Iterable[TaskSpec], done: Done, failed: Failed, declare: Declare) -> None:
         self._done = done
@@ -36,7 +39,7 @@ class Relaner:
         self._declare = declare
         self._declaring: dict[str, asyncio.Future[None]] = {}
         self._labels: dict[str, frozenset[str]] = {}
-        """What lanes call the limits of a task, by task."""
+        """What lanes call the limits of a task, by task; of those that have limits or a part."""
         self.needed = False
         for spec in specs:
             self._know(spec)
@@ -52,14 +55,14 @@ class Relaner:
         good = []
         for attempt in attempts:
             labels = self._labels.get(attempt.spec.name)
-            if labels is None or labels <= limits_in(attempt.claim.lane):
+            if labels is None or (labels <= limits_in(attempt.claim.lane) and not _lacks_part(attempt)):
                 good.append(attempt)
             else:
                 self._hand_back(attempt)
         return good
 
     def _know(self, spec: TaskSpec) -> None:
-        if spec.bounds:
+        if spec.bounds or spec.part:
             self._labels[spec.name] = frozenset(limit_label(bound.limit.name) for bound in spec.bounds)
             self.needed = True
 
@@ -68,7 +71,8 @@ class Relaner:
         spec, known = attempt.spec, limits_in(attempt.claim.lane)
         lacking = [bound for bound in spec.bounds if limit_label(bound.limit.name) not in known]
         try:
-            ack = Ack.returned(attempt.lease, buckets=_buckets(attempt, lacking))
+            part = spec.part if _lacks_part(attempt) else ""
+            ack = Ack.returned(attempt.lease, buckets=_buckets(attempt, lacking), part=part)
         except Exception as error:  # noqa: BLE001 - the user's own function, or arguments that cannot be read
             ack = self._failed(attempt, error)
         declaring = self._declaring.get(spec.name)
@@ -76,6 +80,12 @@ class Relaner:
             self._done(attempt, ack)
         else:
             declaring.add_done_callback(lambda _: self._done(attempt, ack))
+
+
+def _lacks_part(attempt: Attempt) -> bool:
+    claim = attempt.claim
+    first = claim.attempt == claim.epoch == 1 and not claim.crashes
+    return bool(attempt.spec.part) and not claim.of_part and first
 
 
 def _buckets(attempt: Attempt, bounds: Iterable[Bound]) -> tuple[Bucket, ...]:

@@ -59,6 +59,32 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.turn(success(hand, claim)))
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
+    async def test_it_is_handed_back_while_the_other_succeeds(self, store: PostgresStore, sides: Sides) -> None:
+        """A turn does not wait for a part; the next promotion looks at it."""
+        await after(store, "x", "a")
+        hand, claim = await running(store, of("a"))
+        made = await one(store)
+        mine = await (other := await Hand(store).join()).take_one()
+        side = await sides.open()
+        await side.turn(success(hand, claim))
+        await other.turn(Ack.returned(lease(mine), part="x"))
+        assert await state(store, made) == State.BLOCKED
+        await side.commit()
+        await store.promote()
+        assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
+
+    async def test_the_other_succeeds_while_it_is_handed_back(self, store: PostgresStore, sides: Sides) -> None:
+        """The ack waits for the turn and finds the job."""
+        await after(store, "x", "a")
+        hand, claim = await running(store, of("a"))
+        made = await one(store)
+        mine = await (other := await Hand(store).join()).take_one()
+        first, second = await sides.open(), await sides.open()
+        ack = Ack.returned(lease(mine), part="x")
+        await first.turn(Turn(worker=other.name, number=other.number + 1, seen=other.seen, acks=(ack,)))
+        await sides.behind(first, second, lambda: second.turn(success(hand, claim)))
+        assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
+
     async def test_the_success_rolls_back(self, store: PostgresStore, sides: Sides) -> None:
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))

@@ -30,7 +30,7 @@ _PROGRESS = "(select p.data from {schema}.progress p where p.job = id) as progre
 _LIVE = (
     _SAME.replace("{reason}", "null::text as reason")
     + "enqueued, due, expires, started, null::bigint as finished,"
-    + "deps - (held is not null)::integer as deps, ordered is not null as ordered,"
+    + "deps, ordered is not null as ordered,"
     + _PROGRESS
     + "null::bytea as result, null::bytea as error, null::text as note, buckets, costs, record"
 )

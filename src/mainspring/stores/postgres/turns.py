@@ -26,14 +26,15 @@ ROOM = 1024 * 1024
 
 ACKS = """array(
         select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
-            a.refund, a.park, a.slow, a.spent::jsonb, a.fault, a.buckets::jsonb)::{schema}.ack_v1
+            a.refund, a.park, a.slow, a.spent::jsonb, a.fault, a.buckets::jsonb, a.part)::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
             %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[],
-            %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[], %(a_buckets)b::text[]
+            %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[], %(a_buckets)b::text[],
+            %(a_part)b::text[]
         ) with ordinality as a(
             id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault,
-            buckets, n
+            buckets, part, n
         )
     )"""
 
@@ -122,7 +123,8 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_slow": numbers(ack.slow for ack in acks),
         "a_spent": [spent_json(ack.spent) for ack in acks],
         "a_fault": [ack.fault or None for ack in acks],
-        "a_buckets": [labelled_json(ack.buckets) for ack in acks],
+        "a_buckets": [labelled_json(ack.buckets) if ack.buckets or not ack.part else "[]" for ack in acks],
+        "a_part": [ack.part or None for ack in acks],
     }
 
 
@@ -146,7 +148,7 @@ def _storable(ack: Ack) -> bool:
         return False
     if (ack.spent or ack.slow) and not storable_use(ack.spent, ack.slow):
         return False
-    if not all(storable(each.limit) and abs(each.cost) < INT_MAX for each in ack.buckets):
+    if not storable(ack.part) or not all(storable(each.limit) and abs(each.cost) < INT_MAX for each in ack.buckets):
         return False
     if ack.to is State.SUCCEEDED:
         return allows(ack.action, State.RUNNING, ack.to)
@@ -175,7 +177,7 @@ def completed(rows: Rows, records: Rows) -> Rows:
 
 
 def _short(rows: Rows) -> tuple[bytes, ...]:
-    return tuple([row[1] for row in rows if row[15] == "short" and row[0] == "claim"])
+    return tuple([row[1] for row in rows if row[0] == "claim" and row[15] and row[15].startswith("short")])
 
 
 def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[Turned, list[str], Lows]:
@@ -192,7 +194,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
     for row in rows:
         match row[0]:
             case "claim":
-                claims.append(Claim(*row[1:15]))
+                claims.append(Claim(*(*row[1:15], row[15] is not None and row[15].endswith("part"))))
             case "order":
                 orders.append(Order(row[1], row[2], row[15]))
             case "turn":

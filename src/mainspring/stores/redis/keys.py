@@ -80,7 +80,7 @@ CATALOGUE: tuple[Key, ...] = (
         "any move out of blocked",
         per="part",
     ),
-    Key("released", "hash", "part that waits for others -> its job that was let go last", "link"),
+    Key("released", "hash", "part that waits for others -> its job that was let go last, with its token", "link"),
     Key(
         "limits",
         "hash",

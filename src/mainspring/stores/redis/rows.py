@@ -28,6 +28,7 @@ def claim(job: bytes, raw: bytes) -> Claim:
     return Claim(
         job, head.token, head.task, head.queue, head.lane, head.priority, head.attempt, head.epoch, head.crashes,
         head.rest & heads.IS_EARLY > 0, head.enqueued, head.expires, head.record or head.result, head.turn,
+        head.ends & heads.IS_OF_PART > 0,
     )  # fmt: skip
 
 

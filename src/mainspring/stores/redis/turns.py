@@ -120,8 +120,9 @@ def _other(ack: Ack) -> tuple[bytes, bytes]:
     has = ack.result is not None, ack.error is not None
     said = ack.outcome, CODES[ack.to], ack.reason or False, ack.delay, due, ack.refund, ack.park, ack.label or False
     result, error = ack.result or b"", ack.error or b""
+    lacked = rooms.labelled(ack.buckets) if ack.buckets or ack.part else False
     return (
-        _pack((*said, *has, ack.slow, ack.spent, ack.fault or False, rooms.labelled(ack.buckets) or False)),
+        _pack((*said, *has, ack.slow, ack.spent, ack.fault or False, lacked, ack.part or False)),
         b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
     )
 

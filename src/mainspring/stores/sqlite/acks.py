@@ -15,7 +15,7 @@ from .leaving import correct, free
 from .places import Standing, enter_ready, parked
 from .relaning import relane, unspent
 from .statements import sizes
-from .tx import LIMITED, ORDERED
+from .tx import LIMITED, OF_PART, ORDERED
 
 if TYPE_CHECKING:
     from .tx import Row, Tx
@@ -121,7 +121,7 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
         acked = (ack.id, token, epoch, attempt, worker, started, tx.now, ack.outcome, 1, ack.error)
         tx.add_attempt(acked)
     if flags & LIMITED:
-        correct(tx, buckets, unspent(buckets) if ack.buckets else ack.spent, ack.slow)
+        correct(tx, buckets, unspent(buckets) if ack.buckets or ack.part else ack.spent, ack.slow)
         free(tx, [(ack.id, buckets)])
     if ack.refund:
         attempt -= 1
@@ -132,8 +132,9 @@ def _apply(tx: Tx, worker: str, ack: Ack, row: Row) -> None:
             end = End(ack.to, ack.reason, worker, attempt, crashes, result=ack.result, error=ack.error, label=ack.label)
         finish(tx, ack.id, flags, end)
         return
-    if ack.buckets and ack.to is State.READY:
-        relane(tx, ack, queue, attempt, Standing(lane, task, priority, crashes, buckets))
+    if (ack.buckets or ack.part) and ack.to is State.READY:
+        standing = Standing(lane, task, priority, crashes, buckets)
+        relane(tx, ack, queue, attempt, standing, of_part=bool(flags & OF_PART))
     elif ack.to is State.READY:
         if ack.park:
             lane = parked(lane, task, buckets)

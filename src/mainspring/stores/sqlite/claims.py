@@ -19,6 +19,7 @@ from .picking import NO_COSTS, Gates, LaneLine, Line, Picked, Picker
 from .places import costs_in, queue_of
 from .rooms import Rooms
 from .statements import sizes
+from .tx import OF_PART
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Turn
@@ -214,5 +215,5 @@ def _claim_ids(tx: Tx, turn: Turn, picked: list[Picked]) -> list[Claim]:
 def claim_of(row: Row) -> Claim:
     return Claim(
         row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9] == 1, row[10], row[11],
-        row[12], row[13],
+        row[12], row[13], row[15] & OF_PART > 0,
     )  # fmt: skip

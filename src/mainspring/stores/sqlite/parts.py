@@ -53,6 +53,21 @@ def leave_line(tx: Tx, job: bytes) -> None:
         _free(tx, (job, *found), keeps_place=True)
 
 
+def joins(tx: Tx, part: str, job: bytes, seq: int) -> bool:
+    """A job that was of no part is of this one from now on. Whether it has to wait; else it is the next start of it."""
+    tx.run("add_mark", (part, job))
+    tx.run("join_part", (job,))
+    if not tx.first("is_part", (part,)):
+        return False
+    stand_in_line(tx, part, job, seq)
+    found = tx.first("first_in_line", (line_of(part), part, tx.now))
+    if found is None or found[0] != job:
+        return True
+    tx.run("leave_line", (job,))
+    _take_notes(tx, part, job)
+    return False
+
+
 def note_start(tx: Tx, part: str, job: bytes) -> None:
     """This is the next start of the part; unless the job has ended in this very step."""
     if tx.all("live", {"id": job})[0][0]:

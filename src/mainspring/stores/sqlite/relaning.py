@@ -1,4 +1,4 @@
-"""A job that a worker handed back names the limits of its task from now on, and keeps its place in line."""
+"""A job that a worker handed back names the limits and the part of its task from now on, and keeps its place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from mainspring.lanes import relaned
 from mainspring.records import Bucket
+from mainspring.schedule_rows import part_mark
 
+from .parts import joins
 from .places import Standing, enter_ready, group_of, home, limited_flags, parked, read_buckets, write_buckets
 
 if TYPE_CHECKING:
@@ -16,13 +18,17 @@ if TYPE_CHECKING:
     from .tx import Tx
 
 
-def relane(tx: Tx, ack: Ack, queue: str, attempt: int, job: Standing) -> None:
-    """Ready again, in the lane of its buckets and those of the ack."""
-    job = _widened(job, ack.buckets)
+def relane(tx: Tx, ack: Ack, queue: str, attempt: int, job: Standing, *, of_part: bool) -> None:
+    """Ready again, in the lane of its buckets and those of the ack; or blocked, if its part has to wait for others."""
+    if ack.buckets:
+        job = _widened(job, ack.buckets)
     if ack.park:
         job = job._replace(lane=parked(job.lane, job.task, job.buckets))
     flags = limited_flags(read_buckets(job.buckets))
     ((seq,),) = tx.all("relane", (attempt, job.lane, job.buckets, ack.id, flags))
+    if ack.part and not of_part and joins(tx, part_mark(ack.part), ack.id, seq):
+        tx.run("enqueue_blocked", {"id": ack.id, "deps": 1, "due": None})
+        return
     enter_ready(tx, queue, job, seq)
     if group_of(job.lane)[1]:  # it may wait for the moment of a job that is not its first any more
         tx.run("open_lane", (job.lane, -job.priority))

@@ -74,6 +74,7 @@ MODULES = (
     "parts",
     "parts_around",
     "parts_in_queues",
+    "parts_joined",
     "parts_linked",
     "parts_noted",
     "parts_races",

@@ -40,6 +40,7 @@ from .pairs import *
 from .parts import *
 from .parts_around import *
 from .parts_in_queues import *
+from .parts_joined import *
 from .parts_linked import *
 from .parts_noted import *
 from .parts_races import *

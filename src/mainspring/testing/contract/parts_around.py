@@ -25,8 +25,10 @@ class TestPartsAndTimes:
         hand = await Hand(store).join()
         parent = await one(store, job(queue="p"))
         made = await one(store, of("x", after=[parent]))
+        assert (await row(store, made)).deps == 2
         await succeeds(hand, "a")
         assert await state(store, made) == State.BLOCKED
+        assert (await row(store, made)).deps == 1
         assert await waiting(store) == []
         await succeeds(hand, "a")
         assert await noted(store) == {"a": False}

@@ -19,6 +19,7 @@ from mainspring.testing.history._events import (
     Call,
     Event,
     History,
+    Holding,
     Occurrence,
     Opening,
     Pause,
@@ -36,12 +37,13 @@ from mainspring.testing.history._leases import LEASES, overlaps, recoveries
 from mainspring.testing.history._limits import LIMITS
 from mainspring.testing.history._lines import LINES
 from mainspring.testing.history._lives import LIVES
+from mainspring.testing.history._locks import LOCKS
 from mainspring.testing.history._requests import REQUESTS
 from mainspring.testing.history._stored import Stored, read
 from mainspring.testing.history._ticks import TICKS
 
-INVARIANTS = LIVES | LEASES | LIMITS | FLOW | REQUESTS | GATES | LINES | TICKS
-"""By name, I1 to I28 and I34 to I36: from a history to what is wrong with it."""
+INVARIANTS = LIVES | LEASES | LIMITS | FLOW | REQUESTS | GATES | LINES | TICKS | LOCKS
+"""By name, I1 to I29 and I34 to I36: from a history to what is wrong with it."""
 
 __all__ = [
     "INVARIANTS",
@@ -51,6 +53,7 @@ __all__ = [
     "Call",
     "Event",
     "History",
+    "Holding",
     "Occurrence",
     "Opening",
     "Pause",

@@ -193,6 +193,22 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     """Of occurrences that stand in this record together."""
 
 
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody held a lock, by its own words."""
+
+    lock: str
+    token: int
+    asked: float
+    """When the try was sent that got it."""
+    began: float
+    """When it knew."""
+    ttl: float
+    ended: float | None = None
+    """When it began to give it back; None: it never came to that, for it was killed."""
+    kept: bool = False
+    """The store confirmed that it held it until then."""
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of a run."""
 
@@ -213,6 +229,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     occurrences: tuple[Occurrence, ...] = ()
     rules: Mapping[str, Window] = {}
     """By schedule: when it is due, as it was stored."""
+    holdings: tuple[Holding, ...] = ()
     listed: tuple[tuple[str, State], ...] = ()
     """Every job that the store lists at the end, in each place where it is found."""
     durability: str = ""

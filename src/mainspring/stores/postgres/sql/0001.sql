@@ -237,7 +237,7 @@ create index retried_at on {schema}.retried (at);
 create type {schema}.ack_v1 as (
     n integer, id bytea, token bigint, outcome text, "to" text, reason text, delay bigint, due bigint,
     result bytea, error bytea, label text, refund boolean, park boolean, slow bigint, spent jsonb,
-    fault text, buckets jsonb
+    fault text, buckets jsonb, part text
 );
 create type {schema}.ending_v1 as (
     id bytea, state text, reason text, result bytea, error bytea, label text, note text, refund integer

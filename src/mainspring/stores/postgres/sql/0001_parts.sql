@@ -12,10 +12,12 @@ create index jobs_held on {schema}.jobs (line, held) where held is not null;
 
 alter type {schema}.moved_v1 add attribute parts text[];
 
--- a part that waits for others; whoever decides anything of it has locked its row. released: the job that was last
+-- a part that waits for others; whoever decides anything of it has locked its row. released: the job that was last, and its
+-- token then
 create table {schema}.parts (
     name text collate "C" primary key,
-    released bytea
+    released bytea,
+    token bigint not null default 0
 ) with (fillfactor = 50);
 
 create table {schema}.part_links (

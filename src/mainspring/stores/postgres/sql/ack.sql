@@ -56,7 +56,7 @@ returns {schema}.ack_v1[] language plpgsql as $$
 begin
     return array(
         select row(
-            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null
+            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null, null
         )::{schema}.ack_v1
         from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
         where not exists (
@@ -122,8 +122,8 @@ end
 $$;
 
 -- hand_back: keep the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled for
--- those that say so and have no order; their places in buckets are free. One that is handed back with buckets keeps its
--- seq. returns the queues in which a job became ready
+-- those that say so and have no order; their places in buckets are free. One that is handed back with buckets or a part keeps
+-- its seq, and may be blocked. returns the queues in which a job became ready
 create function {schema}.hand_back_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -167,6 +167,9 @@ begin
     end if;
     if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
         v_limited := v_limited || {schema}.widen_v1(p_acks, v_back);
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.part is not null) then
+        perform {schema}.join_parts_v1(p_acks, v_back);
     end if;
     if v_limited is not null then
         perform {schema}.line_up_v1(v_limited, false);

@@ -99,7 +99,8 @@ $$;
 -- begin: this job is the one of its part that was released last, and the notes are taken away
 create function {schema}.begin_v1(p_part text, p_job bytea) returns void language plpgsql as $$
 begin
-    update {schema}.parts p set released = p_job where p.name = p_part;
+    update {schema}.parts p
+    set released = p_job, token = (select j.token from {schema}.jobs j where j.id = any(array[p_job])) where p.name = p_part;
     update {schema}.part_links l set noted = false where l.part = p_part and l.noted;
 end
 $$;
@@ -116,7 +117,7 @@ begin
     update {schema}.part_links l set noted = true
     where l.part = any(v_parts) and l.after = any(p_names) and not l.noted and not exists (
         select 1 from {schema}.parts p join {schema}.jobs j on j.id = any(array[p.released])
-        where p.name = l.part and j.token = 0 and (j.expires is null or j.expires > p_now)
+        where p.name = l.part and j.token = p.token and (j.expires is null or j.expires > p_now)
     );
     return {schema}.let_v1(v_parts, '{}', p_now);
 end
@@ -144,6 +145,42 @@ begin
         join {schema}.jobs j on j.id = any(array[u.id]) where j.part = any(v_parts) order by j.part, u.n desc
     ) f;
     return '{}';
+end
+$$;
+
+-- join_parts: of these jobs, which their acks have made ready, those that were handed back with a part, and are of none, are
+-- of it from now on, and wait if it waits for others: in the order in which they were enqueued. See obey_joined
+create function {schema}.join_parts_v1(p_acks {schema}.ack_v1[], p_ids bytea[]) returns void language plpgsql as $$
+declare
+    v_waiting text[] := {schema}.waiting_for_v1(array(select distinct a.part from unnest(p_acks) a where a.part is not null));
+begin
+    with joined as (
+        update {schema}.jobs j
+        set part = a.part, line = w.name, held = case when w.name is not null then abs(j.seq) end,
+            deps = j.deps + (w.name is not null)::integer, state = case when w.name is null then 'ready' else 'blocked' end
+        from unnest(p_acks) a left join unnest(v_waiting) as w(name) on w.name = a.part
+        where a.part is not null and a."to" = 'ready' and a.id = any(p_ids) and j.id = any(array[a.id]) and j.part is null
+        returning j.id, j.part
+    )
+    insert into {schema}.marks (mark, job) select '^@' || o.part, o.id from joined o on conflict do nothing;
+end
+$$;
+
+-- obey_joined: the last step for jobs that were handed back with a part: the first in line is released if all is noted. Nobody
+-- waits here: what others hold is left to the next promotion. returns queues
+create function {schema}.obey_joined_v1(p_acks {schema}.ack_v1[], p_now bigint) returns text[] language plpgsql as $$
+declare
+    v_ids bytea[] := array(
+        select j.id from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+        where a.part is not null and j.held is not null
+    );
+    v_lines text[] := array(select distinct j.line from {schema}.jobs j where j.id = any(v_ids));
+    v_locked text[] := array(
+        select p.name from {schema}.parts p where p.name = any(v_lines) order by p.name for update skip locked
+    );
+begin
+    insert into {schema}.part_news (part) select u.name from unnest(v_lines) as u(name) where u.name <> all(v_locked);
+    return {schema}.let_v1(v_locked, v_ids, p_now);
 end
 $$;
 

@@ -65,6 +65,7 @@ begin
     return query select r.* from {schema}.release_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest({schema}.freed_v1(v_buckets, true, v_now)) as w(queue);
     delete from {schema}.workers w where w.id = p_worker;
+    return query select null::bytea, null, w.queue from unnest({schema}.obey_joined_v1(p_acks, v_now)) as w(queue);
 end
 $$;
 

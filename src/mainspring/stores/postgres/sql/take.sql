@@ -48,14 +48,15 @@ begin
         returning j.*
     )
     select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
-        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn, null
+        t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn,
+        case when t.part is not null then 'part' end
     from taken t order by t.priority desc, t.seq;
 end
 $$;
 
 -- take: ready -> running for rows that the caller has locked; each gets a token that grows for ever
 -- Those behind the one whose record passes p_room stay ready: locked, so hidden, until the end of this turn; then come again.
--- returns the claims in the order of the ids, with a note those that are in p_short too
+-- returns the claims in the order of the ids; the note of those that are in p_short says so too
 create function {schema}.take_v1(
     p_ids bytea[], p_short bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint
 ) returns table (
@@ -94,7 +95,7 @@ begin
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        case when j.id = any(p_short) then 'short' end
+        nullif(concat_ws(' ', case when j.id = any(p_short) then 'short' end, case when j.part is not null then 'part' end), '')
     from unnest(v_ids) with ordinality as p(id, n) join {schema}.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;
@@ -129,7 +130,8 @@ returns table (
 #variable_conflict use_column
 begin
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn, null
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
+        case when j.part is not null then 'part' end
     from {schema}.jobs j
     where j.state = 'running' and j.worker = p_worker and j.turn > p_seen
         and (p_held is null or not exists (

@@ -9,7 +9,7 @@
 -- p_good are successes of which breakers hear in numbers.
 -- p_low_ are marks below which a base lane and priority has no jobs (see strays), empty in ordinary times.
 -- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more,
--- next (token = when), order, low, breaker (note = json). The note of a claim says if it is short
+-- next (token = when), order, low, breaker (note = json). The note of a claim says if it is short, and of a part
 create function {schema}.turn_v1(
     p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer,
     p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks {schema}.ack_v1[],
@@ -127,6 +127,9 @@ begin
     end if;
     if v_moved.parts is not null then
         v_woken := v_woken || {schema}.note_success_v1(v_moved.parts, v_now);
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.part is not null) then
+        v_woken := v_woken || {schema}.obey_joined_v1(p_acks, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);

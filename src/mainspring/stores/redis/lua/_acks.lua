@@ -1,7 +1,7 @@
 -- acks: what a worker says of its attempts. Needs common, heads, wake, rooms, lines, parking, moves, spending, relane.
 -- A plain success is one argument: id, token, and the result after a `+` if there is one. Any other ack is two: a
 -- packed [outcome, to, reason, delay, due, refund, park, label, with result, with error, slow, spent [limit, cost], fault,
--- buckets [limit, key, cost, label]], and id, token, result, error, each of the last two with its length in front; false stands for nothing.
+-- buckets [limit, key, cost, label], part], and id, token, result, error, each of the last two with its length in front; false stands for nothing.
 -- gives: settle_all
 
 -- Whether this very owner has said this very thing of this attempt before. Every ended attempt has a row but a plain
@@ -46,7 +46,7 @@ local function settle(id, head, ack, result, error)
   head[DUE] = due or (NOW + delay)
   if to == READY and ack[14] then
     with_relane()
-    return relane(id, head, ack[14], park)
+    return relane(id, head, ack[14], ack[15], park)
   end
   if to == READY and park then set_lane(head, true) end
   enter(id, head, to)

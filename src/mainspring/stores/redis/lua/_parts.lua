@@ -1,7 +1,7 @@
 -- parts: jobs that wait until jobs of other parts have succeeded. Needs common, heads.
 -- A part is a mark. One that waits has the names of the others in `links`, and each of those knows of it by `linked`.
 -- `missing` are those of them of which no success is noted; `awaiting` are its jobs that wait, in the order in which they
--- came; a head says for which part its job waits, and `released` which job of a part was let go last.
+-- came; a head says for which part its job waits, and `released` which job of a part was let go last, and its token then.
 -- gives: parts
 local parts = {}
 local LINKS, RELEASED = TAG .. 'links', TAG .. 'released'
@@ -13,8 +13,8 @@ local function part_of(head)
 end
 
 -- The next start is that of this job: the notes are taken away.
-local function release(part, id)
-  call('HSET', RELEASED, part, id)
+local function release(part, id, head)
+  call('HSET', RELEASED, part, id .. struct.pack('>d', head[TOKEN]))
   spread('SADD', named('missing', part), cmsgpack.unpack(call('HGET', LINKS, part)))
 end
 
@@ -46,8 +46,7 @@ local function next_of(part)
   if call('EXISTS', named('missing', part)) == 1 then return nil end
   local id = first_of(part)
   if not id then return nil end
-  let_go(part, id)
-  release(part, id)
+  release(part, id, let_go(part, id))
   return id
 end
 
@@ -56,14 +55,15 @@ local function wait_for(part, place, id, head)
   head[MORE].w, head[DEPS] = part, head[DEPS] + 1
 end
 
--- A new job has to wait for its part, if that has to: one more thing that it waits for. Or it is the next to start.
-function parts.hold_back(id, head, forced)
+-- A new job has to wait for its part, if that has to: one more thing that it waits for. Or it is the next to start. `place`:
+-- that of a job which was enqueued some time ago.
+function parts.hold_back(id, head, forced, place)
   local part = part_of(head)
   if not part or call('HEXISTS', LINKS, part) == 0 then return end
   if not forced and (call('EXISTS', named('missing', part)) == 1 or first_of(part)) then
-    wait_for(part, call('HINCRBY', META, 'seq', 1), id, head)
+    wait_for(part, place or call('HINCRBY', META, 'seq', 1), id, head)
   else
-    release(part, id)
+    release(part, id, head)
   end
 end
 
@@ -84,8 +84,10 @@ function parts.hear_success(head)
   table.sort(others)
   for _, other in ipairs(others) do
     local last = call('HGET', RELEASED, other)
-    last = last and live(last)
-    local is_to_start = last and is_waiting(last) and last[TOKEN] == 0 and not is_late(last)
+    local id, token
+    if last then id, token = struct.unpack('>c16d', last) end
+    last = id and live(id)
+    local is_to_start = last and is_waiting(last) and last[TOKEN] == token and not is_late(last)
     if not is_to_start then
       call('SREM', named('missing', other), part)
       freed[#freed + 1] = next_of(other)

@@ -77,18 +77,18 @@ where id in (
     order by priority desc, seq
     limit ?3
 )
-returning id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq
+returning id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq, flags
 
 -- name: claim_ids
 -- now, worker, turn, then ids that were picked in this transaction
 update {t}jobs
 set state = 'running', worker = ?2, turn = ?3, attempt = attempt + 1, token = max(token + 1, ?1), started = ?1
 where id in ({marks})
-returning id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq
+returning id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq, flags
 
 -- name: claims_since
 -- what this worker holds by turns it has not heard of
-select id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq
+select id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq, flags
 from {t}jobs
 where state = 'running' and worker = ? and turn > ?
 

@@ -19,8 +19,11 @@ where part = ?1 and after = ?2 and noted = 0 and not exists (
     select 1
     from {t}parts as p
     cross join {t}jobs as j
-    where p.name = ?1 and j.id = p.released and j.token = 0 and (j.expires is null or j.expires > ?3)
+    where p.name = ?1 and j.id = p.released and j.token = p.token and (j.expires is null or j.expires > ?3)
 )
+
+-- name: join_part
+update {t}jobs set flags = flags | 64 where id = ?
 
 -- name: enter_line
 insert into {t}edges (parent, child, policy, place) values (?, ?, 'ignore', ?)
@@ -48,7 +51,7 @@ delete from {t}edges where child = ? and place is not null
 update {t}links set noted = 0 where part = ? and noted = 1
 
 -- name: set_released
-update {t}parts set released = ? where name = ?
+update {t}parts set released = ?1, token = (select token from {t}jobs where id = ?1) where name = ?2
 
 -- name: parts
 select name from {t}parts order by name

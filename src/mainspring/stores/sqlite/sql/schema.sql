@@ -426,10 +426,11 @@ create table {t}runs (
     primary key (schedule, at)
 ) without rowid;
 
--- parts that wait for others, by the marks of their jobs. released: the job that was released last
+-- parts that wait for others, by the marks of their jobs. released: the job that was released last, and its token then
 create table {t}parts (
     name text not null primary key,
-    released blob
+    released blob,
+    token integer not null default 0
 ) without rowid;
 
 create table {t}links (
