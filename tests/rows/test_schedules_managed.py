@@ -87,7 +87,7 @@ class TestPut:
             ("x", 7, {"every": "1h"}, InvalidOption, "neither a call nor a task"),
             ("x", "shop.report", {"every": "0s"}, InvalidOption, "longer than nothing"),
             ("x", "shop.report", {}, InvalidOption, "when it is due"),
-            ("x", "shop.report", {"at": MONDAY - timedelta(1)}, InvalidOption, "over already"),
+            ("x", "shop.report", {"at": MONDAY - timedelta(1)}, InvalidOption, "at='2030-01-06 12:.*over already"),
             ("x", "shop.report", {"every": "1h", "depends_on": "nobody"}, InvalidOption, "not known to the store"),
             ("x", "shop.report", {"every": "1h", "blocks": "nobody"}, InvalidOption, "not known to the store"),
             ("x", "shop.report", {"every": "1h", "depends_on": "x"}, InvalidOption, "names the schedule itself"),
@@ -136,7 +136,7 @@ class TestPut:
     def test_unknown_names_get_a_suggestion(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("nightly", report, every="10m")
         verbs: list[Any] = [t.schedules.get, t.schedules.enable, t.schedules.disable, t.schedules.delete]
-        verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history]
+        verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history, t.schedules.status().__getitem__]
         for verb in verbs:
             with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
                 verb("nigthly")

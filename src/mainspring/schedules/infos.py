@@ -128,7 +128,11 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupInfo, ...]
 
     def __getitem__(self, name: str) -> ScheduleInfo:
+        from mainspring.schedules.looking import unknown
+
         found = {each.name: each for each in self.schedules}
+        if name not in found:
+            raise unknown(name, found)
         return found[name]
 
 

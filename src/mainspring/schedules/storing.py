@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from mainspring import scheduling
+from mainspring.clock import to_datetime
 from mainspring.errors import InvalidOption, UnknownTask, did_you_mean
 from mainspring.limits import Bound
 from mainspring.news import announce_schedule
@@ -215,7 +216,7 @@ def _refuse_past(declared: Declaration, now: int) -> None:
     rule = None if declared.rule is None else declared.rule.rule
     if isinstance(rule, Once) and rule.moment is not None and rule.moment < now:
         hint = "Give a moment that is to come; app.schedules.trigger(name) runs one now."
-        raise InvalidOption("at", rule.moment, "is over already", subject=declared.subject, hint=hint)
+        raise InvalidOption("at", str(to_datetime(rule.moment)), "is over already", subject=declared.subject, hint=hint)
 
 
 async def _known(store: Store, name: str, plan: Plan | None) -> Plan:

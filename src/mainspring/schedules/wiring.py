@@ -97,9 +97,10 @@ def refuse_cycle(after: Mapping[str, Iterable[str]]) -> None:
 
     def visit(name: str, way: tuple[str, ...]) -> None:
         if name in way:
-            circle = " -> ".join((*way[way.index(name) :], name))
+            circle = (*way[way.index(name) :], name)
+            why = f"is a cycle: {' -> '.join(circle)}"
             hint = "Each would wait for the other for ever: take one of them out."
-            raise InvalidOption("depends_on", name, f"is a cycle: {circle}", subject=f"schedule {name!r}", hint=hint)
+            raise InvalidOption("depends_on", circle[1], why, subject=f"schedule {name!r}", hint=hint)
         if name not in done:
             for other in after.get(name, ()):
                 visit(other, (*way, name))
