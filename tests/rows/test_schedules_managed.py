@@ -136,7 +136,7 @@ class TestPut:
     def test_unknown_names_get_a_suggestion(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("nightly", report, every="10m")
         verbs: list[Any] = [t.schedules.get, t.schedules.enable, t.schedules.disable, t.schedules.delete]
-        verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history, t.schedules.status().__getitem__]
+        verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history]
         for verb in verbs:
             with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
                 verb("nigthly")

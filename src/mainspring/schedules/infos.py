@@ -128,12 +128,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupInfo, ...]
 
     def __getitem__(self, name: str) -> ScheduleInfo:
-        from mainspring.schedules.looking import unknown
-
-        found = {each.name: each for each in self.schedules}
-        if name not in found:
-            raise unknown(name, found)
-        return found[name]
+        return {each.name: each for each in self.schedules}[name]
 
 
 def infos_of(
