@@ -186,3 +186,22 @@ def test_the_program_of_others_is_left_alone(app: Mainspring, store_url: str) ->
             until(lambda: app.schedules.get("theirs").off == "orphaned")
         assert app.schedules.get("mine").enabled
     other.close()
+
+
+def test_versions_of_two_programs_say_nothing_of_each_other(store_url: str) -> None:
+    """A newer number of the one does not make the other old."""
+    shop, mail = Mainspring(store_url, version="1.4"), Mainspring(store_url, version="2.0")
+    shop.schedule("orders", every="1h")(shop.task(name="shop.orders")(lambda: None))
+    mail.schedule("letters", every="1h")(mail.task(name="mail.letters")(lambda: None))
+    with shop.worker():
+        until(lambda: shop.schedules.get("orders").enabled)
+        with mail.worker():
+            until(lambda: shop.schedules.get("letters").enabled)
+            assert shop.schedules.get("orders").enabled
+    with mail.worker():  # nobody is there who could run it
+        until(lambda: mail.schedules.get("orders").off == "orphaned")
+        with shop.worker():
+            until(lambda: mail.schedules.get("orders").enabled)
+            assert mail.schedules.get("letters").enabled
+    shop.close()
+    mail.close()

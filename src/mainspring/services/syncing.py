@@ -2,7 +2,8 @@
 is enabled. Nothing is written if nothing has changed.
 
 Whose code is newer is told by its version. Two that look like numbers are compared as numbers; of others the one that
-was seen first in this store is older. Without a version, the code that started last decides.
+was seen first in this store is older. Without a version, the code that started last decides. Programs that share a store
+are told apart by the packages of their tasks: what another one declares is its own while a worker of it lives.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class CodeSchedules(NamedTuple):
     version: str = ""
     tasks: frozenset[str] = frozenset()
     """All tasks that it knows."""
+
+    def is_own(self, task: str) -> bool:
+        """Whether a task is, or was, of this program: it is named after a package that others of it are in."""
+        return any(_package(each) == _package(task) for each in self.tasks)
 
 
 class Synced(NamedTuple):
@@ -137,10 +142,12 @@ class _Syncing:
                 return
             if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
-            task = plan.definition.job.task
-            if plan.version == self._code.version and task not in self._code.tasks and task in elsewhere:
+            task, version = plan.definition.job.task, self._code.version
+            if is_foreign := not self._code.is_own(task):
+                version = ""  # versions of two programs say nothing of each other: whoever declares it has it back
+            if task in elsewhere and (is_foreign or plan.version == version):
                 return
-            if await self._written(row.name, row, scheduling.orphaned(plan, self._now, self._code.version)):
+            if await self._written(row.name, row, scheduling.orphaned(plan, self._now, version)):
                 self.orphaned.append(row.name)
                 log.warning("schedule %r is not in this code, and was disabled as orphaned", row.name)
                 return
@@ -176,6 +183,10 @@ class _Syncing:
         await self.look_up()
         rows = await self._store.schedules([name])
         return rows[0] if rows else None
+
+
+def _package(task: str) -> str:
+    return task.partition(".")[0]
 
 
 def _said_by(plan: Plan) -> str:
