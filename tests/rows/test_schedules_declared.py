@@ -179,7 +179,10 @@ def chained(app: Mainspring, *pairs: tuple[str, str]) -> None:
     ("declare", "says"),
     [
         (lambda app: chained(app, ("a", "b")), "depends_on='b': is not the name of a schedule"),
-        (lambda app: chained(app, ("a", "b"), ("b", "c"), ("c", "a")), "schedule 'a': depends_on='b': is a cycle: a -> b -> c -> a.*take one"),
+        (
+            lambda app: chained(app, ("a", "b"), ("b", "c"), ("c", "a")),
+            "schedule 'a': depends_on='b': is a cycle: a -> b -> c -> a.*take one",
+        ),
         (lambda app: app.schedule("x", every="1h", blocks="y")(nothing), "blocks='y': is not the name of a schedule"),
         (lambda app: app.schedule("x", every="1h", group="g")(nothing), "group='g': is not declared.*max_concurrent="),
         (lambda app: app.schedule("x", every="1h", depends_on=app.task(name="y")(needy))(nothing), "has no schedule"),
