@@ -25,7 +25,7 @@ def main() -> None:
         BROKEN.unlink()
         write("mended", "report")
         app.schedules.enable("report")
-        until(lambda: app.schedules.get("report").last_success is not None, "a report")
+        until(lambda: last_outcome("report") == "succeeded", "a report")
         show()
     judge()
 
@@ -60,7 +60,7 @@ def show() -> None:
     status = app.schedules.status()
     for each in status.schedules:
         state = "enabled" if each.enabled else f"disabled: {each.note}"
-        last = "" if each.last is None else each.last.outcome
+        last = "-" if each.last is None else each.last.outcome
         print(f"{each.name:13} last {last:10} waits for {', '.join(each.waiting_for) or 'nobody':12} {state}")
     for group in status.groups:
         print(f"group {group.name}: {group.running} of {group.max_concurrent} run")
@@ -82,6 +82,11 @@ def judge() -> None:
     print("process-data beside cleanup:", together)
     print("most of the group at once:", most)
     print("first to begin:", *sorted([part for word, part in lines() if word == "begins"][:2]))
+
+
+def last_outcome(name: str) -> str:
+    last = app.schedules.get(name).last
+    return "" if last is None else last.outcome
 
 
 def lines() -> list[tuple[str, str]]:
