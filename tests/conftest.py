@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# On a busy machine an example takes as long as it takes: none of that says anything of the code.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 pytest_plugins = [f"tests.plugins.{name}" for name in ("mission", "servers", "clean", "outside", "nursery", "garbage")]
 

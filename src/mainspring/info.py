@@ -104,6 +104,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Version of the code that enqueued it."""
     schedule: str | None
     """The schedule that it is a run of."""
+    occurrence: datetime | None
+    """The moment that this run stands for: when it was due by the rule, or asked for."""
     attempts: tuple[Attempt, ...]
     """Every ended attempt but a plain success, oldest first; listings leave them out."""
 
@@ -174,6 +176,7 @@ def info_of(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
         trace=body.trace or id.hex,
         code=body.code,
         schedule=body.schedule,
+        occurrence=_moment(body.occurrence),
         attempts=tuple(_attempt(one) for one in attempts),
     )
 

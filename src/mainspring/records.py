@@ -43,6 +43,8 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """32 hex digits shared by all jobs that come of one; the id of the job itself if absent."""
     schedule: str | None = None
     """The schedule that it is a run of."""
+    occurrence: int | None = None
+    """The moment that this run stands for."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from mainspring.clock import to_datetime
 from mainspring.lanes import BULK, VERSION, base_of, terms_of, version_term
 from mainspring.query import Query
 from mainspring.records import BREAKER, Body, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
+from mainspring.scheduling import held_by
 from mainspring.states import FINAL, State
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def _full(found: BucketRow) -> list[Hindrance]:
         said = f"rate {found.name!r} is used up ({found.used}/{found.size}), the next starts at {until:%H:%M:%S.%f}"
         return [Hindrance(kind="rate", text=said, until=until, name=found.name)]
     if found.kind == "concurrency" and found.used >= found.size:
-        said = f"limit {found.name!r} is reached ({found.used}/{found.size})"
+        said = held_by(found.name) or f"limit {found.name!r} is reached"
+        said += f" ({found.used}/{found.size})"
         holders = tuple(UUID(bytes=each) for each in found.holders)
         return [Hindrance(kind="limit", text=said, jobs=holders, name=found.name)]
     return []

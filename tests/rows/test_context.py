@@ -250,6 +250,7 @@ def test_attributes_say_what_the_job_was_given(app: Mainspring) -> None:
 def test_a_local_context_says_as_much_as_it_can() -> None:
     ctx = Context.local("look")
     assert (ctx.task, ctx.tags, ctx.meta, ctx.trace_id) == ("look", (), {}, ctx.job_id.hex)
+    assert (ctx.schedule, ctx.occurrence) == (None, None)
     ctx.send({"a": 1})
     ctx.progress(1)
     ctx.log("hello", level="error")

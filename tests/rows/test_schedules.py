@@ -107,6 +107,33 @@ class TestInTime:
         assert len(set(starts)) > 1
 
 
+@pytest.mark.row("S12")
+def test_a_run_knows_the_moment_that_it_stands_for(t: TestApp) -> None:
+    """However late it is, also of a backfill: the one that its record stands under."""
+    told: list[tuple[str | None, Any]] = []
+
+    @t.app.schedule("work", every="10m", misfire="all", overlap="queue")
+    @t.app.task(name="tasks.work")
+    def work(ctx: Context) -> None:
+        told.append((ctx.schedule, ctx.occurrence))
+
+    t.advance("0s")
+    t.clock.advance("25m")  # nobody is there
+    t.drain()
+    t.schedules.disable("work")
+    t.clock.advance("20m")
+    t.schedules.backfill("work", MONDAY, t.clock.now())
+    t.schedules.trigger("work", force=True)
+    work.enqueue()
+    t.drain()
+    runs = [run.at for run in reversed(t.schedules.history("work")) if run.job is not None]
+    assert runs[:4] == [MONDAY + timedelta(minutes=m) for m in (10, 20, 30, 40)]
+    assert [each for each in told if each[0]] == [("work", at) for at in runs]
+    assert told.count((None, None)) == 1
+    infos = [t.app.jobs.get(run.job).info() for run in t.schedules.history("work") if run.job is not None]
+    assert [info.occurrence for info in reversed(infos)] == runs
+
+
 @pytest.mark.row("S9")
 @pytest.mark.option("schedule.misfire")
 class TestMissed:

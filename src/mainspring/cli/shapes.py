@@ -49,6 +49,8 @@ def job_document(info: JobInfo) -> dict[str, Any]:
         "parent": None if info.parent is None else str(info.parent),
         "trace": info.trace,
         "code": info.code,
+        "schedule": info.schedule,
+        "occurrence": iso(info.occurrence),
     }
 
 
@@ -152,6 +154,8 @@ def _facts(info: JobInfo) -> Facts:
         "tags": ", ".join(info.tags),
         "meta": compact(info.meta) if info.meta else None,
         "parent": info.parent,
+        "schedule": info.schedule,
+        "occurrence": info.occurrence and when(info.occurrence),
         "worker": info.worker,
         "due": info.due and when(info.due),
         "expires": info.expires and when(info.expires),

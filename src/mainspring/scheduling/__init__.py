@@ -7,7 +7,7 @@ it returns (``Store.swap``); if somebody else was first, it looks again.
 from __future__ import annotations
 
 from mainspring.scheduling.asking import Refusal, backfill, trigger
-from mainspring.scheduling.jobs import TEMPLATE, is_between_two, one_of_two, some_of
+from mainspring.scheduling.jobs import TEMPLATE, held_by, is_between_two, one_of_two, some_of
 from mainspring.scheduling.plan import Definition, Open, Plan, Record, decode, encode, record_of
 from mainspring.scheduling.settling import Seen
 from mainspring.scheduling.steps import News, Step, answered, had, look_of, put_off, rejected, step
@@ -31,6 +31,7 @@ __all__ = [
     "encode",
     "first",
     "had",
+    "held_by",
     "is_between_two",
     "look_of",
     "one_of_two",

@@ -46,7 +46,8 @@ def trigger(
     if passed is not None:
         return Refusal(passed.note, plan.open[-1].job)
     making = Making(name, plan.definition, new_id)
-    job, at = making.plain(), _unused(plan, max(now, earliest))
+    at = _unused(plan, max(now, earliest))
+    job = making.plain(at)
     plan = replace(plan, asked=at, open=(*plan.open, Open(at, job.id, now, "triggered")))
     runs.append(run_of(at, Record("triggered", now, "forced" if force else ""), job.id))
     return Step(
@@ -61,7 +62,7 @@ def backfill(name: str, plan: Plan, now: int, moments: Sequence[int], new_id: Ca
     if len(plan.open) + len(wanted) > MOST:
         return Refusal(f"{len(plan.open)} runs have not ended and {len(wanted)} would be added; {MOST} is the most")
     making = Making(name, plan.definition, new_id)
-    jobs = tuple(making.plain() for _ in wanted)
+    jobs = tuple(making.plain(at) for at in wanted)
     added = tuple(Open(at, job.id, now, "backfilled") for at, job in zip(wanted, jobs, strict=True))
     runs = tuple(run_of(run.at, Record("backfilled", now), run.job) for run in added)
     plan = replace(plan, open=(*plan.open, *added))

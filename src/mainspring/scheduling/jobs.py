@@ -19,7 +19,7 @@ TEMPLATE = UUID("5ced01e5-0000-7000-8000-7e3a1a7ec0de")
 """The id of a declared job. Each run gets its own, also where a follow-up job names the one that it follows."""
 ONE_AT_A_TIME = Limit(name="schedules/at-once", kind="concurrency", size=1)
 """With the name of the schedule as its key: its runs do not overlap, however they were made."""
-_BLOCKS = "blocks/"
+_BLOCKS, _GROUP, _AT_ONCE = "blocks/", "group/", ":at-once"
 KEPT = 1_200_000_000
 """Microseconds for which a run that ended is kept at least: somebody has to see how it did."""
 
@@ -33,17 +33,18 @@ class Making(NamedTuple):
 
     def job(self, at: int, now: int) -> NewJob:
         """The job of the occurrence ``at``: with jitter it is due a little later, the same for whoever makes it."""
-        made, due = self.plain(), at + delay_of(self.name, at, self.definition.jitter)
+        made, due = self.plain(at), at + delay_of(self.name, at, self.definition.jitter)
         if self.definition.jitter == 0 or due <= now:
             return made
         return replace(made, run_at=due + made.delay, delay=0)
 
-    def plain(self) -> NewJob:
-        """A job that is due at once."""
+    def plain(self, at: int) -> NewJob:
+        """The job of the run that stands under the moment ``at``, due at once."""
         id, template = self.new_id(), self.definition.job
         return replace(
             template,
             id=id,
+            record=_at(template.record, at),
             keep=None if template.keep is None else max(template.keep, KEPT),
             marks=tuple(dict.fromkeys((*template.marks, part_mark(self.name)))),
             buckets=self._buckets(template.buckets),
@@ -75,7 +76,7 @@ class Making(NamedTuple):
 
 def one_of_two(one: str, other: str) -> Limit:
     """Of two schedules one of which blocks the other, one runs."""
-    return Limit(name=f"{_BLOCKS}{'+'.join(sorted((one, other)))}:at-once", kind="concurrency", size=1)
+    return Limit(name=f"{_BLOCKS}{'+'.join(sorted((one, other)))}{_AT_ONCE}", kind="concurrency", size=1)
 
 
 def is_between_two(limit: Limit) -> bool:
@@ -85,7 +86,25 @@ def is_between_two(limit: Limit) -> bool:
 
 def some_of(group: str, size: int) -> Limit:
     """Of a group of schedules so many run."""
-    return Limit(name=f"group/{group}:at-once", kind="concurrency", size=size)
+    return Limit(name=f"{_GROUP}{group}{_AT_ONCE}", kind="concurrency", size=size)
+
+
+def held_by(bucket: str) -> str:
+    """What a job waits for whose bucket of this name has no room, in the words of schedules; empty for other limits."""
+    limit, _, key = bucket.partition("=")
+    if limit == ONE_AT_A_TIME.name:
+        return f"schedule {key!r} runs one at a time"
+    name = limit.removesuffix(_AT_ONCE)
+    if name != limit and name.startswith(_BLOCKS):
+        return f"schedules {name.removeprefix(_BLOCKS).replace('+', ' and ')} block each other"
+    if name != limit and name.startswith(_GROUP):
+        return f"group {name.removeprefix(_GROUP)!r} has as many running as it may"
+    return ""
+
+
+def _at(record: bytes, at: int) -> bytes:
+    """The record of a job, which is not empty, with the moment in it; whatever else a later version wrote stays."""
+    return b'%b,"occurrence":%d}' % (record[:-1], at)
 
 
 def _following(old: bytes, new: bytes, n: int, follow: Follow) -> Follow:

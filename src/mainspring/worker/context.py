@@ -118,6 +118,19 @@ class Context:
         return self._meta
 
     @property
+    def schedule(self) -> str | None:
+        """The schedule that this is a run of."""
+        body = None if self._attempt is None else self._attempt.body
+        return None if body is None else body.schedule
+
+    @property
+    def occurrence(self) -> datetime | None:
+        """The moment that this run of a schedule stands for: when it was due by the rule, however late it is, or when
+        somebody asked for it. Of a backfill, the moment that is made up for."""
+        body = None if self._attempt is None else self._attempt.body
+        return None if body is None or body.occurrence is None else to_datetime(body.occurrence)
+
+    @property
     def trace_id(self) -> str:
         """32 hex digits, shared by all jobs that come of one: a valid trace id of the W3C."""
         return self.job_id.hex if self._attempt is None else self._attempt.trace
