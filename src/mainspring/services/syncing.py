@@ -18,7 +18,7 @@ from mainspring.records import Doc
 from mainspring.schedule_rows import Link, ScheduleRow
 from mainspring.scheduling import Definition, Plan, Step, look_of
 from mainspring.scheduling.versions import is_older
-from mainspring.services.scheduler import exchange
+from mainspring.services.scheduler import exchange, forgetful
 from mainspring.stores.base import Store
 
 log = logging.getLogger("mainspring.schedules")
@@ -101,6 +101,8 @@ class _Syncing:
             wanted = self._code.definitions[name]
             await link(self._store, [Link(name, wanted.depends_on)])  # before a run of it is made
             now = (await self._store.promote(0)).now
+            if plan is not None:
+                plan = await forgetful(self._store, name, plan, wanted.history)
             after = self._after(plan, wanted, now)
             if after == plan:
                 return
