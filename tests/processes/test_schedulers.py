@@ -18,7 +18,7 @@ import pytest
 from mainspring import Mainspring, scheduling
 from mainspring.clock import boottime, from_datetime
 from mainspring.schedule_rows import ScheduleRow
-from mainspring.states import State
+from mainspring.states import Reason, State
 from mainspring.sync import run as blocking
 from mainspring.testing.history import History, Occurrence, check
 from tests.processes.fleet import LIMIT, ROOT, Line, until
@@ -144,15 +144,16 @@ def test_each_occurrence_runs_once_whoever_dies(fleet: Timetables) -> None:
 
 @pytest.mark.row("S7", "O8")
 def test_everything_survives_kill_nine(fleet: Timetables) -> None:
-    """Definitions, the next run and the history stand; the run that was interrupted is run again."""
+    """Definitions, the next run and the history stand; the run that was interrupted is run again, or, if its task says
+    so, never."""
     popen = fleet.up(fleet.start())
     app = fleet.app
     fleet.wait_for(3)
     app.schedules.disable("tick", "quiet")
     until(lambda: not app.schedules.get("tick").running + app.schedules.get("tick").waiting)
     app.schedules.put("nightly", "timetable.long", cron="0 3 * * *", tz="Europe/Kyiv")
-    job = app.schedules.trigger("long")
-    until(lambda: any(line.job == str(job.id) for line in fleet.lines()))
+    job, once = app.schedules.trigger("long"), app.schedules.trigger("once")
+    until(lambda: {line.job for line in fleet.lines()} >= {str(job.id), str(once.id)})
     before, records = app.schedules.status(), app.schedules.history("tick", 10_000)
     assert before["long"].running == (job.id,)
     assert records
@@ -167,8 +168,12 @@ def test_everything_survives_kill_nine(fleet: Timetables) -> None:
     assert job.join(timeout=LIMIT).state is State.SUCCEEDED
     [run] = until(lambda: [run for run in app.schedules.history("long") if run.state is not None])
     assert (run.job, run.state) == (job.id, State.SUCCEEDED)
-    assert len([line for line in fleet.lines() if line.word == "START" and line.job == str(job.id)]) == 2
-    assert [info.off for info in app.schedules.list()] == ["", "", "operator"]
+    [never] = until(lambda: [run for run in app.schedules.history("once") if run.state is not None])
+    assert (never.job, never.state, never.reason) == (once.id, State.DEAD, Reason.CRASHED)
+    starts = Counter(line.job for line in fleet.lines() if line.word == "START")
+    assert (starts[str(job.id)], starts[str(once.id)]) == (2, 1)
+    assert app.schedules.get("once").failures == 1
+    assert [info.off for info in app.schedules.list()] == ["", "", "", "operator"]
 
 
 @pytest.mark.row("O2", "O3", "O4", "O8")
@@ -180,7 +185,7 @@ def test_seven_due_at_once_in_two_processes_one_of_which_dies(fleet: Timetables)
     at = datetime.now(UTC) + timedelta(seconds=4)
     (fleet.folder / "at").write_text(at.isoformat())
     declaring = timetable(fleet.app.settings.url, fleet.folder)
-    assert len(declaring.schedules.declare().added) == 2 + len(PARTS)  # before anybody could fire one of them
+    assert len(declaring.schedules.declare().added) == 3 + len(PARTS)  # before anybody could fire one of them
     declaring.close()
     crew = [fleet.start(), fleet.start()]
     for popen in crew:

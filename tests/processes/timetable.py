@@ -40,6 +40,12 @@ def timetable(url: str, folder: Path) -> Mainspring:
         note("END", ctx)
         return "done"
 
+    @app.schedule("once", mode="triggered")
+    @app.task(name="timetable.once", queue="parts", ack="early")
+    async def once(ctx: AsyncContext) -> None:
+        note("START", ctx)
+        await gate(str(folder / "go_on"))
+
     if (folder / "at").exists():
         _parts(app, datetime.fromisoformat((folder / "at").read_text()), folder)
     return app

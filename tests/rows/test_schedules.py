@@ -175,6 +175,22 @@ class TestMissed:
         t.advance("100m")
         assert len(t.schedules.history("work", 1_000)) == 150
 
+    def test_large_ones_are_made_up_for_as_far_as_they_fit(self, t: TestApp) -> None:
+        """A store takes 8 MB in a step: what is more than half of that is missed, and none is rejected."""
+        ran: list[int] = []
+
+        @t.app.task(name="tasks.large")
+        async def large(text: str) -> None:
+            ran.append(len(text))
+
+        t.app.schedule("work", every="10m", call=large.s("x" * 300_000), misfire="all", overlap="allow")
+        t.advance("0s")
+        t.clock.advance("301m")
+        t.drain()
+        assert ran == [300_000] * 13
+        assert minutes(t, "work") == list(range(180, 301, 10))
+        assert sum(run.count for run in t.schedules.history("work") if run.what == "missed") == 17
+
     def test_none_is_missed_while_somebody_is_there(self, t: TestApp) -> None:
         heard: list[ScheduleEvent] = []
         t.app.on("schedule_missed")(heard.append)

@@ -334,6 +334,41 @@ class TestBackfill:
         t.drain()
         assert t.app.jobs.count().total == 3
 
+    def test_what_is_not_remembered_is_not_run_again(self, t: TestApp, report: Task[..., str]) -> None:
+        """Neither an occurrence that has had its run, nor one that somebody backfilled, however long ago."""
+        before = MONDAY - timedelta(hours=3)
+        t.schedules.put("hourly", report, cron="0 * * * *", history=5, overlap="queue")
+        assert len(t.schedules.backfill("hourly", before, MONDAY)) == 3
+        t.advance("3h")
+        assert minutes(t, "hourly") == [-60, 0, 60, 120, 180]
+        for start, end in ((before, MONDAY), (before, before + timedelta(hours=2))):
+            with pytest.raises(InvalidOption, match="earlier occurrences is not remembered") as refused:
+                t.schedules.backfill("hourly", start, end)
+            assert "history=" in refused.value.hint
+        t.schedules.put("hourly", report, cron="0 * * * *", history=50, overlap="queue")  # what is forgotten stays so
+        with pytest.raises(InvalidOption, match="lies before 2030-01-07 11:00"):
+            t.schedules.backfill("hourly", before, MONDAY)
+        assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=1), MONDAY + timedelta(hours=9)) == []
+        t.drain()
+        assert len(t.enqueued(report)) == 7
+
+    def test_large_ones(self, t: TestApp, report: Task[..., str]) -> None:
+        """More than a store takes in one step, and all of them."""
+        t.schedules.put("hourly", report.s("x" * 300_000), cron="0 * * * *", overlap="allow")
+        jobs = t.schedules.backfill("hourly", MONDAY - timedelta(hours=30), MONDAY)
+        assert len({job.id for job in jobs}) == 30
+        t.drain()
+        assert minutes(t, "hourly") == list(range(-1800, 1, 60))  # and the one that is due now
+        assert {info.state for info in t.enqueued(report)} == {"succeeded"}
+
+    def test_what_would_not_be_remembered_is_refused(self, t: TestApp, report: Task[..., str]) -> None:
+        t.schedules.put("hourly", report, cron="0 * * * *", history=5)
+        with pytest.raises(InvalidOption, match="the schedule keeps the 5 latest"):
+            t.schedules.backfill("hourly", MONDAY - timedelta(hours=6), MONDAY)
+        assert t.enqueued(report) == []
+        t.schedules.put("hourly", report, cron="0 * * * *", history=6)
+        assert len(t.schedules.backfill("hourly", MONDAY - timedelta(hours=6), MONDAY)) == 6
+
     def test_limits(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("hourly", report, cron="0 * * * *")
         t.schedules.put("hand", report, mode="triggered")

@@ -93,7 +93,7 @@ class Flow:
             [self.newest.s(0.05) for _ in range(DEPTH - 2)],
             [self.weighed.s() for _ in range(4)] if n % 2 else [self.guarded.s() for _ in range(5)],
             [self.held.s() for _ in range(3)],
-            [self.locked.s(name, 0.05 if each else 1.5 * TTL) for name in "ab" for each in range(3)],
+            [self.locked.s(name, 0.05 if each or n % 3 else 1.5 * TTL) for name in "ab" for each in range(3)],
             *([task.s(page, n)] for task in (self.debounced, self.last) for page in (1, 2)),
         ]
 

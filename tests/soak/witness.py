@@ -44,8 +44,8 @@ class Witness(threading.Thread):
             await store.open()
             for row in await store.workers():
                 self.workers[row.id] = int(json.loads(row.info).get("pid", 0))
-            counts = await store.count(Query.everything())
-            self.snapshots.append(Snapshot(at=time.time(), counts=counts))
+            asked, counts = time.time(), await store.count(Query.everything())
+            self.snapshots.append(Snapshot(asked=asked, at=time.time(), counts=counts))
             await self._look_at_breakers(store)
         finally:
             await store.close()

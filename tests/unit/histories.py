@@ -69,6 +69,13 @@ GOOD = {
         snapshots=(Snapshot(at=1.5, counts={S.RUNNING: 1}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
         durability="postgres:full", asked="full",
     ),
+    "a count whose answer was long on its way": h(
+        *PLAIN, snapshots=(Snapshot(asked=0.5, at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
+    ),
+    "a count after the store was away": h(
+        *PLAIN, snapshots=(Snapshot(at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
+        troubles=(Trouble(what="store_away", began=0.5, ended=4.9),),
+    ),
     "a failure, then success": h(
         NEW, claim(1, 1, 10), failed(2, 2, 10), step(3, 3, A.PROMOTE, S.READY),
         claim(4, 3, 11, attempt=2), done(5, 4, 11, wrote=11),
@@ -255,6 +262,11 @@ BAD: dict[str, list[History]] = {
         h(*PLAIN, snapshots=(Snapshot(at=9, counts={S.SUCCEEDED: 2}),)),
         h(*PLAIN, snapshots=(Snapshot(at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1}))),
         h(*PLAIN, snapshots=(Snapshot(at=9, counts={S.DEAD: 1}),)),
+        h(*PLAIN, snapshots=(Snapshot(asked=4, at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1}))),
+        h(
+            *PLAIN, snapshots=(Snapshot(at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
+            troubles=(Trouble(what="store_away", began=0.5, ended=2),),
+        ),
     ],
     "I19": [
         h(*PLAIN, calls=(replace(ASKED, digests=("d",)),), runs=(Run(job="j", token=10, began=1, digest="x"),)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from mainspring import scheduling
+from mainspring.clock import to_datetime
 from mainspring.codec import loads
 from mainspring.errors import (
     InvalidOption,
@@ -24,11 +25,12 @@ from mainspring.ids import raw_ids
 from mainspring.job import Job
 from mainspring.news import announce_schedule
 from mainspring.query import Query
+from mainspring.schedule_rows import Run
 from mainspring.schedules.exchanging import Changed, Current, change
 from mainspring.schedules.looking import unknown
 from mainspring.scheduling import Plan, Refusal, Step
-from mainspring.scheduling.firing import MOST
-from mainspring.services.scheduler import exchange, seen_by
+from mainspring.scheduling.jobs import MOST
+from mainspring.services.scheduler import exchange, remembered_from, seen_by
 from mainspring.states import Action
 
 if TYPE_CHECKING:
@@ -67,41 +69,71 @@ async def trigger(app: Mainspring, name: str, *, force: bool) -> Job[Any]:
 
 
 async def backfill(app: Mainspring, name: str, start: int, end: int) -> list[Job[Any]]:
-    """Runs of the occurrences in [start, end) that are over and have none."""
+    """Runs of the occurrences in [start, end) that are over and have none; large ones in several steps."""
+    found: list[Job[Any]] = []
+    after: int | None = start
+    while after is not None:
+        jobs, after = await _backfill(app, name, after, end)
+        found += jobs
+    return found
+
+
+async def _backfill(app: Mainspring, name: str, start: int, end: int) -> tuple[list[Job[Any]], int | None]:
+    """One step; and where the next begins, if it was not the last."""
     store = await app.client.store()
     ids = raw_ids(MOST)
+    left: int | None = None
 
     async def decide(current: Current) -> Step | None:
+        nonlocal left
         plan = await _found(store, name, current)
         if current.again and await _arrived(store, name, ids[0]):
             return None
+        left = None
         if plan.rule is None:
             hint = "Only one with cron, every, at or after has occurrences."
             why = f"has the mode {plan.definition.mode!r}"
             raise InvalidOption("schedule", name, why, subject="app.schedules.backfill", hint=hint)
         before = min(end, current.now)
         moments = list(islice(takewhile(lambda at: at < before, plan.rule.walk(start - 1)), _COUNTED))
-        have = {run.at for run in await store.runs(name, plan.definition.history) if run.job is not None}
+        runs = await store.runs(name, plan.definition.history)
+        have = {run.at for run in runs if run.job is not None}
         moments = [at for at in moments if at not in have]
         if not moments:
             return None
         if len(moments) > MOST:
             raise _too_many(name, f"{MOST} occurrences and more" if len(moments) >= _COUNTED else str(len(moments)))
+        _refuse_forgotten(plan, runs, moments)
         fresh: Iterator[bytes] = iter(ids)
         made = scheduling.backfill(name, plan, current.now, moments, lambda: next(fresh))
         if isinstance(made, Refusal):
             raise NotTriggered(name, made.why)
+        left = moments[len(made.jobs)] if len(made.jobs) < len(moments) else None
         return made
 
     changed = await _changed(store, name, decide)
     await _answered(store, name, changed)
     made = changed.made
     if isinstance(made, Step):
-        return [_handle(app, changed, job.id) for job in made.jobs]
-    return [_handle(app, changed, run.job) for run in await store.runs(name, 10_000) if run.job in ids]
+        return [_handle(app, changed, job.id) for job in made.jobs], left
+    return [_handle(app, changed, run.job) for run in await store.runs(name, 10_000) if run.job in ids], left
 
 
 _COUNTED = 10 * MOST
+
+
+def _refuse_forgotten(plan: Plan, runs: Sequence[Run], moments: Sequence[int]) -> None:
+    """What a run of an occurrence came to has to be remembered: else the next backfill would run it again."""
+    known, most = remembered_from(plan, runs), plan.definition.history
+    if moments[0] < known:
+        why = f"lies before {to_datetime(known).isoformat(' ')}: what became of earlier occurrences is not remembered"
+    elif moments[0] not in sorted({*moments, *(run.at for run in runs)})[-most:]:
+        why = f"would not be remembered: the schedule keeps the {most} latest"
+    else:
+        return
+    hint = "history= of the schedule says how many occurrences it remembers; a larger one helps from then on."
+    when = to_datetime(moments[0]).isoformat(" ")
+    raise InvalidOption("start", when, why, subject="app.schedules.backfill", hint=hint)
 
 
 def _too_many(name: str, many: str) -> InvalidOption:

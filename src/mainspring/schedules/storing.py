@@ -20,6 +20,7 @@ from mainspring.schedules.exchanging import Current, Gone, change, kept
 from mainspring.schedules.looking import plans_of, unknown
 from mainspring.schedules.wiring import no_group, refuse_cycle
 from mainspring.scheduling import Definition, News, Plan, Step, one_of_two, some_of
+from mainspring.services.scheduler import forgetful
 from mainspring.services.syncing import CodeSchedules, Synced, link, sync
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
             return None
         if plan.definition.rule != wanted.rule:
             _refuse_past(declared, now)
+        plan = await forgetful(store, name, plan, wanted.history)
         return kept(scheduling.revised(plan, wanted, now, owner="user"), now)
 
     await change(store, name, decide)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from mainspring.scheduling.firing import MOST, in_the_way, superseded
-from mainspring.scheduling.jobs import Making
+from mainspring.scheduling.firing import in_the_way, superseded
+from mainspring.scheduling.jobs import MOST, Making
 from mainspring.scheduling.plan import Open, Plan, Record, run_of
 from mainspring.scheduling.settling import Seen, come_back, settle
 from mainspring.scheduling.steps import Step, changes, look_of
@@ -57,13 +57,14 @@ def trigger(
 
 
 def backfill(name: str, plan: Plan, now: int, moments: Sequence[int], new_id: Callable[[], bytes]) -> Step | Refusal:
-    """Runs of these occurrences, each its own job; they wait for each other unless overlaps are allowed."""
+    """Runs of these occurrences, each its own job; they wait for each other unless overlaps are allowed. Of the first
+    of them, if their jobs are too large for one step."""
     wanted = sorted(set(moments))
     if len(plan.open) + len(wanted) > MOST:
         return Refusal(f"{len(plan.open)} runs have not ended and {len(wanted)} would be added; {MOST} is the most")
     making = Making(name, plan.definition, new_id)
-    jobs = tuple(making.plain(at) for at in wanted)
-    added = tuple(Open(at, job.id, now, "backfilled") for at, job in zip(wanted, jobs, strict=True))
+    jobs = tuple(making.plain(at) for at in wanted[: making.most])
+    added = tuple(Open(at, job.id, now, "backfilled") for at, job in zip(wanted, jobs, strict=False))
     runs = tuple(run_of(run.at, Record("backfilled", now), run.job) for run in added)
     plan = replace(plan, open=(*plan.open, *added))
     return Step(plan, look_of(plan, now), runs, jobs, making.limits)

@@ -11,15 +11,13 @@ from msgspec.structs import replace
 from mainspring.records import NewJob
 from mainspring.rules import Cron, Window, missed
 from mainspring.schedule_rows import Run
-from mainspring.scheduling.jobs import Making
+from mainspring.scheduling.jobs import MOST, Making
 from mainspring.scheduling.plan import Open, Plan, Record, What, run_of
 from mainspring.states import State
 
 LATE = 30_000_000
 """An occurrence that nobody has seen to for longer than this is missed."""
 _DAY = 86_400_000_000
-MOST = 100
-"""Missed occurrences that are made up for, and runs that wait for each other, at most."""
 
 
 class Fired(NamedTuple):
@@ -51,7 +49,7 @@ def fire(plan: Plan, now: int, making: Making, states: Mapping[bytes, State]) ->
     if plan.definition.mode == "continuous" or plan.rule is None:
         return _again(plan, now, making, states)
     due = _due(plan, now)
-    chosen = _chosen(plan, due.known[-MOST:], now)
+    chosen = _chosen(plan, due.known[-making.most :], now)
     watermark = max(plan.watermark, due.until)
     runs = _passed_over(due, {*chosen, *(run.at for run in plan.open)}, now)
     plan = replace(plan, watermark=watermark, due=plan.rule.next(max(watermark, now)))
@@ -95,7 +93,8 @@ def _chosen(plan: Plan, known: Sequence[int], now: int) -> list[int]:
 
 
 def _passed_over(due: _Due, run: set[int], now: int) -> list[Run]:
-    """The records of those that do not, and that nobody has backfilled meanwhile. Those between the first one and the others stand in its record."""
+    """The records of those that do not, and that nobody has backfilled meanwhile. Those between the first one and the
+    others stand in its record."""
     runs = []
     for at in due.known:
         if at not in run:

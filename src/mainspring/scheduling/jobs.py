@@ -20,6 +20,10 @@ TEMPLATE = UUID("5ced01e5-0000-7000-8000-7e3a1a7ec0de")
 ONE_AT_A_TIME = Limit(name="schedules/at-once", kind="concurrency", size=1)
 """With the name of the schedule as its key: its runs do not overlap, however they were made."""
 _BLOCKS, _GROUP, _AT_ONCE = "blocks/", "group/", ":at-once"
+MOST = 100
+"""Missed occurrences that are made up for, and runs that wait for each other, at most."""
+LARGEST = 4_000_000
+"""Bytes of the jobs that are made in one step, at most, but always one: a store takes eight million."""
 KEPT = 1_200_000_000
 """Microseconds for which a run that ended is kept at least: somebody has to see how it did."""
 
@@ -50,6 +54,13 @@ class Making(NamedTuple):
             buckets=self._buckets(template.buckets),
             follows=tuple(_following(template.id, id, n, follow) for n, follow in enumerate(template.follows)),
         )
+
+    @property
+    def most(self) -> int:
+        """So many jobs are made in one step."""
+        template = self.definition.job
+        size = sum(len(each.record) + 1_000 for each in (template, *(follow.job for follow in template.follows)))
+        return max(1, min(MOST, LARGEST // size))
 
     @property
     def limits(self) -> tuple[Limit, ...]:

@@ -95,6 +95,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The next occurrence; of mode ``continuous`` when the next run may begin."""
     asked: int = 0
     """The latest moment that a run which somebody asked for stands under."""
+    forgotten: int = 0
+    """Of occurrences before this moment records may have been dropped, when fewer were kept than now."""
     open: tuple[Open, ...] = ()
     failures: int = 0
     """Runs that failed since one succeeded."""

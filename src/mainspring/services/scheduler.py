@@ -15,7 +15,7 @@ from mainspring.errors import KeyConflict, KeyTaken, QueueDisabled, QueueDrainin
 from mainspring.ids import raw_id
 from mainspring.query import Query
 from mainspring.records import JobRow
-from mainspring.schedule_rows import ScheduleRow, Swap, Swapped
+from mainspring.schedule_rows import Run, ScheduleRow, Swap, Swapped
 from mainspring.scheduling import News, Plan, Seen, Step
 from mainspring.services.base import Service
 from mainspring.services.passing import Passing
@@ -174,6 +174,20 @@ class Scheduler(Service):
             self.log.log(_LOUD.get(each.what, logging.WARNING), "schedule %r: %s", name, said_of(each))
             if self._told is not None:
                 self._told(name, each, now)
+
+
+async def forgetful(store: Store, name: str, plan: Plan, history: int) -> Plan:
+    """The plan, before it keeps so many records: if those are more than now, it knows what it has forgotten by then."""
+    if history <= plan.definition.history:
+        return plan
+    return replace(plan, forgotten=remembered_from(plan, await store.runs(name, plan.definition.history)))
+
+
+def remembered_from(plan: Plan, runs: Sequence[Run]) -> int:
+    """Of occurrences before this moment nobody knows what became of them. ``runs``: all that are kept."""
+    if len(runs) < plan.definition.history:
+        return plan.forgotten
+    return max(plan.forgotten, runs[-1].at)
 
 
 async def exchange(store: Store, row: ScheduleRow, made: Step) -> Swapped:

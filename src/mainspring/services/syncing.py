@@ -2,8 +2,8 @@
 is enabled. Nothing is written if nothing has changed.
 
 Whose code is newer is told by its version. Two that look like numbers are compared as numbers; of others the one that
-was seen first in this store is older. Without a version, the code that started last decides. Programs that share a store
-are told apart by the packages of their tasks: what another one declares is its own while a worker of it lives.
+was seen first in this store is older. Without a version, the code that started last decides. Programs that share a
+store are told apart by the packages of their tasks: what another one declares is its own while a worker of it lives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.records import Doc
 from mainspring.schedule_rows import Link, ScheduleRow
 from mainspring.scheduling import Definition, Plan, Step, look_of
 from mainspring.scheduling.versions import is_older
-from mainspring.services.scheduler import exchange
+from mainspring.services.scheduler import exchange, forgetful
 from mainspring.stores.base import Store
 
 log = logging.getLogger("mainspring.schedules")
@@ -123,6 +123,8 @@ class _Syncing:
                 return
             wanted = self._code.definitions[name]
             await self._link(name, wanted)  # before a run of it is made
+            if plan is not None:
+                plan = await forgetful(self._store, name, plan, wanted.history)
             after = self._after(plan, wanted)
             if after == plan:
                 return

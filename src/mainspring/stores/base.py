@@ -168,7 +168,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[Limit, ...] = ()
     """Those that its jobs name: made if the store does not know them, else left as they stand there."""
     queues: tuple[tuple[str, QueueSettings], ...] = ()
-    """Settings that code declares, by queue: stored if the store knows of none that were declared, else left."""
+    """Settings that code declares, by queue: stored if the store knows of none that were declared, else left. What
+    waits there already counts for a depth from the next :meth:`Store.configure` on."""
     accepted: bool = False
     """It comes of a job that runs: refused for no depth."""
     forced: bool = False

@@ -149,6 +149,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A count of all jobs by state."""
 
     at: float
+    """When it was there."""
+    asked: float | None = None
+    """When it was asked for; None: at the same moment."""
     counts: Mapping[State, int]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from mainspring.states import FINAL, Action, Reason, State, allows
-from mainspring.testing.history._events import Answer, Found, History, by_job, lives, promise_of
+from mainspring.testing.history._events import Answer, Found, History, Snapshot, by_job, lives, promise_of
 
 
 def nothing_is_lost(history: History) -> Found:
@@ -92,9 +92,9 @@ def counts_are_exact(history: History) -> Found:
     born = [event.at for event in history.events if event.action is Action.ENQUEUE]
     gone = [event.at for event in history.events if event.state is None]
     for shot in history.snapshots:
-        total = sum(shot.counts.values())
-        least = sum(at < shot.at - slack for at in born) - sum(at <= shot.at + slack for at in gone)
-        most = sum(at <= shot.at + slack for at in born) - sum(at < shot.at - slack for at in gone)
+        total, since = sum(shot.counts.values()), _taken_after(shot, history)
+        least = sum(at < since - slack for at in born) - sum(at <= shot.at + slack for at in gone)
+        most = sum(at <= shot.at + slack for at in born) - sum(at < since - slack for at in gone)
         if not least <= total <= most:
             yield f"count at {shot.at:.1f}", f"{total} jobs, and there were {least} to {most}"
     if history.quiet and history.snapshots:
@@ -102,6 +102,14 @@ def counts_are_exact(history: History) -> Found:
         for state in State:
             if (counted := history.snapshots[-1].counts.get(state, 0)) != ends[state]:
                 yield f"count of {state}", f"{counted} at rest, and there are {ends[state]}"
+
+
+def _taken_after(shot: Snapshot, history: History) -> float:
+    """A count may be as old as the question; and what a store that was away had begun, it has done only since."""
+    since = shot.at if shot.asked is None else shot.asked
+    store = [each for each in history.troubles if each.what == "store_away"]
+    lately = [each.began for each in store if each.began <= shot.at and each.ended >= since - history.bounds.slack]
+    return min((since, *lately))
 
 
 def payloads_arrive_whole(history: History) -> Found:

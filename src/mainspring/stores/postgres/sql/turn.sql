@@ -128,7 +128,7 @@ begin
     if v_moved.parts is not null then
         v_woken := v_woken || {schema}.note_success_v1(v_moved.parts, v_now);
     end if;
-    if exists (select 1 from unnest(p_acks) a where a.part is not null) then
+    if cardinality(p_acks) > 0 and exists (select 1 from unnest(p_acks) a where a.part is not null) then
         v_woken := v_woken || {schema}.obey_joined_v1(p_acks, v_now);
     end if;
     if cardinality(v_freed) > 0 then
