@@ -95,7 +95,8 @@ def _chosen(plan: Plan, known: Sequence[int], now: int) -> list[int]:
 
 
 def _passed_over(due: _Due, run: set[int], now: int) -> list[Run]:
-    """The records of those that do not, and that nobody has backfilled meanwhile. Those between the first one and the others stand in its record."""
+    """The records of those that do not, and that nobody has backfilled meanwhile. Those between the first one and the
+    others stand in its record."""
     runs = []
     for at in due.known:
         if at not in run:
