@@ -75,6 +75,15 @@ def version_term(version: str) -> str:
     return VERSION + quoted(version)
 
 
+def unpinned(kind: str) -> str:
+    """The same kind for workers of any version.
+
+    >>> unpinned("async~+1.4,gpu~"), unpinned("thread~+1.4~"), unpinned("thread")
+    ('async~gpu~', 'thread', 'thread')
+    """
+    return on_terms(kind.partition("~")[0], [term for term in terms_of(kind) if not term.startswith(VERSION)])
+
+
 def bulk_term(task: str) -> str:
     """The term of the jobs of a bulk task: they wait apart from others, so that one claim can take many of them."""
     return BULK + quoted(task)

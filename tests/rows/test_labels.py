@@ -290,6 +290,18 @@ class TestPins:
         for each in (app, stranger):
             each.close()
 
+    def test_runs_of_a_schedule_are_not_pinned(self, store_url: str) -> None:
+        """It outlives the version that declared it, and would wait for ever for the one that is gone."""
+        ran: list[str] = []
+        old, new = (pinned(store_url, version, ran) for version in ("1", "2"))
+        old.schedules.put("user", "pinned", mode="triggered")
+        job = old.schedules.trigger("user")
+        with new.worker():
+            assert job.join(timeout=LIMIT).state is State.SUCCEEDED
+        assert ran == ["2"]
+        for each in (old, new):
+            each.close()
+
     @pytest.mark.stores("sqlite")
     def test_without_a_version_it_is_refused_when_it_is_used(self, store_url: str) -> None:
         app = Mainspring(store_url)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
 from mainspring.errors import InvalidOption, UnknownTask
 from mainspring.schedule_rows import ScheduleRow, Swap
+from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.sync import run as blocking
 from mainspring.task import Task
@@ -34,6 +36,25 @@ def report(t: TestApp) -> Task[..., str]:
         return region.upper()
 
     return report
+
+
+def _overtaken(monkeypatch: pytest.MonkeyPatch, call: str, other: Callable[[], Awaitable[Any]]) -> None:
+    """The next such call to the store is overtaken by what somebody else does."""
+    usual = getattr(Door, call)
+
+    async def late(door: Door, *args: Any) -> Any:
+        monkeypatch.setattr(Door, call, usual)
+        await other()
+        return await usual(door, *args)
+
+    monkeypatch.setattr(Door, call, late)
+
+
+def whose_links(t: TestApp) -> list[str]:
+    async def asked() -> list[str]:
+        return [row.name for row in await (await t.app.client.store()).links()]
+
+    return blocking("links", asked())
 
 
 async def _stored_by_a_newer_version(t: TestApp, name: str) -> None:
@@ -184,6 +205,39 @@ class TestPut:
         for verb in (t.schedules.get, t.schedules.enable, t.schedules.delete, t.schedules.trigger, t.schedules.next):
             with pytest.raises(InvalidOption, match="upgrade this process"):
                 verb("lunar")
+
+    def test_two_who_put_at_once_make_no_circle(
+        self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("x", "y"):
+            t.schedules.put(name, report, every="10m")
+        _overtaken(monkeypatch, "link", lambda: t.schedules.aput("y", report, every="10m", depends_on="x"))
+        with pytest.raises(InvalidOption, match="is a cycle"):
+            t.schedules.put("x", report, every="10m", depends_on="y")
+        assert [info.depends_on for info in t.schedules.list()] == [(), ("x",)]
+        t.advance("10m")
+        assert t.app.jobs.count()[State.SUCCEEDED] == 2
+
+    def test_what_it_waits_for_is_not_deleted_meanwhile(
+        self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        t.schedules.put("first", report, every="10m")
+        _overtaken(monkeypatch, "link", lambda: t.schedules.adelete("first"))
+        with pytest.raises(InvalidOption, match="depends_on='first': is not known to the store"):
+            t.schedules.put("second", report, every="10m", depends_on="first")
+        assert t.schedules.list() == []
+        assert whose_links(t) == []
+
+    def test_what_somebody_waits_for_since_just_now_is_not_deleted(
+        self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        t.schedules.put("first", report, every="10m")
+        second = partial(t.schedules.aput, "second", report, every="10m", depends_on="first")
+        _overtaken(monkeypatch, "swap", second)
+        with pytest.raises(InvalidOption, match="is what others wait for: second"):
+            t.schedules.delete("first")
+        t.advance("10m")
+        assert t.app.jobs.count()[State.SUCCEEDED] == 2
 
     def test_status_by_name(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("ann", report, every="10m")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from mainspring.errors import UnknownTask
+from mainspring.lanes import unpinned
 from mainspring.making import FOLLOW_UPS
 from mainspring.schedules.declaring import OF_JOBS
 from mainspring.scheduling import TEMPLATE, Definition
@@ -74,7 +75,10 @@ def _call(app: Mainspring, declared: Declaration, bounds: Sequence[Bound]) -> Ca
     own = {name: declared.options[name] for name in FOLLOW_UPS if name in declared.given}
     limits = {bound.limit.name: bound for bound in (*target.bounds, *bounds)}
     call = call.retargeted(
-        replace(target, bounds=tuple(limits.values()), part="", plain=False, options={**target.options, **own})
-    )
+        replace(
+            target, bounds=tuple(limits.values()), part="", plain=False, options={**target.options, **own},
+            kind=unpinned(target.kind),  # a schedule outlives the version that declares it
+        )
+    )  # fmt: skip
     given = {name: declared.given[name] for name in OF_JOBS if name in declared.given}
     return call.options(**given) if given else call

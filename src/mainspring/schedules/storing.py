@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from mainspring.errors import InvalidOption, UnknownTask, did_you_mean
 from mainspring.limits import Bound
 from mainspring.news import announce_schedule
 from mainspring.rules import Once
-from mainspring.schedule_rows import Link
+from mainspring.schedule_rows import Link, Swap
 from mainspring.schedules import definitions
 from mainspring.schedules.declaring import Declaration, itself
 from mainspring.schedules.exchanging import Current, Gone, change, kept
@@ -21,7 +21,7 @@ from mainspring.schedules.looking import plans_of, unknown
 from mainspring.schedules.wiring import no_group, refuse_cycle
 from mainspring.scheduling import Definition, News, Plan, Step, one_of_two, some_of
 from mainspring.services.scheduler import forgetful
-from mainspring.services.syncing import CodeSchedules, Synced, link, sync
+from mainspring.services.syncing import CodeSchedules, Synced, known_links, link, sync
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -57,9 +57,9 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
     _refuse_code(app, name, plans.get(name))
     await _check_task(app, store, declared.task)
     definition = await _defined(app, store, declared, plans)
-    before = plans[name].definition.blocks if name in plans else ()
+    before, waited = (plans[name].definition.blocks, plans[name].definition.depends_on) if name in plans else ((), ())
     if definition.depends_on:
-        await link(store, [Link(name, definition.depends_on)])
+        await _link(store, Link(name, definition.depends_on), Link(name, waited), declared.subject)
     for other in definition.blocks:
         await _mark(store, other, name, on=True)
 
@@ -114,12 +114,15 @@ async def delete(app: Mainspring, name: str) -> None:
         return Gone()
 
     plans = await plans_of(store, [name])
-    waiting = [row.name for row in await store.links() if name in dict(row.after)]
+    waiting = await _waiting_for(store, name)
     needed = sorted(await plans_of(store, waiting)) if waiting else []
     if needed:
-        hint = "They would never run again: put them without it first."
-        raise InvalidOption("schedule", name, f"is what others wait for: {', '.join(needed)}", hint=hint)
-    await change(store, name, decide)
+        raise _needed(name, needed)
+    row = (await change(store, name, decide)).row
+    needed = sorted({*await _waiting_for(store, name)} - {*waiting})
+    if needed and row.rev:  # put just now: as in `_link`, one of the two sees the other
+        await store.swap(Swap(name=name, rev=0, doc=row.doc, look=row.look))
+        raise _needed(name, needed)
     await link(store, [Link(name, ())])
     for other in plans[name].definition.blocks if name in plans else ():
         await _mark(store, other, name, on=False)
@@ -127,6 +130,15 @@ async def delete(app: Mainspring, name: str) -> None:
 
 
 # ---- private ---------------------------------------------------------------------------------------
+
+
+async def _waiting_for(store: Store, name: str) -> list[str]:
+    return [row.name for row in await store.links() if name in dict(row.after)]
+
+
+def _needed(name: str, by: Iterable[str]) -> InvalidOption:
+    hint = "They would never run again: put them without it first."
+    return InvalidOption("schedule", name, f"is what others wait for: {', '.join(by)}", hint=hint)
 
 
 def _called(app: Mainspring, call: Any, name: str) -> Any:
@@ -180,11 +192,31 @@ def _stored(app: Mainspring, declared: Declaration, option: str, plans: Mapping[
         if name == declared.name:
             raise itself(option, name).about(declared.subject)
         if name not in plans:
-            why = f"is not known to the store{did_you_mean(name, plans)}"
-            hint = "Put it first; schedules of the code are stored by workers that start."
-            raise InvalidOption(option, name, why, subject=declared.subject, hint=hint)
+            raise _not_stored(option, name, plans, declared.subject)
         found.append(name)
     return list(dict.fromkeys(found))
+
+
+def _not_stored(option: str, name: str, known: Iterable[str], subject: str) -> InvalidOption:
+    hint = "Put it first; schedules of the code are stored by workers that start."
+    return InvalidOption(
+        option, name, f"is not known to the store{did_you_mean(name, known)}", subject=subject, hint=hint
+    )
+
+
+async def _link(store: Store, wanted: Link, before: Link, subject: str) -> None:
+    """Say what it waits for. Then look again, for others may have put or deleted some since they were looked at: of two
+    who would make a circle at least one sees what the other has said."""
+    await link(store, [wanted])
+    try:
+        known = await plans_of(store, wanted.after)
+        for name in wanted.after:
+            if name not in known:
+                raise _not_stored("depends_on", name, known, subject)
+        refuse_cycle(await known_links(store))
+    except InvalidOption:
+        await link(store, [before])
+        raise
 
 
 async def _grouped(app: Mainspring, store: Store, group: str, subject: str) -> Bound:
