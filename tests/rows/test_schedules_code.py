@@ -186,3 +186,21 @@ def test_the_program_of_others_is_left_alone(app: Mainspring, store_url: str) ->
             until(lambda: app.schedules.get("theirs").off == "orphaned")
         assert app.schedules.get("mine").enabled
     other.close()
+
+
+def test_programs_of_other_versions_are_left_alone_too(store_url: str) -> None:
+    """Each has its own numbers: they say nothing of who is newer."""
+    one, two = Mainspring(store_url, version="1.4"), Mainspring(store_url, version="2.0")
+    one.schedule("mine", every="1h")(one.task(name="mine.work")(lambda: None))
+    two.schedule("theirs", every="1h")(two.task(name="theirs.work")(lambda: None))
+    with one.worker():
+        with two.worker():
+            assert [(info.name, info.enabled) for info in one.schedules.list()] == [("mine", True), ("theirs", True)]
+        with one.worker():
+            assert one.schedules.get("theirs").enabled
+    with two.worker():  # the other program is not there
+        assert two.schedules.get("mine").off == "orphaned"
+        with one.worker():
+            assert two.schedules.get("mine").enabled
+    for each in (one, two):
+        each.close()
