@@ -188,20 +188,35 @@ def test_the_program_of_others_is_left_alone(app: Mainspring, store_url: str) ->
     other.close()
 
 
-def test_versions_of_two_programs_say_nothing_of_each_other(store_url: str) -> None:
-    """A newer number of the one does not make the other old."""
+@pytest.mark.parametrize("package", ["", "company."])
+def test_versions_of_two_programs_say_nothing_of_each_other(store_url: str, package: str) -> None:
+    """A higher number of the one does not make the other old; also where their tasks are in one package."""
+    shop, mail = Mainspring(store_url, version="1.4"), Mainspring(store_url, version="2.0")
+    shop.schedule("orders", every="1h")(shop.task(name=f"{package}shop.orders")(lambda: None))
+    mail.schedule("letters", every="1h")(mail.task(name=f"{package}mail.letters")(lambda: None))
+    with shop.worker():
+        with mail.worker():
+            assert [(info.name, info.enabled) for info in shop.schedules.list()] == [
+                ("letters", True),
+                ("orders", True),
+            ]
+        with shop.worker():
+            assert shop.schedules.get("letters").enabled
+    with mail.worker():  # nobody is there who could run it
+        assert mail.schedules.get("orders").off == "orphaned"
+        with shop.worker():
+            assert mail.schedules.get("orders").enabled
+            assert mail.schedules.get("letters").enabled
+    shop.close()
+    mail.close()
+
+
+def test_a_program_that_was_away_has_its_schedules_back_though_the_other_is_gone(store_url: str) -> None:
     shop, mail = Mainspring(store_url, version="1.4"), Mainspring(store_url, version="2.0")
     shop.schedule("orders", every="1h")(shop.task(name="shop.orders")(lambda: None))
     mail.schedule("letters", every="1h")(mail.task(name="mail.letters")(lambda: None))
-    with shop.worker():
-        until(lambda: shop.schedules.get("orders").enabled)
-        with mail.worker():
-            until(lambda: shop.schedules.get("letters").enabled)
-            assert shop.schedules.get("orders").enabled
-    with mail.worker():  # nobody is there who could run it
-        until(lambda: mail.schedules.get("orders").off == "orphaned")
-        with shop.worker():
-            until(lambda: mail.schedules.get("orders").enabled)
-            assert mail.schedules.get("letters").enabled
+    for app, enabled in ((shop, True), (mail, False), (shop, True)):
+        with app.worker():
+            assert app.schedules.get("orders").enabled is enabled
     shop.close()
     mail.close()

@@ -59,7 +59,7 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
     definition = await _defined(app, store, declared, plans)
     before, waited = (plans[name].definition.blocks, plans[name].definition.depends_on) if name in plans else ((), ())
     if definition.depends_on:
-        await _link(store, Link(name, definition.depends_on), Link(name, waited), declared.subject)
+        await _link(store, Link(name, definition.depends_on), Link(name, waited))
     for other in definition.blocks:
         await _mark(store, other, name, on=True)
 
@@ -77,7 +77,9 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
         return kept(scheduling.revised(plan, wanted, now, owner="user"), now)
 
     await change(store, name, decide)
-    if not definition.depends_on:
+    if definition.depends_on:
+        await _check_again(store, declared, definition, plans.get(name))
+    else:
         await link(store, [Link(name, ())])
     for other in set(before) - set(definition.blocks):
         await _mark(store, other, name, on=False)
@@ -114,13 +116,12 @@ async def delete(app: Mainspring, name: str) -> None:
         return Gone()
 
     plans = await plans_of(store, [name])
-    waiting = await _waiting_for(store, name)
-    needed = sorted(await plans_of(store, waiting)) if waiting else []
+    needed = await _waiting_for(store, name)
     if needed:
         raise _needed(name, needed)
     row = (await change(store, name, decide)).row
-    needed = sorted({*await _waiting_for(store, name)} - {*waiting})
-    if needed and row.rev:  # put just now: as in `_link`, one of the two sees the other
+    needed = await _waiting_for(store, name)
+    if needed and row.rev:  # put just now: who puts looks after it was stored, and we after it went
         await store.swap(Swap(name=name, rev=0, doc=row.doc, look=row.look))
         raise _needed(name, needed)
     await link(store, [Link(name, ())])
@@ -133,7 +134,9 @@ async def delete(app: Mainspring, name: str) -> None:
 
 
 async def _waiting_for(store: Store, name: str) -> list[str]:
-    return [row.name for row in await store.links() if name in dict(row.after)]
+    """The schedules that are stored and wait for this one."""
+    found = [row.name for row in await store.links() if name in dict(row.after)]
+    return sorted(await plans_of(store, found)) if found else []
 
 
 def _needed(name: str, by: Iterable[str]) -> InvalidOption:
@@ -204,19 +207,35 @@ def _not_stored(option: str, name: str, known: Iterable[str], subject: str) -> I
     )
 
 
-async def _link(store: Store, wanted: Link, before: Link, subject: str) -> None:
-    """Say what it waits for. Then look again, for others may have put or deleted some since they were looked at: of two
-    who would make a circle at least one sees what the other has said."""
+async def _link(store: Store, wanted: Link, before: Link) -> None:
+    """Say what it waits for, and then look again: of two who would make a circle at the same time at least one sees
+    what the other has said."""
     await link(store, [wanted])
     try:
-        known = await plans_of(store, wanted.after)
-        for name in wanted.after:
-            if name not in known:
-                raise _not_stored("depends_on", name, known, subject)
         refuse_cycle(await known_links(store))
     except InvalidOption:
         await link(store, [before])
         raise
+
+
+async def _check_again(store: Store, declared: Declaration, definition: Definition, before: Plan | None) -> None:
+    """What it waits for may have been deleted since it was looked at: then it is as it was before."""
+    known = await plans_of(store, definition.depends_on)
+    gone = [name for name in definition.depends_on if name not in known]
+    if not gone:
+        return
+
+    async def decide(current: Current) -> Step | Gone | None:
+        if before is None or current.plan is None:
+            return None if current.plan is None else Gone()
+        plan = scheduling.revised(
+            current.plan, before.definition, current.now, owner=before.owner, version=before.version
+        )
+        return kept(plan, current.now)
+
+    await change(store, declared.name, decide)
+    await link(store, [Link(declared.name, () if before is None else before.definition.depends_on)])
+    raise _not_stored("depends_on", gone[0], known, declared.subject)
 
 
 async def _grouped(app: Mainspring, store: Store, group: str, subject: str) -> Bound:

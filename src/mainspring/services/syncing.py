@@ -3,7 +3,8 @@ is enabled. Nothing is written if nothing has changed.
 
 Whose code is newer is told by its version. Two that look like numbers are compared as numbers; of others the one that
 was seen first in this store is older. Without a version, the code that started last decides. Programs that share a
-store are told apart by the packages of their tasks: what another one declares is its own while a worker of it lives.
+store are told apart by their tasks, and by the packages of these: what another one declares is its own while a worker
+of it lives.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from mainspring import scheduling
-from mainspring.records import Doc
+from mainspring.records import Doc, WorkerRow
 from mainspring.schedule_rows import Link, ScheduleRow
 from mainspring.scheduling import Definition, Plan, Step, look_of
 from mainspring.scheduling.versions import is_older
@@ -62,10 +64,9 @@ async def sync(store: Store, code: CodeSchedules, *, force: bool = False) -> Syn
     await syncing.look_up()
     for name in sorted(code.definitions):
         await syncing.declare(name, rows.get(name))
-    gone = [row for name, row in rows.items() if name not in code.definitions]
-    elsewhere = await _known_elsewhere(store, code) if gone else frozenset()
-    for row in gone:
-        await syncing.orphan(row, elsewhere)
+    for name, row in rows.items():
+        if name not in code.definitions:
+            await syncing.orphan(row)
     return Synced(*(tuple(found) for found in (syncing.added, syncing.changed, syncing.orphaned, syncing.left)))
 
 
@@ -91,6 +92,7 @@ class _Syncing:
         self._ages = ages
         self._force = force
         self._now = 0
+        self._others = _Others()
         self._known: dict[str, set[str]] = {}
         """What parts wait for."""
         self.added: list[str] = []
@@ -101,6 +103,7 @@ class _Syncing:
     async def look_up(self) -> None:
         """What is the same for all schedules: asked once, and again when others change something meanwhile."""
         self._known = await known_links(self._store)
+        self._others = await _others(self._store, self._code)
         self._now = (await self._store.promote(0)).now
 
     async def declare(self, name: str, row: ScheduleRow | None) -> None:
@@ -136,7 +139,7 @@ class _Syncing:
             row = await self._read(name)
         log.error("schedule %r was changed by others all the while: it is not stored as this code declares it", name)
 
-    async def orphan(self, row: ScheduleRow | None, elsewhere: frozenset[str]) -> None:
+    async def orphan(self, row: ScheduleRow | None) -> None:
         """Disable one that this code does not have, if it is of this code or older, and not of another program's."""
         for _ in range(_TRIES):
             plan = None if row is None else plan_or_nothing(row)
@@ -144,10 +147,10 @@ class _Syncing:
                 return
             if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
-            task, version = plan.definition.job.task, self._code.version
-            if is_foreign := not self._code.is_own(task):
+            task, others, version = plan.definition.job.task, self._others, self._code.version
+            if is_foreign := task in others.strange or not self._code.is_own(task):
                 version = ""  # versions of two programs say nothing of each other: whoever declares it has it back
-            if task in elsewhere and (is_foreign or plan.version == version):
+            if task in others.tasks and (is_foreign or plan.version == version):
                 return
             if await self._written(row.name, row, scheduling.orphaned(plan, self._now, version)):
                 self.orphaned.append(row.name)
@@ -157,7 +160,7 @@ class _Syncing:
 
     def _is_newer(self, plan: Plan) -> bool:
         """Whether newer code has stored it."""
-        if self._force or plan.owner != "code":
+        if self._force or plan.owner != "code" or plan.gone_in in self._others.versions:
             return False
         return is_older(self._code.version, _said_by(plan), self._ages)
 
@@ -217,7 +220,27 @@ async def _ages(store: Store, version: str) -> dict[str, int]:
     return known
 
 
-async def _known_elsewhere(store: Store, code: CodeSchedules) -> frozenset[str]:
-    """Tasks that living workers know and this code does not."""
+class _Others(NamedTuple):
+    """What living workers know that this code does not."""
+
+    tasks: frozenset[str] = frozenset()
+    strange: frozenset[str] = frozenset()
+    """Tasks of other programs: of workers that have no task in common with this code."""
+    versions: frozenset[str] = frozenset()
+    """Those that only such workers are of: they say nothing of how new this code is."""
+
+
+async def _others(store: Store, code: CodeSchedules) -> _Others:
     workers = [worker for worker in await store.workers() if not worker.lost]
-    return frozenset(task for worker in workers for task in worker.tasks) - code.tasks
+    strangers = [worker for worker in workers if worker.tasks and code.tasks.isdisjoint(worker.tasks)]
+    ours = [worker for worker in workers if not code.tasks.isdisjoint(worker.tasks)]
+    return _Others(
+        frozenset(task for worker in workers for task in worker.tasks) - code.tasks,
+        frozenset(task for worker in strangers for task in worker.tasks),
+        frozenset(map(_version_of, strangers)) - {code.version, *map(_version_of, ours)},
+    )
+
+
+def _version_of(worker: WorkerRow) -> str:
+    said = msgspec.json.decode(worker.info) if worker.info else {}
+    return str(said.get("version") or "") if isinstance(said, dict) else ""
