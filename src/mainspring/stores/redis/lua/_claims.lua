@@ -5,6 +5,7 @@
 -- gives: claim_again, knows, begin, lack, source_of, draw, short
 local LOOK = 1000
 local HEAVY = 1048576 -- bytes handed out after which it stops and says so as well: a reply must come through in time
+local PORTION, ALL = 200, 500 -- entries read at once where others may come first, and where nobody does
 local looked, parks = 0, 0
 local weight, tasks_known = 0, nil
 local claimed, writes, held, groups = {}, {}, {}, {}
@@ -168,7 +169,7 @@ end
 local function draw(source, n, bound, worker)
   local most = math.max(n, looked)
   if source.lane then most = math.min(n, worth(known_buckets[source.lane], allowed)) end
-  local entries = entries_of(source, math.min(most, 200))
+  local entries = entries_of(source, math.min(most, bound == math.huge and ALL or PORTION))
   local ids, taken, consumed, stuck = {}, 0, 0, false
   for m, entry in ipairs(entries) do ids[m] = sub(entry, 1, 16) end
   local raws = #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}

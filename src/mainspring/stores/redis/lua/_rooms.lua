@@ -381,7 +381,7 @@ end
 -- `allowed` that have it in short buckets.
 local function worth(buckets, allowed)
   if not buckets then return 1 end
-  local most = math.min(200, spare_for(buckets) + allowed)
+  local most = math.min(500, spare_for(buckets) + allowed)
   for _, bucket in ipairs(buckets) do most = math.min(most, room_in(name_of(bucket))) end
   return math.max(most, 1)
 end
