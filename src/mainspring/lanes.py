@@ -176,6 +176,7 @@ def is_fair(lane: str) -> bool:
     return lane.startswith("#*", len(base_of(lane)))
 
 
+@lru_cache(maxsize=1024)
 def is_limited(lane: str) -> bool:
     """Whether the jobs of a lane, or of a group of lanes, need room somewhere."""
     start = len(base_of(lane))
@@ -187,6 +188,7 @@ def weight_of(lane: str) -> float:
     return float(lane[len(base_of(lane)) :].partition("=")[2].partition("*")[0])
 
 
+@lru_cache(maxsize=1024)
 def limits_in(lane: str) -> frozenset[str]:
     """What a lane calls the limits that its jobs name, with or without a key.
 
@@ -194,13 +196,8 @@ def limits_in(lane: str) -> frozenset[str]:
     (['api', 'tenant'], frozenset())
     """
     gates, _, keyed = lane.partition("?")[0].partition("#")[2].partition("=")
-    return _gates_in(gates).union(each.partition("=")[0] for each in keyed.split(",")) if keyed else _gates_in(gates)
-
-
-@lru_cache(maxsize=1024)
-def _gates_in(text: str) -> frozenset[str]:
-    """Of the part before any key; the mark of suspects may follow."""
-    return frozenset(text.rstrip("!").split(",")) - {""}
+    names = {*gates.rstrip("!").split(","), *(each.partition("=")[0] for each in keyed.split(","))}
+    return frozenset(names) - {""}
 
 
 def _label(name: str) -> str:

@@ -67,7 +67,7 @@ class Home(Protocol):
 
 def _names_more(lane: str, spec: TaskSpec) -> bool:
     """Whether the jobs of a limited lane name more than the breaker of their task: a queue may have limits too."""
-    if spec.breaker is None or len(spec.bounds) > 1:
+    if len(spec.bounds) > 1:
         return True
     guard = limit_label(spec.bounds[0].limit.name)
     return any(label != guard and "*" not in label for label in limits_in(lane))
@@ -126,7 +126,9 @@ class Attempt:
         self.received = received
         self.early = claim.early or spec.early
         """It began once and must not begin again; a producer that knew only the task's name did not say so."""
-        self.limited = "#" in claim.lane and is_limited(claim.lane) and _names_more(claim.lane, spec)
+        self.limited = (
+            "#" in claim.lane and is_limited(claim.lane) and (spec.breaker is None or _names_more(claim.lane, spec))
+        )
         """The job holds a place in a limit while it is claimed, or in several; a breaker alone is none."""
         self.short = False
         """The place is one of few: nobody else has it while the job waits for a slot."""

@@ -104,6 +104,39 @@ async def test_a_turn_with_many_costs_as_many_commands_as_one_with_few(
     assert max(costs[5:]) - min(costs[5:]) <= 2
 
 
+async def test_a_turn_costs_as_many_commands_where_the_name_of_a_gate_is_long(
+    own_store: Door, own_client: redis.asyncio.Redis
+) -> None:
+    """The name of its lane does not tell which gate that is: those that are acked do."""
+    hand = await Hand(own_store).join()
+    costs = []
+    for name in ("gate", "shop.warehouse.tasks.reserve_the_stock:at-once"):
+        await put_in(own_store, *(job(queue=name[:4], buckets=[bucket(name, 1000)]) for _ in range(40)))
+        claims = await hand.take(10, f"{name[:4]}/any")
+        before = await commands(own_client)
+        acks = [Ack.succeeded(lease(each)) for each in claims]
+        said = await hand.turn(*acks, wants=[Want((f"{name[:4]}/any",), 10, limited=0)])
+        costs.append(await commands(own_client) - before)
+        assert len(said.claims) == 10
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("buckets", [[], [GATE]], ids=["plain", "gated"])
+async def test_one_look_takes_all_that_is_wanted_of_the_only_line(
+    own_store: Door, own_client: redis.asyncio.Redis, buckets: list[Bucket]
+) -> None:
+    """Reading on costs a limited lane all its indexes each time."""
+    hand = await Hand(own_store).join()
+    await put_in(own_store, *(job(buckets=buckets) for _ in range(400)))
+    await hand.take(2)
+    costs = []
+    for n in (2, 380):
+        before = await commands(own_client)
+        assert len(await hand.take(n)) == n
+        costs.append(await commands(own_client) - before)
+    assert costs[0] == costs[1]
+
+
 async def test_only_who_came_since_it_opened_stands_in_a_breaker(
     timed_store: Door, clock: MovableClock, namespace: str, client: redis.asyncio.Redis
 ) -> None:

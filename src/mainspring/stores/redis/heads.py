@@ -4,7 +4,7 @@ Written here for a new job, changed by ``lua/_heads.lua``, read here again. Numb
 bytes of two places in the line or of two tokens compare as the numbers do, and those that a claim or an ack changes
 have fixed places: the scripts replace them without reading the rest.
 
-    head      fixed, see ``_FIXED``
+    head      fixed, see ``FIXED``
     worker    the last owner, empty after a rescue
     group     queue, NUL, task
     lane
@@ -15,6 +15,7 @@ have fixed places: the scripts replace them without reading the rest.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 
 import msgspec
@@ -48,7 +49,7 @@ EXPIRES, IS_PARKED, COUNTS = 1, 2, 8
 IS_EARLY, LIES_APART, HAS_RESULT, HAS_ERROR = 1, 2, 4, 8
 """The rest: the fourth byte."""
 
-_FIXED = Struct(">BBBBdhIdddIIIIdddIIdB")
+FIXED = Struct(">BBBBdhIdddIIIIdddIIdB")
 # state, ends, claims, rest, seq, priority, attempt, started, turn, ended, crashes, crash limit, epoch, deps,
 # enqueued, due, expires, length of the record, length of more, token, length of the worker
 _LENGTH = Struct(">H")
@@ -136,7 +137,7 @@ def new_head(
     if any(mark.startswith(PART) for mark in more.m):
         ends |= IS_OF_PART
     apart = len(record) > LARGE
-    fixed = _FIXED.pack(
+    fixed = FIXED.pack(
         CODES[State.READY], ends, ends & IS_LIMITED, (IS_EARLY if early else 0) | (LIES_APART if apart else 0),
         0.0, priority, 0, NONE, 0.0, NONE, 0, crash_limit, 1, 0, 0.0, NONE, NONE,
         0 if apart else len(record), len(packed), 0.0, 0,
@@ -160,25 +161,32 @@ def read(raw: bytes) -> Head:
     (
         state, ends, _, rest, seq, priority, attempt, started, turn, ended, crashes, crash_limit, epoch, deps,
         enqueued, due, expires, record, more, token, worker,
-    ) = _FIXED.unpack_from(raw)  # fmt: skip
-    at = _FIXED.size + worker
-    owner = raw[_FIXED.size : at].decode()
-    group, at = _text(raw, at)
-    lane, at = _text(raw, at)
-    queue, _, task = group.partition("\0")
+    ) = FIXED.unpack_from(raw)  # fmt: skip
+    start = FIXED.size + worker
+    owner = raw[FIXED.size : start].decode()
+    at = end_of_names(raw, start)
+    queue, task, lane = names(raw[start:at])
     body = at + more
     return Head(
-        STATES[state - 1], ends, rest, int(seq), priority, attempt, _time(started), int(turn), _time(ended), crashes,
-        crash_limit, epoch, deps, int(enqueued), _time(due), _time(expires), int(token), owner or None, queue, task,
+        STATES[state - 1], ends, rest, int(seq), priority, attempt, time(started), int(turn), time(ended), crashes,
+        crash_limit, epoch, deps, int(enqueued), time(due), time(expires), int(token), owner or None, queue, task,
         lane, _unpack(raw[at:body]) if more else _NOTHING_MORE, raw[body : body + record], raw[body + record :],
     )  # fmt: skip
 
 
-def _text(raw: bytes, at: int) -> tuple[str, int]:
-    start = at + 2
-    end = start + (raw[at] << 8 | raw[at + 1])
-    return raw[start:end].decode(), end
+def end_of_names(raw: bytes, start: int) -> int:
+    """Where group and lane end that begin there."""
+    lane = start + 2 + (raw[start] << 8 | raw[start + 1])
+    return lane + 2 + (raw[lane] << 8 | raw[lane + 1])
 
 
-def _time(at: float) -> int | None:
+@lru_cache(maxsize=1024)
+def names(text: bytes) -> tuple[str, str, str]:
+    """Queue, task and lane from group and lane: few are different where many jobs are claimed."""
+    lane = 2 + (text[0] << 8 | text[1])
+    queue, _, task = text[2:lane].decode().partition("\0")
+    return queue, task, text[lane + 2 :].decode()
+
+
+def time(at: float) -> int | None:
     return None if at == NONE else int(at)

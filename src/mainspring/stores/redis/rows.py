@@ -16,6 +16,7 @@ from . import heads
 _attempt = msgspec.msgpack.Decoder(tuple[int, int, int, str, int, int, Outcome, bool, bool | None])
 _names = msgspec.msgpack.Decoder(tuple[str, ...])
 _length = Struct(">I").unpack_from
+_fixed, _FIXED_SIZE = heads.FIXED.unpack_from, heads.FIXED.size
 
 
 def names(packed: bytes) -> tuple[str, ...]:
@@ -24,11 +25,17 @@ def names(packed: bytes) -> tuple[str, ...]:
 
 def claim(job: bytes, raw: bytes) -> Claim:
     """A claimed job; a record that lies apart stands at its end."""
-    head = heads.read(raw)
+    (
+        _, ends, _, rest, _, priority, attempt, _, turn, _, crashes, _, epoch, _,
+        enqueued, _, expires, record, more, token, worker,
+    ) = _fixed(raw)  # fmt: skip
+    start = _FIXED_SIZE + worker
+    end = heads.end_of_names(raw, start)
+    queue, task, lane = heads.names(raw[start:end])
+    end += more
     return Claim(
-        job, head.token, head.task, head.queue, head.lane, head.priority, head.attempt, head.epoch, head.crashes,
-        head.rest & heads.IS_EARLY > 0, head.enqueued, head.expires, head.record or head.result, head.turn,
-        head.ends & heads.IS_OF_PART > 0,
+        job, int(token), task, queue, lane, priority, attempt, epoch, crashes, rest & heads.IS_EARLY > 0, int(enqueued),
+        heads.time(expires), raw[end : end + record] or raw[end:], int(turn), ends & heads.IS_OF_PART > 0,
     )  # fmt: skip
 
 

@@ -64,16 +64,25 @@ end
 
 local SUCCESS = {'succeeded', SUCCEEDED, false, 0, false, false, false, false, false, false, false}
 
--- Jobs that are alike in all that is stored from their queue to their buckets. Which they are, and when the last of them
--- began, is kept where they stand in a bucket one by one.
-local function kind_of(raw, group_at, kinds)
-  with_rooms()
-  local buckets, more, group, at = buckets_in(raw)
-  local text = sub(raw, group_at, at + #more - 1)
+-- Jobs of one queue and task, and of limited ones those that are alike in all that is stored down to their buckets. Which
+-- they are, and when the last of them began, is kept where they stand in a bucket one by one.
+local function kind_of(raw, ends, group_at, kinds)
+  local buckets, text
+  if ends == LIMITED then
+    with_rooms()
+    local more, at, lane
+    buckets, more, at, lane = buckets_in(raw)
+    text = sub(raw, group_at, at + #more - 1)
+    if not string.find(lane, '=', 1, true) then known_buckets[lane] = buckets end
+  else
+    local high, low = byte(raw, group_at, group_at + 1)
+    text = sub(raw, group_at, group_at + 1 + high * 256 + low)
+  end
   local kind = kinds[text]
   if not kind then
-    kind = {text = text, group = group, buckets = buckets, n = 0, ids = false, began = ''}
-    for _, bucket in ipairs(buckets) do
+    local group = struct.unpack('>Hc0', text)
+    kind = {text = text, ends = ends, group = group, buckets = buckets, n = 0, ids = false, began = ''}
+    for _, bucket in ipairs(buckets or {}) do
       if bucket[2] ~= '' or is_guard(bucket[1]) and switch_of(bucket[1]) then kind.ids = {} end
     end
     kinds[text] = kind
@@ -110,23 +119,17 @@ local function settle_plain(worker, first, last)
       if raw then state, ends, _, rest = byte(raw, 1, 4) end
       if
         state == RUNNING and (ends == 0 or ends == LIMITED) and not twice[id]
-        and sub(raw, 91, 98 + #owner) == sub(said, 17, 24) .. owner
+        and sub(raw, 91, 98) == sub(said, 17, 24) and find(raw, owner, 99, true) == 99
       then
         twice[id] = true
-        if ends == LIMITED then
-          if not kind or sub(raw, group_at, group_at + #kind.text - 1) ~= kind.text then
-            kind = kind_of(raw, group_at, kinds)
-          end
-          kind.n = kind.n + 1
-          if kind.ids then
-            local began = sub(raw, 19, 26)
-            kind.ids[#kind.ids + 1] = id
-            if began > kind.began then kind.began = began end
-          end
-        else
-          local high, low = byte(raw, group_at, group_at + 1)
-          local group = sub(raw, group_at + 2, group_at + 1 + high * 256 + low)
-          groups[group] = (groups[group] or 0) + 1
+        if not kind or kind.ends ~= ends or find(raw, kind.text, group_at, true) ~= group_at then
+          kind = kind_of(raw, ends, group_at, kinds)
+        end
+        kind.n = kind.n + 1
+        if kind.ids then
+          local began = sub(raw, 19, 26)
+          kind.ids[#kind.ids + 1] = id
+          if began > kind.began then kind.began = began end
         end
         local result = sub(said, 26)
         if #said > 24 then rest = rest + 4 end
@@ -135,7 +138,8 @@ local function settle_plain(worker, first, last)
           rest, result = rest + 16, ''
         end
         done[#done + 1], done[#done + 2] = id, '\6' .. sub(raw, 2, 3) .. string.char(rest)
-          .. sub(raw, 5, 34) .. NOW_PACKED .. sub(raw, 43) .. result
+          .. sub(raw, 5, 34) .. NOW_PACKED .. sub(raw, 43, 98) .. owner .. kind.text
+          .. sub(raw, group_at + #kind.text) .. result
         gone[#gone + 1] = id
         ended[#ended + 1], ended[#ended + 2] = now, id
       else
@@ -145,7 +149,7 @@ local function settle_plain(worker, first, last)
   end
   for _, each in pairs(kinds) do
     groups[each.group] = (groups[each.group] or 0) + each.n
-    leave_buckets(each)
+    if each.buckets then leave_buckets(each) end
   end
   move_counts(groups, '\5', '\6')
   spread('SREM', named('running', worker), gone)

@@ -1,14 +1,14 @@
 -- claims: hand out ready jobs from the front of a line. Needs common, heads, rooms, lines, parking, moves.
 -- What is claimed is changed in place where nothing but the line can hold the job back.
 -- A turn that has met so many useless entries and parked so many lanes stops and says so; the next goes on from there.
--- gives: looked, parks, claimed, writes, held, groups, known_buckets, crowded, soonest, allowed, started, is_enough
+-- gives: looked, parks, claimed, writes, held, groups, crowded, soonest, allowed, started, is_enough
 -- gives: claim_again, knows, begin, lack, source_of, draw, short
 local LOOK = 1000
 local HEAVY = 1048576 -- bytes handed out after which it stops and says so as well: a reply must come through in time
+local PORTION, ALL = 200, 500 -- entries read at once where others may come first, and where nobody does
 local looked, parks = 0, 0
 local weight, tasks_known = 0, nil
 local claimed, writes, held, groups = {}, {}, {}, {}
-local known_buckets = {} -- by lane
 local crowded = {} -- queues in which a gate had no room
 local soonest, allowed = false, math.huge -- when a rate lets something through; how many the want may have in short buckets
 local short = {} -- ids of those
@@ -57,15 +57,18 @@ local function begin(worker, number)
   OWNER = string.char(#worker) .. worker
 end
 
--- One more attempt, in place.
-local function start(id, raw)
+-- One more attempt, in place. What follows its owner begins with `text`, of this queue and task, if that is known.
+local function start(id, raw, text, group)
   local token, owner, attempt = sub(raw, 91, 98), byte(raw, 99), sub(raw, 15, 18)
   token = token < NOW_PACKED and NOW_PACKED or struct.pack('>d', struct.unpack('>d', token) + 1)
   attempt = attempt == '\0\0\0\0' and '\0\0\0\1' or struct.pack('>I4', struct.unpack('>I4', attempt) + 1)
-  local high, low = byte(raw, 100 + owner, 101 + owner)
-  local group = sub(raw, 102 + owner, 101 + owner + high * 256 + low)
+  if not text then
+    local high, low = byte(raw, 100 + owner, 101 + owner)
+    text, group = '', sub(raw, 102 + owner, 101 + owner + high * 256 + low)
+  end
   groups[group] = (groups[group] or 0) + 1
-  raw = '\5' .. sub(raw, 2, 14) .. attempt .. STARTED_NOW .. sub(raw, 43, 90) .. token .. OWNER .. sub(raw, 100 + owner)
+  raw = '\5' .. sub(raw, 2, 14) .. attempt .. STARTED_NOW .. sub(raw, 43, 90) .. token .. OWNER
+    .. text .. sub(raw, 100 + owner + #text)
   writes[#writes + 1], writes[#writes + 2] = id, raw
   held[#held + 1] = id
   started[id] = true
@@ -100,6 +103,13 @@ local function enter_buckets(id, buckets)
   for _, bucket in ipairs(buckets) do seat(bucket, 1, id) end
 end
 
+-- Those that follow in its source are likely to be like this one from their queue to their lane, and if it is limited to
+-- their buckets: they need no closer look.
+local function liken(source, raw, buckets, more)
+  source.group = struct.unpack('>Hc0', raw, 100 + byte(raw, 99))
+  source.alike, source.buckets = packed_lane(source.group) .. source.own .. more, buckets
+end
+
 -- Whether the job may run now: 'expired', 'stuck' or 'short' (its list is of no use to this turn any more) or nil: then it
 -- has taken its places, and left where it stood.
 local function hindrance(id, raw, claims, source, worker)
@@ -109,7 +119,7 @@ local function hindrance(id, raw, claims, source, worker)
     local buckets, more = buckets_in(raw)
     known_buckets[source.lane] = buckets
     local hindered = enter_buckets(id, buckets)
-    if not source.alike and spare >= 1 then source.alike, source.buckets = source.own .. more, buckets end
+    if not source.alike and spare >= 1 then liken(source, raw, buckets, more) end
     return hindered
   end
   local head = load_head(raw)
@@ -159,7 +169,7 @@ end
 local function draw(source, n, bound, worker)
   local most = math.max(n, looked)
   if source.lane then most = math.min(n, worth(known_buckets[source.lane], allowed)) end
-  local entries = entries_of(source, math.min(most, 200))
+  local entries = entries_of(source, math.min(most, bound == math.huge and ALL or PORTION))
   local ids, taken, consumed, stuck = {}, 0, 0, false
   for m, entry in ipairs(entries) do ids[m] = sub(entry, 1, 16) end
   local raws = #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
@@ -174,14 +184,19 @@ local function draw(source, n, bound, worker)
     local state, _, claims
     if raw then state, _, claims = byte(raw, 1, 3) end
     local fresh = state == READY and not started[id] and sub(raw, 5, 12) == seq and sub(raw, 13, 14) == source.packed
-    local alike = fresh and claims == LIMITED and source.alike and is_in(raw, source.alike)
+    local alike = fresh and source.alike
+    if alike then
+      local at = 100 + byte(raw, 99)
+      alike = find(raw, alike, at, true) == at and alike
+    end
     fresh = alike or fresh and is_in(raw, source.own)
-    if alike and source.buckets == entered and spare >= 1 then
+    if alike and claims == LIMITED and entered and source.buckets == entered and spare >= 1 then
       spare, passed = spare - 1, passed + 1
-      start(id, raw)
+      start(id, raw, alike, source.group)
       taken = taken + 1
     elseif fresh and claims == 0 then
-      start(id, raw)
+      if not source.alike then liken(source, raw, nil, '') end
+      start(id, raw, alike, source.group)
       taken = taken + 1
     else
       local hindered, head

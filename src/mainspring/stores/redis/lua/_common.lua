@@ -2,7 +2,7 @@
 -- KEYS[1] is the meta key. Scripts choose lanes, buckets and dependents themselves, so the other keys cannot be
 -- declared; all of them carry the hash tag of KEYS[1]. Catalogue: keys.py.
 -- ARGV[1] is the time in microseconds, or empty for the server's clock.
-local call, sub, byte = redis.call, string.sub, string.byte
+local call, sub, byte, find = redis.call, string.sub, string.byte, string.find
 local META = KEYS[1]
 local TAG = sub(META, 1, -5)
 local JOBS, RECORDS, IDS, COUNTS = TAG .. 'jobs', TAG .. 'records', TAG .. 'ids', TAG .. 'counts'

@@ -57,6 +57,10 @@ end
 -- The next line of a front behind its floor and the place where the one after it begins.
 local function look_at(front)
   if front.fair then return look_at_fair(front) end
+  if front.is_over then
+    front.line, front.at, front.after = nil, math.huge, math.huge
+    return
+  end
   if front.keyless then -- the lane that has the name of its group
     local at = call('ZSCORE', front.heads, front.group)
     front.line, front.at, front.after = at and front.group, tonumber(at) or math.huge, math.huge
@@ -101,7 +105,7 @@ local function claim_merged(roots, n, worker)
       if stuck then table.remove(fronts, at) end
     elseif sub(best.line, 1, 1) == '#' then
       with_limited()
-      best.floor = '(' .. best.mark
+      best.floor, best.is_over = '(' .. best.mark, best.after == math.huge
       local is_one = not is_fair(sub(best.line, 2)) -- else all of them stand at one place
       for _, line in ipairs(is_one and {best.line} or call('ZRANGEBYSCORE', best.heads, best.mark, best.mark)) do
         local group = sub(line, 2)
@@ -112,7 +116,7 @@ local function claim_merged(roots, n, worker)
       if stuck then best.floor = '(' .. call('ZSCORE', best.heads, best.line) end
     end
     got = got + taken
-    look_at(best)
+    if got < n then look_at(best) end
   end
   if settle_groups then settle_groups() end
   return got

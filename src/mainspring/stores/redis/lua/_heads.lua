@@ -51,7 +51,7 @@ local function is_in(raw, packed)
   local owner = byte(raw, 99)
   local high, low = byte(raw, 100 + owner, 101 + owner)
   local at = 102 + owner + high * 256 + low
-  return sub(raw, at, at + #packed - 1) == packed
+  return find(raw, packed, at, true) == at -- unlike sub() it makes no string of what it looks at
 end
 
 local heads, changed = {}, {}

@@ -4,7 +4,7 @@
 -- A lane with limits has an index of its own. It stands in that of its group (base lane, gates and marks), and the group
 -- as `#` and its name in its root.
 -- gives: home_of, line_of, index_of, arrivals, arriving, pending, touch, index_list, index_moved, line_up, leave_line
--- gives: close_gaps
+-- gives: close_gaps, known_buckets
 local function base_of(lane) return string.match(lane, '^[^/]*/[^!#?]+') end
 local function home_of(lane) return string.match(lane, '^[^/]*/[^!?]*') end
 local function line_of(lane, priority) return priority .. ':' .. lane end
@@ -16,6 +16,7 @@ end
 
 local arrivals, arriving = {}, {}
 local gaps = {}
+local known_buckets = {} -- what jobs of a lane need room in, as far as this script has met one
 local pending = {} -- lanes with limits whose index has changed, with the buckets that their jobs name
 
 local function touch(head)

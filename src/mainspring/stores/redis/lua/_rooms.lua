@@ -29,17 +29,17 @@ local function limit_in(name) return (string.match(name, '^[^=]*')) end
 local function is_guard(name) return sub(name, -8) == ':breaker' and not string.find(name, '=', 1, true) end
 
 -- What a limited job, as it is stored, needs room in: one table for all that have nothing beside it. Then how that stands
--- there, its queue and task, and where it stands.
+-- there, where, and its lane.
 local known = {}
 local function buckets_in(raw)
-  local group, _, at = struct.unpack('>Hc0Hc0', raw, 100 + byte(raw, 99))
+  local _, lane, at = struct.unpack('>Hc0Hc0', raw, 100 + byte(raw, 99))
   local more = sub(raw, at, at + struct.unpack('>I4', raw, 87) - 1)
   local buckets = known[more]
   if not buckets then
     buckets = cmsgpack.unpack(more).b
     known[more] = buckets
   end
-  return buckets, more, group, at
+  return buckets, more, at, lane
 end
 
 local function read_limit(raw)
@@ -381,7 +381,7 @@ end
 -- `allowed` that have it in short buckets.
 local function worth(buckets, allowed)
   if not buckets then return 1 end
-  local most = math.min(200, spare_for(buckets) + allowed)
+  local most = math.min(500, spare_for(buckets) + allowed)
   for _, bucket in ipairs(buckets) do most = math.min(most, room_in(name_of(bucket))) end
   return math.max(most, 1)
 end
