@@ -28,7 +28,8 @@ class TestMissionTable:
         assert rows["E2"].needs == ("any",)
         assert rows["W3"].needs == mission.STORES
         assert rows["W3"].owed == mission.STORES
-        assert rows["S1"].owed == ()
+        assert rows["S1"].owed == ("any",)
+        assert rows["P1"].owed == ()
 
     def test_a_debt_on_a_store_that_is_not_needed_is_refused(self) -> None:
         with pytest.raises(environment.Failed, match="E2"):
