@@ -252,6 +252,19 @@ class TestPins:
         for app in (old, new):
             app.close()
 
+    def test_a_drain_of_a_test_leaves_what_is_pinned_to_another_version(self, store_url: str) -> None:
+        ran: list[str] = []
+        old, new = (pinned(store_url, version, ran) for version in "12")
+        left = call(old, "pinned").enqueue()
+        with new.test(url=store_url) as t:
+            call(new, "pinned").enqueue()
+            call(new, "free").enqueue()
+            t.drain()
+            assert sorted(ran) == ["2", "free"]
+        assert left.info().state is State.READY
+        for app in (old, new):
+            app.close()
+
     def test_pins_and_needs_go_together(self, store_url: str) -> None:
         app = Mainspring(store_url, version="2", **SHORT)
         begun = threading.Event()

@@ -135,7 +135,8 @@ class Schedules(Reserved):
         return await self.aget(name)
 
     def delete(self, name: Part) -> None:
-        """Remove a schedule that was put, or that is not in the newest code, with its history; what runs goes on."""
+        """Remove a schedule with its history: one that was put, that is not in the newest code, or that no code here or
+        in a living worker has; what runs goes on."""
         return sync.run("app.schedules.delete", self.adelete(name))
 
     async def adelete(self, name: Part) -> None:

@@ -110,7 +110,7 @@ async def delete(app: Mainspring, name: str) -> None:
         if current.plan is None and current.again:
             return None
         plan = await _known(store, name, current.plan)
-        if plan.owner == "code" and plan.gone_in is None:
+        if plan.owner == "code" and plan.gone_in is None and await _is_declared(app, store, name, plan):
             hint = "Take it out of the code, or disable it."
             raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
         return Gone()
@@ -131,6 +131,12 @@ async def delete(app: Mainspring, name: str) -> None:
 
 
 # ---- private ---------------------------------------------------------------------------------------
+
+
+async def _is_declared(app: Mainspring, store: Store, name: str, plan: Plan) -> bool:
+    """Whether there is code that would store it again: in this process, or in a worker that lives."""
+    task = plan.definition.job.task
+    return name in app.tasks.scheduled or any(task in each.tasks for each in await store.workers() if not each.lost)
 
 
 async def _waiting_for(store: Store, name: str) -> list[str]:

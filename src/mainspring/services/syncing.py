@@ -3,8 +3,7 @@ is enabled. Nothing is written if nothing has changed.
 
 Whose code is newer is told by its version. Two that look like numbers are compared as numbers; of others the one that
 was seen first in this store is older. Without a version, the code that started last decides. Programs that share a
-store are told apart by their tasks, and by the packages of these: what another one declares is its own while a worker
-of it lives.
+store are told apart by their tasks, and by the packages of these: what another one declares is left alone.
 """
 
 from __future__ import annotations
@@ -147,12 +146,12 @@ class _Syncing:
                 return
             if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
-            task, others, version = plan.definition.job.task, self._others, self._code.version
-            if is_foreign := task in others.strange or not self._code.is_own(task):
-                version = ""  # versions of two programs say nothing of each other: whoever declares it has it back
-            if task in others.tasks and (is_foreign or plan.version == version):
+            task, others = plan.definition.job.task, self._others
+            if not self._code.is_own(task) or task in others.strange:
                 return
-            if await self._written(row.name, row, scheduling.orphaned(plan, self._now, version)):
+            if plan.version == self._code.version and task in others.tasks:
+                return
+            if await self._written(row.name, row, scheduling.orphaned(plan, self._now, self._code.version)):
                 self.orphaned.append(row.name)
                 log.warning("schedule %r is not in this code, and was disabled as orphaned", row.name)
                 return
@@ -191,7 +190,8 @@ class _Syncing:
 
 
 def _package(task: str) -> str:
-    return task.partition(".")[0]
+    package, dot, _ = task.partition(".")
+    return package if dot else ""
 
 
 def _said_by(plan: Plan) -> str:

@@ -1,7 +1,8 @@
-"""Whether all that is ready is held back by what only time, or somebody, can change: a rate, a breaker."""
+"""Whether all that is ready is held back by what only time, or somebody, can change: a rate, a breaker, a pin."""
 
 from __future__ import annotations
 
+from mainspring.lanes import BULK, terms_of, version_term
 from mainspring.query import Query
 from mainspring.records import FOREVER, BucketRow, JobRow
 from mainspring.states import State
@@ -18,13 +19,19 @@ async def held_until(store: Door, parts: Parts) -> int | None:
         query = Query(states=(State.READY,), tasks=tuple(parts.tasks))
         page = await store.find(query, limit=_PAGE, cursor=cursor)
         for row in page.jobs:
-            moment = await _moment(store, row)
+            moment = FOREVER if _is_for_others(row, parts) else await _moment(store, row)
             if moment is None:
                 return None
             first = moment if first is None else min(first, moment)
         cursor = page.cursor
         if cursor is None:
             return first
+
+
+def _is_for_others(row: JobRow, parts: Parts) -> bool:
+    """Whether it is pinned to another version, or needs a label that no task of this app names any more."""
+    labels = {label for spec in parts.tasks.values() for label in spec.needs}
+    return not {*terms_of(row.lane)} <= {*labels, BULK, version_term(parts.version)}
 
 
 async def _moment(store: Door, row: JobRow) -> int | None:
