@@ -169,7 +169,7 @@ def disable(app: Mainspring, names: Sequence[str], reason: str) -> Shown:
 @answers
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before they are removed.")
 def rm(app: Mainspring, names: Sequence[str], yes: bool) -> Shown:
-    """Remove schedules that were put at run time, or that the newest code does not have, with their history."""
+    """Remove schedules that were put at run time, or that no living worker has code for, with their history."""
     _found(app, app.schedules.status(), names)
     sure(f"{_list(names)} will be removed, with what is remembered of {'it' if len(names) == 1 else 'them'}.", yes)
     refused = _removed(app, names)

@@ -38,10 +38,6 @@ class CodeSchedules(NamedTuple):
     tasks: frozenset[str] = frozenset()
     """All tasks that it knows."""
 
-    def is_own(self, task: str) -> bool:
-        """Whether a task is, or was, of this program: it is named after a package that others of it are in."""
-        return any(_package(each) == _package(task) for each in self.tasks)
-
 
 class Synced(NamedTuple):
     """What came of it: names of schedules."""
@@ -92,6 +88,8 @@ class _Syncing:
         self._force = force
         self._now = 0
         self._others = _Others()
+        self._packages = {_package(task) for task in code.tasks}
+        """Those that this program's tasks are in, or were when others declared its schedules."""
         self._known: dict[str, set[str]] = {}
         """What parts wait for."""
         self.added: list[str] = []
@@ -112,6 +110,8 @@ class _Syncing:
             if row is not None and plan is None:
                 self.left.append(name)
                 return
+            if plan is not None and plan.owner == "code":
+                self._packages.add(_package(plan.definition.job.task))
             if plan is not None and self._is_newer(plan):
                 self.left.append(name)
                 newer = _said_by(plan)
@@ -147,7 +147,7 @@ class _Syncing:
             if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
             task, others = plan.definition.job.task, self._others
-            if not self._code.is_own(task) or task in others.strange:
+            if _package(task) not in self._packages or task in others.strange:
                 return
             if plan.version == self._code.version and task in others.tasks:
                 return
