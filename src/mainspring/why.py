@@ -20,6 +20,7 @@ from mainspring.lanes import BULK, VERSION, base_of, terms_of, version_term
 from mainspring.query import Query
 from mainspring.records import BREAKER, Body, BreakerRow, BucketRow, JobRow, Mode, WorkerRow
 from mainspring.scheduling import held_by
+from mainspring.services.syncing import plan_or_nothing
 from mainspring.states import FINAL, State
 
 if TYPE_CHECKING:
@@ -118,11 +119,18 @@ async def _parts(store: Store, row: JobRow) -> list[Hindrance]:
             names = [name for name, noted in link.after if not noted]
             first = UUID(bytes=link.waiting[0])
             behind = "" if link.waiting[0] == row.id else f", behind job {first}"
-            said = f"schedule {link.name!r} waits for {_list(names)} to succeed{behind}"
+            said = f"schedule {link.name!r} waits for {_list(names)} to succeed{behind}{await _off(store, names)}"
             jobs = (first,) if behind else ()
             others = [Hindrance(kind="dependency", text=said, name=link.name, jobs=jobs)]
             return others + ([] if row.deps <= 1 else _waiting(msgspec.structs.replace(row, deps=row.deps - 1)))
     return []
+
+
+async def _off(store: Store, names: Sequence[str]) -> str:
+    """Those of the schedules that do not run until they are enabled."""
+    rows = await store.schedules(names) if names else []
+    off = [row.name for row in rows if (plan := plan_or_nothing(row)) is not None and not plan.enabled]
+    return f" ({_list(off)} {'is' if len(off) == 1 else 'are'} disabled)" if off else ""
 
 
 def _list(names: Sequence[str]) -> str:

@@ -140,7 +140,9 @@ class TestDependencies:
         stage.t.drain()
         assert stage.ran == []
         [obstacle] = [each for each in job.why().obstacles if each.kind == "dependency"]
-        assert "schedule 'b' waits for 'a' to succeed" in obstacle.text
+        assert obstacle.text == "schedule 'b' waits for 'a' to succeed"
+        stage.t.schedules.disable("a")
+        assert job.why().obstacles[0].text == "schedule 'b' waits for 'a' to succeed ('a' is disabled)"
         a.enqueue()
         stage.t.drain()
         assert stage.ran == ["a", "b"]

@@ -198,7 +198,7 @@ def backfill(app: Mainspring, name: str, start: str, end: str) -> Shown:
     moments = {run.job: run.at for run in app.schedules.history(name, MOST_RUNS)} if jobs else {}
     document = [{"id": str(job.id), "at": iso(moments.get(job.id))} for job in jobs]
     rows = [(to_second(moments[job.id]) if job.id in moments else "-", job.id) for job in jobs]
-    text = told("made", len(jobs)) if jobs else "nothing to do: each occurrence in that time has a job, or is to come"
+    text = told("made", len(jobs)) if jobs else "nothing to do: in that time no occurrence is over that has no job"
     blocks: list[Table | Facts | str] = [text]
     if rows:
         blocks.append(Table(("occurrence", "job"), rows))
