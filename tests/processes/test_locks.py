@@ -31,16 +31,19 @@ class Holder:
             )  # fmt: skip
 
     def words(self) -> list[str]:
-        return [line.split()[0] for line in self.out.read_text().splitlines()]
+        return [line[0] for line in self._said()]
 
     def number(self, word: str, nth: int = 0) -> int:
         """The fencing number behind the nth such word, once it is said."""
 
         def said() -> list[int]:
-            lines = [line.split() for line in self.out.read_text().splitlines()]
-            return [int(line[1]) for line in lines if line[0] == word][nth : nth + 1]
+            return [int(line[1]) for line in self._said() if line[0] == word][nth : nth + 1]
 
         return until(said, what=f"it says {word}")[0]
+
+    def _said(self) -> list[list[str]]:
+        """Its lines, of which the last may be half written yet."""
+        return [line.split() for line in self.out.read_text().rpartition("\n")[0].splitlines()]
 
     def signal(self, number: signal.Signals) -> None:
         kill(self.popen.pid, number)

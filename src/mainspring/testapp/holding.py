@@ -30,8 +30,8 @@ async def held_until(store: Door, parts: Parts) -> int | None:
 
 def _is_for_others(row: JobRow, parts: Parts) -> bool:
     """Whether it is pinned to another version, or needs a label that no task of this app names any more."""
-    labels = {label for spec in parts.tasks.values() for label in spec.needs}
-    return not {*terms_of(row.lane)} <= {*labels, BULK, version_term(parts.version)}
+    labels = {version_term(parts.version), *(label for spec in parts.tasks.values() for label in spec.needs)}
+    return any(term not in labels for term in terms_of(row.lane) if term[0] != BULK)
 
 
 async def _moment(store: Door, row: JobRow) -> int | None:
