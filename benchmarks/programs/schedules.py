@@ -17,6 +17,7 @@ import time
 
 import psutil
 
+from benchmarks.processes import tree_cpu
 from mainspring.lanes import base_lane
 from mainspring.outcomes import Ack, Lease
 from mainspring.query import Query
@@ -63,11 +64,7 @@ class Meter:
         return time.process_time()
 
     def server(self) -> float:
-        if self._server is None:
-            return 0.0
-        main = psutil.Process(self._server)
-        every = [main, *main.children()]
-        return sum(times.user + times.system for times in (each.cpu_times() for each in every))
+        return 0.0 if self._server is None else tree_cpu(psutil.Process(self._server))
 
 
 async def measure(url: str, seconds: float, meter: Meter) -> dict[str, float]:

@@ -52,7 +52,7 @@ class Drainer:
         async with self._one_at_a_time:
             most = MOST_FUTURE if future else MOST
             store = Watched(door, most if limit is None else limit)
-            parts = self._make_parts()
+            parts = _labelled(self._make_parts())
             store.happened["pruned"] = await _prune(door, parts)
             timekeeper = Timekeeper(store, parts.hooks)
             async with _Crew(parts, store, self._hold_lifespans) as crew:
@@ -162,7 +162,6 @@ class _Crew:
             queues=tuple(sorted(queues)),
             async_slots=max(1, parts.settings.async_slots),
             thread_slots=max(1, parts.settings.thread_slots),
-            labels=tuple({label for spec in parts.tasks.values() for label in spec.needs}),
             poll=_POLL,
             until_empty=False,
             roles=frozenset({"worker"}),  # schedules are fired by the drain, at moments of its own
@@ -185,6 +184,12 @@ class _Crew:
         with contextlib.suppress(Exception):  # said by serve() if it was its own error
             await running
         self._board.close()
+
+
+def _labelled(parts: Parts) -> Parts:
+    """Its worker has every label that a task needs."""
+    labels = tuple({label for spec in parts.tasks.values() for label in spec.needs})
+    return parts._replace(settings=msgspec.structs.replace(parts.settings, labels=labels))
 
 
 def _hurried(bulk: Bulk | None) -> Bulk | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainspring.lanes import BULK, terms_of, version_term
 from mainspring.query import Query
 from mainspring.records import FOREVER, BucketRow, JobRow
 from mainspring.states import State
 from mainspring.stores.door import Door
+from mainspring.worker.fitness import fits
 from mainspring.worker.parts import Parts
 
 _PAGE = 50
@@ -19,19 +19,13 @@ async def held_until(store: Door, parts: Parts) -> int | None:
         query = Query(states=(State.READY,), tasks=tuple(parts.tasks))
         page = await store.find(query, limit=_PAGE, cursor=cursor)
         for row in page.jobs:
-            moment = FOREVER if _is_for_others(row, parts) else await _moment(store, row)
+            moment = await _moment(store, row) if fits(row.lane, parts) else FOREVER
             if moment is None:
                 return None
             first = moment if first is None else min(first, moment)
         cursor = page.cursor
         if cursor is None:
             return first
-
-
-def _is_for_others(row: JobRow, parts: Parts) -> bool:
-    """Whether it is pinned to another version, or needs a label that no task of this app names any more."""
-    labels = {version_term(parts.version), *(label for spec in parts.tasks.values() for label in spec.needs)}
-    return any(term not in labels for term in terms_of(row.lane) if term[0] != BULK)
 
 
 async def _moment(store: Door, row: JobRow) -> int | None:

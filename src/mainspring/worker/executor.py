@@ -62,8 +62,11 @@ class Executor:
     def open_body(self, attempt: Attempt) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The function with its arguments. Sets the attempt's limits; raises ``Undecodable``."""
         args, kwargs = self.open_arguments(attempt)
-        fn, first = self.around(attempt)
-        return fn, (*first, *args) if first else args, kwargs
+        spec = attempt.spec
+        if self._layers or spec.takes_context or spec.plan is not None:
+            fn, first = self.around(attempt)
+            return fn, (*first, *args), kwargs
+        return spec.fn, args, kwargs
 
     def open_arguments(self, attempt: Attempt) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the job. Sets the attempt's limits; raises ``Undecodable``."""

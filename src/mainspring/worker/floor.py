@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -14,7 +14,6 @@ from mainspring.clock import boottime
 from mainspring.outcomes import Ack, Lease
 from mainspring.worker import verdict
 from mainspring.worker.attempt import Attempt, Ending
-from mainspring.worker.bulk_attempt import BulkAttempt
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.executor import Executor
 from mainspring.worker.fitness import can_run
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from mainspring.records import Claim, Order
     from mainspring.spec import TaskSpec
     from mainspring.worker.board import Board
+    from mainspring.worker.bulk_attempt import BulkAttempt
     from mainspring.worker.herald import Herald
     from mainspring.worker.parts import Parts
     from mainspring.worker.reporter import Reporter
@@ -68,6 +68,8 @@ class Floor:
         self._enrol = enrol
         self.due_soon = due_soon
         self._reported: dict[str, float] = {}
+        self._fit: dict[str, TaskSpec] = {}
+        """Tasks of which a claim was accepted before."""
         settings = self._settings = parts.settings
         started = herald.started if herald is not None and parts.hooks.has("started") else None
         executor = Executor(board, parts.middleware, started)
@@ -88,17 +90,12 @@ class Floor:
 
     def accept(self, claim: Claim, now: float) -> Attempt | Ack:
         lease = Lease(claim.id, claim.token)
-        spec = self._tasks.get(claim.task)
-        if not isinstance(claim.task, str):  # written by something else than Mainspring
-            return verdict.no_name(lease, claim.task, self.code)
+        spec = self._fit.get(claim.task)
         if spec is None:
-            spec = self._learned(claim.task)
-        if spec is None or not can_run(spec, self._settings):
-            self._cannot_run(claim, spec)
-            return Ack.returned(lease, park=True)
-        self._bulk = self._bulk or spec.bulk is not None
-        if spec.breaker is not None and self.turner.tallies is None:
-            self.turner.tallies = Tallies()
+            found = self._fitting(claim, lease)
+            if isinstance(found, Ack):
+                return found
+            spec = self._fit[claim.task] = found
         return Attempt(claim, spec, lease, now, self)
 
     def launch(self, attempts: list[Attempt]) -> None:
@@ -151,8 +148,8 @@ class Floor:
     def done(self, attempt: Attempt, ack: Ack) -> None:
         """An attempt is over: hand on its ack, its news first; of a call the acks of its items."""
         self.calm.set()
-        if isinstance(attempt, BulkAttempt):
-            for each, its in attempt.settled:
+        if attempt.many:
+            for each, its in cast("BulkAttempt", attempt).settled:
                 self.done(each, its)
             return
         if attempt.ending is Ending.GONE:
@@ -212,6 +209,19 @@ class Floor:
         for call in self.bodies():
             if attempt in call.jobs and all(each.ending >= Ending.CANCEL for each in call.jobs):
                 self.deadlines.ask(call, min(each.ending for each in call.jobs), attempt.reason)
+
+    def _fitting(self, claim: Claim, lease: Lease) -> TaskSpec | Ack:
+        """The task of a claim, or the ack that declines it."""
+        if not isinstance(claim.task, str):  # written by something else than Mainspring
+            return verdict.no_name(lease, claim.task, self.code)
+        spec = self._tasks.get(claim.task) or self._learned(claim.task)
+        if spec is None or not can_run(spec, self._settings):
+            self._cannot_run(claim, spec)
+            return Ack.returned(lease, park=True)
+        self._bulk = self._bulk or spec.bulk is not None
+        if spec.breaker is not None and self.turner.tallies is None:
+            self.turner.tallies = Tallies()
+        return spec
 
     def _learned(self, task: str) -> TaskSpec | None:
         """A task that the program declared after this worker had started."""

@@ -324,7 +324,8 @@ class Turner:
     def _forget(self, attempt: Attempt) -> None:
         claim = attempt.claim
         del self.held[claim.id]
-        self.runs.pop(claim.id, None)
+        if self.runs:
+            self.runs.pop(claim.id, None)
         self._demand.released(claim.queue)
         if claim.crashes:
             self._suspects -= 1
