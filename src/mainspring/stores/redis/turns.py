@@ -36,8 +36,9 @@ def storable(acks: Sequence[Ack]) -> tuple[list[Ack], Leases]:
 
 def _is_storable(ack: Ack) -> bool:
     in_range = abs(ack.due or 0) < EXACT and 0 <= ack.delay < EXACT // 2 and abs(ack.token) < EXACT
-    in_range = in_range and 0 <= ack.slow < EXACT // 2 and all(abs(cost) < EXACT for _, cost in ack.spent)
-    in_range = in_range and all(0 <= each.cost < EXACT for each in ack.buckets)
+    if ack.slow or ack.spent or ack.buckets:  # of few
+        in_range = in_range and 0 <= ack.slow < EXACT // 2 and all(abs(cost) < EXACT for _, cost in ack.spent)
+        in_range = in_range and all(0 <= each.cost < EXACT for each in ack.buckets)
     return in_range and len(ack.id) == 16 and _legal(ack.action, ack.to)
 
 
