@@ -9,7 +9,7 @@ from tools import checks, environment
 
 RESULTS = environment.DEV / "results.json"
 SERVERS = environment.DEV / "servers"
-PYTEST = ["-m", "pytest", "-n", "5", "--dist", "worksteal"]  # most tests wait for processes more than they compute
+PYTEST = ["-m", "pytest", "-n", "6", "--dist", "worksteal"]  # most tests wait for processes more than they compute
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}  # thousands of processes are started: none shall compile the sources anew
 
 
