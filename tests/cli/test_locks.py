@@ -34,7 +34,7 @@ def held(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]
 def masked(text: str, masks: dict[str, str]) -> str:
     for each, instead in masks.items():
         text = text.replace(each, instead)
-    return re.sub(r'\b59m[\d.]+s|(?<="remaining": )[\d.]+', "<left>", text)
+    return re.sub(r'\b59m[\d.]+s|\b1h$|(?<="remaining": )[\d.]+', "<left>", text, flags=re.MULTILINE)
 
 
 @pytest.mark.row("U2", "L1")
