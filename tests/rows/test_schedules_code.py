@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -214,3 +217,28 @@ def test_versions_of_two_programs_say_nothing_of_each_other(store_url: str, pack
             assert mail.schedules.get("letters").enabled
     shop.close()
     mail.close()
+
+
+LATE = """
+import sys
+
+app = sys.modules["held_app"].app
+app.schedule("late", every="1h")(app.task(name="held.late")(lambda: None))
+"""
+
+
+def test_what_an_included_module_declares_is_not_deleted_before_it_is_imported(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "held_late.py").write_text(LATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    first, second = (Mainspring(store_url, include=["held_late"]) for _ in range(2))
+    for app in (first, second):
+        monkeypatch.setitem(sys.modules, "held_app", types.SimpleNamespace(app=app))
+        monkeypatch.delitem(sys.modules, "held_late", raising=False)
+        if app is first:
+            assert app.schedules.declare().added == ("late",)
+    with pytest.raises(InvalidOption, match="would store it again"):
+        second.schedules.delete("late")
+    for app in (first, second):
+        app.close()

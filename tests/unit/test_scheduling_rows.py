@@ -23,11 +23,14 @@ from mainspring.scheduling import (
     enabled,
     encode,
     first,
+    held_by,
+    one_of_two,
     orphaned,
     revised,
+    some_of,
     step,
 )
-from mainspring.scheduling.jobs import KEPT, Making
+from mainspring.scheduling.jobs import KEPT, ONE_AT_A_TIME, Making
 from mainspring.states import State
 from tests.unit.schedule_samples import (
     FAILED,
@@ -277,3 +280,11 @@ def test_a_step_brings_the_limits_of_its_jobs() -> None:
     made = step(NAME, plan(limits=(own,)), T0 + MINUTE, {}, ids())
     assert [limit.name for limit in made.limits] == ["api", "schedules/at-once"]
     assert look(opened(plan(limits=(own,)), run(1)), T0 + 1, RUNS).limits == ()
+
+
+def test_what_holds_a_run_back_is_told_in_the_words_of_schedules() -> None:
+    own = Bucket(ONE_AT_A_TIME.name, "process").name
+    assert held_by(own) == "schedule 'process' runs one at a time"
+    assert held_by(one_of_two("process", "cleanup").name) == "schedules cleanup and process block each other"
+    assert held_by(some_of("etl", 2).name) == "group 'etl' has as many running as it may"
+    assert held_by("shop.send:at-once") == held_by("queue/mail:at-once") == held_by("group/etl") == ""

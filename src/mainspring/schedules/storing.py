@@ -135,6 +135,7 @@ async def delete(app: Mainspring, name: str) -> None:
 
 async def _is_declared(app: Mainspring, store: Store, name: str, plan: Plan) -> bool:
     """Whether there is code that would store it again: in this process, or in a worker that lives."""
+    app.import_included()
     task = plan.definition.job.task
     return name in app.tasks.scheduled or any(task in each.tasks for each in await store.workers() if not each.lost)
 
