@@ -18,13 +18,15 @@ import time
 import types
 from typing import Any
 
-from mainspring import failpoints
+from mainspring.common import failpoints
 from tests import nursery
 from tests.nursery import SIZE
 
 MODULES = (
-    "mainspring.app", "mainspring.cli", "mainspring.embedded", "mainspring.running", "mainspring.worker.helper",
-    "mainspring.worker.supervisor", "mainspring.worker.worker", "mainspring.worker.ending", "mainspring.worker.beater",
+    "mainspring.app", "mainspring.cli", "mainspring.launch.embedded", "mainspring.launch.run",
+    "mainspring.worker.lease.heartbeat_process",
+    "mainspring.worker.supervise.supervisor", "mainspring.worker.worker", "mainspring.worker.supervise.shutdown",
+    "mainspring.worker.lease.heartbeat_thread",
     "mainspring.stores.sqlite", "mainspring.stores.postgres", "mainspring.stores.redis",
 )  # fmt: skip
 PARENTS = ("-m tests.processes.supervise ", "-m tests.processes.failing ", "-m mainspring worker ")
