@@ -106,6 +106,9 @@ An ``AttemptRow`` is kept under (job, token) for every ended attempt except a pl
 whose facts stand in the history row itself; of each job at least the newest 100.
 """
 
+# The methods have no bodies, so no method uses its arguments:
+# ruff: noqa: ARG002
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -150,6 +153,10 @@ NUMBERS_KEPT = 86_400_000_000
 """Microseconds for which the last number of a bucket is remembered."""
 
 
+class NotProvided(NotImplementedError):
+    """An engine lacks a method of the contract."""
+
+
 class Listener(Protocol):
     """Hears that there may be work. May miss things: whoever listens polls as well."""
 
@@ -177,23 +184,23 @@ class Store(Protocol):
         ``StoreError`` that names the fix for a store that cannot keep the promises.
         Idempotent; after a fork the child opens anew and leaves the parent's handles alone.
         """
-        ...
+        raise NotProvided
 
     async def close(self) -> None:
         """Let go of everything. Idempotent; calls after it raise ``StoreUnavailable``."""
-        ...
+        raise NotProvided
 
     async def migrate(self) -> tuple[int, int]:
         """Run the missing numbered migrations, once, under a lock. Returns (version before, version after)."""
-        ...
+        raise NotProvided
 
     async def migration_plan(self) -> MigrationPlan:
         """What ``migrate`` would do. Changes nothing, and needs no store that is open or there."""
-        ...
+        raise NotProvided
 
     async def durability(self) -> str:
         """The class that ``enqueue`` and acks are held to, e.g. ``sqlite:full``."""
-        ...
+        raise NotProvided
 
     # ---- jobs ---------------------------------------------------------------------------------
 
@@ -235,7 +242,7 @@ class Store(Protocol):
         Wakes listeners of the queues concerned. Raises ``StoreFull`` before anything is lost, and
         ``StoreConflict`` for a batch that is too large for the engine: 1,000 jobs and 8 MB fit everywhere.
         """
-        ...
+        raise NotProvided
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         """The same, blocking, in the calling thread, without a loop or a thread of our own.
@@ -244,7 +251,7 @@ class Store(Protocol):
         that commits and never if it rolls back. A connection of another kind or to another
         database is refused with ``WrongConnection``.
         """
-        ...
+        raise NotProvided
 
     async def turn(self, turn: Turn) -> TurnResult:
         """Take what a worker finished, hand out work for its free slots: one atomic step.
@@ -286,14 +293,14 @@ class Store(Protocol):
         An engine behind a wire hands out at most about 8 MB of records in a turn, but always one job: a
         slow wire must carry the reply in the time of a call.
         """
-        ...
+        raise NotProvided
 
     async def promote(self, limit: int = 1000) -> PromoteResult:
         """Up to ``limit`` scheduled and retrying jobs that are due become ready (in order of due);
         up to ``limit`` waiting jobs past their ``expires`` become cancelled (expired), ``ended`` naming them.
         Lanes that waited for a rate whose moment has come are looked at again by the next turns; ``next_due`` is no
         later than the next such moment. Wakes listeners."""
-        ...
+        raise NotProvided
 
     async def rescue(
         self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
@@ -316,7 +323,7 @@ class Store(Protocol):
         Either way: a job with a cancel order is cancelled; an ``early`` job is dead (crashed),
         for it began and must not begin again.
         """
-        ...
+        raise NotProvided
 
     async def report(self, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
         """Store progress, log lines and stream items of running attempts. False where the lease is not good:
@@ -327,7 +334,7 @@ class Store(Protocol):
         An item takes its place in the job's stream; what an earlier attempt put there is replaced.
         A full store that takes acks takes reports too.
         """
-        ...
+        raise NotProvided
 
     async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
         """The jobs of a query, live and ended, newest id first; page by ``cursor``.
@@ -335,13 +342,13 @@ class Store(Protocol):
         A page may be short, or empty, though there is a cursor: an engine that looks at job after job
         stops in time.
         """
-        ...
+        raise NotProvided
 
     async def count(self, query: Query) -> dict[State, int]:
         """Exact numbers by state; every state is a key. In one snapshot, of any number of jobs, where the query
         asks for states, queues, tasks, reasons and errors. By ids, marks and times an engine may look at 5,000
         at a time: then each job is counted once, in a state that it had meanwhile."""
-        ...
+        raise NotProvided
 
     async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
         """Exact numbers by a value and state, by value and state; only what is above zero. Snapshots are as in
@@ -350,19 +357,19 @@ class Store(Protocol):
         ``error`` counts dead jobs only, by the type of the error they died of (``Ack.label``), or by
         their reason where there was none.
         """
-        ...
+        raise NotProvided
 
     async def attempts(self, job: bytes) -> list[AttemptRow]:
         """The ended attempts of a job, oldest first."""
-        ...
+        raise NotProvided
 
     async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
         """The log lines of a job whose number is above ``after``, oldest first."""
-        ...
+        raise NotProvided
 
     async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
         """The items of a job's stream at places above ``after``, in order of place, at most ``limit``."""
-        ...
+        raise NotProvided
 
     async def act(
         self,
@@ -389,7 +396,7 @@ class Store(Protocol):
         ``more`` says that the slice was full, or that the time was, and another call may find more: with
         the ``cursor`` of this one it need not look again at what was looked at.
         """
-        ...
+        raise NotProvided
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
         """Delete up to ``limit`` ended jobs past their retention, with all that is kept of them. Returns how many.
@@ -401,7 +408,7 @@ class Store(Protocol):
         Numbers of guests that are ``NUMBERS_KEPT`` old are forgotten: those that come are larger, for they are the
         store's microseconds at least, unless its clock went back by as much.
         """
-        ...
+        raise NotProvided
 
     # ---- fleet --------------------------------------------------------------------------------
 
@@ -409,7 +416,7 @@ class Store(Protocol):
         """Count up each worker's beat number. A worker without a row or marked lost is ``alive=False``,
         unless it registers and has no row yet: then the row is made. One that has a row and registers
         again replaces its ``info``, and nothing else."""
-        ...
+        raise NotProvided
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
@@ -421,67 +428,67 @@ class Store(Protocol):
         which began, is dead), ``CRASHED`` as in :meth:`rescue`. The row goes. Repeating it changes
         nothing and says ``taken=False``.
         """
-        ...
+        raise NotProvided
 
     async def workers(self) -> list[WorkerRow]:
         """The fleet, with rows marked lost until they are pruned."""
-        ...
+        raise NotProvided
 
     async def notify(self, queues: Sequence[str]) -> None:
         """Wake listeners of these queues. May be lost."""
-        ...
+        raise NotProvided
 
     async def listen(self, worker: str, queues: Sequence[str]) -> Listener:
         """Be woken when a job of these queues may have become ready."""
-        ...
+        raise NotProvided
 
     # ---- queues -------------------------------------------------------------------------------
 
     async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
         """Set what these queues do from now on, for the whole fleet: the next turn and the next enqueue obey.
         Opening wakes listeners. Idempotent."""
-        ...
+        raise NotProvided
 
     async def queues(self) -> list[QueueRow]:
         """The queues of which something is stored, by name."""
-        ...
+        raise NotProvided
 
     async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
         """Store settings of a queue in place of those given before; ``None`` takes them back. ``declared``: those that
         code declares, which hold where nothing was given. The next enqueue obeys; when this returns, all that
         waits counts for its depth."""
-        ...
+        raise NotProvided
 
     async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
         """Switch queues off: the next turn gets nothing of them, the next enqueue does as ``how`` says. ``None``
         switches them on and wakes listeners. Modes are another matter: a queue may be both paused and disabled.
         Idempotent: said again in the same way it stands since the first time."""
-        ...
+        raise NotProvided
 
     # ---- limits -------------------------------------------------------------------------------
 
     async def declare_limits(self, limits: Sequence[Limit]) -> None:
         """Store these limits; the last declaration of a name stands. What somebody set in place of a size stays.
         Holds from the next claim on, also below what runs. Wakes listeners where something may start. Idempotent."""
-        ...
+        raise NotProvided
 
     async def set_limit_size(self, limit: str, size: int | None) -> bool:
         """Set what the limit lets through in place of its declared size (0: nothing), or with None take that back.
         False if there is no such limit. Wakes listeners."""
-        ...
+        raise NotProvided
 
     async def limits(self) -> list[LimitRow]:
         """All limits, by name."""
-        ...
+        raise NotProvided
 
     async def forget_limit(self, limit: str) -> bool:
         """The limit is there no more: its buckets let everything through. False if there was none. Wakes listeners."""
-        ...
+        raise NotProvided
 
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         """How these buckets stand, in the order asked for, by the very rules of the claim; unknown limits are left out.
         ``next_at`` is for the cost given."""
-        ...
+        raise NotProvided
 
     async def hold(
         self,
@@ -511,27 +518,27 @@ class Store(Protocol):
         renewal repeats its number: another one says that the guest had lost its places in between, whoever wanted
         them.
         """
-        ...
+        raise NotProvided
 
     async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         """The guest's places are free again; ``spent`` and ``slow`` as in an ack. False if it held none any more."""
-        ...
+        raise NotProvided
 
     async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
         """Up to ``limit`` guests whose time is not over: those of a bucket, or of every bucket whose name begins with a
         text. By the name of their bucket, then by when they came. An engine may look at 10,000 guests only."""
-        ...
+        raise NotProvided
 
     # ---- breakers -----------------------------------------------------------------------------
 
     async def trip_breaker(self, breaker: str, span: int | None) -> bool:
         """Open the breaker for ``span`` microseconds from now, with None until it is reset; whatever it was before.
         Nothing is claimed after that was confirmed. False if there is no such breaker."""
-        ...
+        raise NotProvided
 
     async def reset_breaker(self, breaker: str) -> bool:
         """Close the breaker and forget its failures. False if there is no such breaker. Wakes listeners."""
-        ...
+        raise NotProvided
 
     async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
         """What came of work that no job did and that began at ``started``: so many successes, and after
@@ -540,7 +547,7 @@ class Store(Protocol):
         Counts as the ends of jobs do, but here ``good`` is all that a breaker hears of successes. Returns the breaker
         if that has opened or closed it. A breaker that there is not hears nothing. A repeat counts again.
         """
-        ...
+        raise NotProvided
 
     # ---- schedules ----------------------------------------------------------------------------
 
@@ -558,40 +565,40 @@ class Store(Protocol):
         A repeat whose first try arrived finds a newer number and changes nothing.
         Wakes those who listen to the queue ``""``: schedulers, which wait for a row that is to be looked at earlier.
         """
-        ...
+        raise NotProvided
 
     async def due_schedules(self, limit: int = 1000) -> DueSchedules:
         """The schedules whose ``look`` is not later than now, the earliest first, then by name. One read by an index.
         ``next_look`` is that of the first that is not among them: if there were too many, it lies behind us."""
-        ...
+        raise NotProvided
 
     async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
         """These schedules, without names all, by name; those that are not there are left out."""
-        ...
+        raise NotProvided
 
     async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         """What became of the occurrences of a schedule before that moment, the latest first."""
-        ...
+        raise NotProvided
 
     async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
         """Say what these parts wait for from now on, in place of what was said before. What was noted of a part that
         it waited for before stays noted. Those that wait for nobody any more are released, all of them in the order
         of their enqueue, and nothing is kept of such a part. Wakes listeners. Idempotent."""
-        ...
+        raise NotProvided
 
     async def dependencies(self) -> list[ScheduleDependencyRow]:
         """All parts that wait for others, by name."""
-        ...
+        raise NotProvided
 
     # ---- small documents ----------------------------------------------------------------------
 
     async def put_document(self, doc: Document) -> Document:
         """Store a versioned document unless a newer version is there; returns the one that stands."""
-        ...
+        raise NotProvided
 
     async def documents(self, kind: str) -> list[Document]:
         """All documents of a kind, by name."""
-        ...
+        raise NotProvided
 
 
 class Engine(Store, Protocol):
