@@ -153,7 +153,7 @@ NUMBERS_KEPT = 86_400_000_000
 """Microseconds for which the last number of a bucket is remembered."""
 
 
-class NotProvided(NotImplementedError):
+class NotProvided(RuntimeError):
     """An engine lacks a method of the contract."""
 
 
