@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -240,11 +241,44 @@ class TestRefusedFollowUps:
             await put_in(store, plain, job(id=own, follows=[wrong[what]]))
         assert await gone(store, plain)
 
-    async def test_one_that_could_not_be_stored_later(self, store: Store) -> None:
-        """It would keep its job from ending."""
-        own = new_id().bytes
+    LIMITS: ClassVar[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+        "priority": ({"priority": 100}, {"priority": 101}),
+        "low priority": ({"priority": -100}, {"priority": -101}),
+        "huge priority": ({"priority": 0}, {"priority": 2**63}),
+        "crashes": ({"crashes": 2**31 - 1}, {"crashes": 2**31}),
+        "negative crashes": ({"crashes": 0}, {"crashes": -1}),
+        "delay": ({"delay": 2**52 - 1}, {"delay": 2**52}),
+        "negative delay": ({"delay": 0}, {"delay": -1}),
+        "expires_in": ({"expires_in": 2**52 - 1}, {"expires_in": 2**52}),
+        "keep": ({"keep": 2**52 - 1}, {"keep": 2**52}),
+        "run_at": ({"run_at": 2**53 - 1}, {"run_at": 2**53}),
+        "task": ({"task": "ä" * 500}, {"task": "ä" * 500 + "b"}),
+        "queue": ({"queue": "q" * 1000}, {"queue": "q" * 1001}),
+        "mark": ({"marks": ("m" * 1000,)}, {"marks": ("m" * 1001,)}),
+        "task with NUL": ({"task": "a\tb"}, {"task": "a\0b"}),
+        "mark with a lone surrogate": ({"marks": ("\U0001f600",)}, {"marks": ("\ud83d",)}),
+    }
+    """By name: a follow-up job at the limit, and one beyond it."""
+
+    @pytest.mark.parametrize("what", LIMITS)
+    async def test_one_beyond_a_limit_is_refused_at_the_enqueue(self, store: Store, what: str) -> None:
+        """The store could not insert it later, which would keep its job from ending."""
+        plain, own = job(), new_id().bytes
+        beyond = msgspec.structs.replace(job(id=derived_id(own)), **self.LIMITS[what][1])
         with pytest.raises(StoreConflict):
-            await put_in(store, job(id=own, follows=[FollowUp(State.DEAD, job(id=derived_id(own), priority=2**63))]))
+            await put_in(store, plain, job(id=own, follows=[FollowUp(State.DEAD, beyond)]))
+        assert await gone(store, plain)
+
+    @pytest.mark.parametrize("what", LIMITS)
+    async def test_one_at_a_limit_is_inserted(self, store: Store, what: str) -> None:
+        own = new_id().bytes
+        wanted = msgspec.structs.replace(job(id=derived_id(own)), **self.LIMITS[what][0])
+        hand, claim = await running(store, job(id=own, follows=[FollowUp(State.DEAD, wanted)]))
+        await hand.kill(claim)
+        found = await row(store, wanted.id[:14] + b"\0\1")
+        assert (found.task, found.queue, found.priority, found.crash_limit) == (
+            wanted.task, wanted.queue, wanted.priority, wanted.crashes,
+        )  # fmt: skip
 
     async def test_a_good_one_beside_it(self, store: Store) -> None:
         made = await one(store, followed())

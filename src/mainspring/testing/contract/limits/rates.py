@@ -16,11 +16,26 @@ from mainspring.limits.records import Bucket, Limit
 from mainspring.queues.records import FairKey
 from mainspring.states import State
 from mainspring.stores.base import Store
+from mainspring.stores.shared.rates import SmoothRate
 from mainspring.testing.contract.fair_keys.shares import of
-from mainspring.testing.contract.hands import ERROR, LANE, MINUTE, SECOND, Hand, bucket, ids, job, lease, one, put_in
+from mainspring.testing.contract.hands import (
+    ERROR,
+    LANE,
+    MINUTE,
+    SECOND,
+    Hand,
+    bucket,
+    ids,
+    job,
+    lease,
+    limits_of,
+    one,
+    put_in,
+    running,
+)
 from mainspring.worker.records import TurnResult, Want
 
-__all__ = ["TestRates", "TestSlowing", "TestSmooth"]
+__all__ = ["TestCostsNamedTwice", "TestRates", "TestSlowing", "TestSmooth", "TestSmoothArithmetic"]
 
 CALLS = bucket("calls", 3, per=10 * SECOND)
 
@@ -300,6 +315,87 @@ class TestSmooth:
             clock.advance(dice.choice((0.01, 0.13, 0.7)))
         for moment in starts:
             assert sum(moment <= other < moment + per for other in starts) <= size + burst
+
+
+@pytest.mark.asyncio
+class TestSmoothArithmetic:
+    """Every engine counts in whole microseconds, as ``mainspring.stores.shared.rates.SmoothRate`` does."""
+
+    RATES = (SmoothRate(7, SECOND, 5), SmoothRate(3, SECOND, 1), SmoothRate(450_000, MINUTE, 100_000))
+
+    @pytest.mark.parametrize("rate", RATES)
+    async def test_a_burst_fits_one_by_one(self, store: Store, rate: SmoothRate) -> None:
+        """The time of each start is rounded up to a microsecond. That does not cost the last start of a burst."""
+        starts = min(rate.burst, 20)
+        named = bucket("calls", rate.size, per=rate.per, burst=starts)
+        hand = await limited(store, starts + 1, named)
+        assert [len((await ask(hand, 1)).claims) for _ in range(starts + 1)] == [1] * starts + [0]
+
+    @pytest.mark.parametrize("rate", RATES)
+    async def test_use_and_next_start_are_exact(self, store: Store, clock: MovableClock, rate: SmoothRate) -> None:
+        """Random starts of holders and jobs, corrections and pauses, compared with the reference."""
+        named = bucket("calls", rate.size, per=rate.per, burst=rate.burst)
+        hand = await limited(store, 300, named)
+        dice, tat = random.Random(rate.size), 0
+        for step in range(80):
+            now, cost = clock.now_us(), dice.choice((1, 1, 2, rate.size // 3, rate.size, 2 * rate.size))
+            match dice.choice(("claim", "hold", "correct", "wait", "wait")):
+                case "claim":
+                    n = dice.randint(1, 3)
+                    expected = min(n, rate.available(tat=tat, now=now))
+                    assert len((await ask(hand, n)).claims) == expected
+                    tat = rate.start(tat=tat, now=now, cost=1, n=expected) if expected else tat
+                case "hold" | "correct" as what:
+                    holder = step.to_bytes(16)
+                    said = await store.hold(holder, [msgspec.structs.replace(named, cost=cost)], MINUTE)
+                    assert said.ok == rate.fits(tat=tat, now=now, cost=cost)
+                    if not said.ok:
+                        assert said.next_at == rate.next_at(tat=tat, now=now, cost=cost)
+                        continue
+                    tat = rate.start(tat=tat, now=now, cost=cost)
+                    if what == "correct":
+                        spent = dice.randint(0, rate.size)
+                        await store.release(holder, [("calls", spent)])
+                        tat = rate.correct(tat=tat, now=now, cost=cost, spent=spent)
+                case _:
+                    clock.advance(
+                        timedelta(microseconds=dice.choice((1, rate.time(1), rate.time(2) - 1, rate.per // 3)))
+                    )
+            (row,) = await store.buckets([named])
+            now = clock.now_us()
+            assert row.used == rate.used(tat=tat, now=now)
+            assert row.next_at == rate.next_at(tat=tat, now=now, cost=1)
+
+
+@pytest.mark.asyncio
+class TestCostsNamedTwice:
+    """A bucket that is named twice counts once, with the highest cost named."""
+
+    TWICE = (bucket("calls", 10, per=10 * SECOND, cost=2), bucket("calls", 10, per=10 * SECOND, cost=3))
+
+    @pytest.mark.parametrize("order", [1, -1])
+    async def test_by_a_job(self, store: Store, order: int) -> None:
+        hand = await limited(store, 9, *self.TWICE[::order])
+        assert len((await ask(hand, 1)).claims) == 1
+        (row,) = await store.buckets([CALLS])
+        assert row.used == 3
+        assert len((await ask(hand)).claims) == 2, "10 units are 3 starts of 3"
+
+    @pytest.mark.parametrize("order", [1, -1])
+    async def test_by_a_hold(self, store: Store, order: int) -> None:
+        await store.declare_limits(limits_of([job(buckets=self.TWICE)]))
+        assert (await store.hold(b"h" * 16, self.TWICE[::order], MINUTE)).ok
+        (row,) = await store.buckets([CALLS])
+        assert row.used == 3
+
+    @pytest.mark.parametrize("order", [1, -1])
+    async def test_by_a_job_that_is_handed_back(self, store: Store, order: int) -> None:
+        await store.declare_limits(limits_of([job(buckets=self.TWICE)]))
+        hand, claim = await running(store)
+        await hand.turn(Ack.returned(lease(claim), buckets=self.TWICE[::order]))
+        assert len((await ask(hand, 1)).claims) == 1
+        (row,) = await store.buckets([CALLS])
+        assert row.used == 3
 
 
 @pytest.mark.asyncio
