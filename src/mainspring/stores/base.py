@@ -61,7 +61,7 @@ until their window is over. A start that costs more than the size counts as the 
 burst is available again::
 
     time(c)   = ceil(c * per / size)                             for each start, not for the sum of several
-    slack     = min(burst, time(1) - 1)                          so that a burst fits one by one, in spite of rounding
+    slack     = min(burst, time(1) - 1), or 0 if per % size = 0  so that a burst fits one by one, in spite of rounding
     used      = ceil(max(tat - slack - now, 0) * size / per)
     available = max(burst - used, 0)                             a start of cost c fits while available >= min(c, burst)
     start     : tat = max(tat, now) + time(c)
