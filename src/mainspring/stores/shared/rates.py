@@ -5,12 +5,13 @@ whole microseconds. All arithmetic is in whole numbers, so the three engines agr
 repeat the formulas of :class:`SmoothRate`; ``mainspring.testing.contract`` compares an engine with this class.
 
 - A start of cost ``c`` moves ``tat`` by ``ceil(c * per / size)`` microseconds. The time is rounded up for each start,
-also where one step starts several. So a rate is never exceeded, and a start loses less than one microsecond. - ``slack
-= min(burst, ceil(per / size) - 1)`` makes up for the rounding: ``burst`` starts fit at one moment, in one step or one
-by one. It is 0 where ``per`` is a multiple of ``size``: then nothing is rounded. The slack is less than the time of one
-unit, so a window of ``per`` never has starts of more than ``size + burst``. - ``used = ceil(max(tat - slack - now, 0) *
-size / per)`` and ``available = burst - used``, never below 0. - A start of cost ``c`` fits while ``available >= min(c,
-burst)``. The first such moment is ``tat - slack - floor((max(burst, c) - c) * per / size)``.
+  also where one step starts several. So a rate is never exceeded, and a start loses less than one microsecond.
+- ``slack = min(burst, ceil(per / size) - 1)`` makes up for the rounding: ``burst`` starts fit at one moment, in one
+  step or one by one. It is 0 where ``per`` is a multiple of ``size``: then nothing is rounded. The slack is less than
+  the time of one unit, so a window of ``per`` never has starts of more than ``size + burst``.
+- ``used = ceil(max(tat - slack - now, 0) * size / per)`` and ``available = burst - used``, never below 0.
+- A start of cost ``c`` fits while ``available >= min(c, burst)``. The first such moment is
+  ``tat - slack - floor((max(burst, c) - c) * per / size)``.
 """
 
 from __future__ import annotations
