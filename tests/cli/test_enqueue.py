@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.cli.enqueue import read_arguments
+from mainspring.cli.jobs.enqueue import read_arguments
 from mainspring.jobs.info import JobInfo
 from tests.cli.conftest import Shop
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from mainspring.cli.common import answers, app_flag, named
-from mainspring.cli.documents import compact
 from mainspring.cli.find_app import find_app
+from mainspring.cli.jobs.tables import compact
 from mainspring.cli.output import Shown, Table
 from mainspring.cli.text import to_json
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainspring.cli.common import OF_DEAD, answers, filters, listing, on_store, sure
-from mainspring.cli.documents import job_blocks, job_document, job_table, whole_document
-from mainspring.cli.job_actions import each_of, ids_argument, one_way, rate_flag, told, yes_flag
+from mainspring.cli.jobs.actions import each_of, ids_argument, one_way, rate_flag, told, yes_flag
+from mainspring.cli.jobs.tables import job_blocks, job_document, job_table, whole_document
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.text import iso, when
 

@@ -11,12 +11,12 @@ import click
 
 from mainspring.cli.common import a_moment, answers, listing, moment, on_code, on_store, sure
 from mainspring.cli.completion import schedule_names
-from mainspring.cli.enqueue import refuse_timeout, waited
-from mainspring.cli.job_actions import told
+from mainspring.cli.jobs.actions import told
+from mainspring.cli.jobs.enqueue import refuse_timeout, waited
 from mainspring.cli.output import FactList, Shown, Table, complain
 from mainspring.cli.root import NO
-from mainspring.cli.schedule_documents import at_zone, counts_of, group_document, run_document, schedule_document
-from mainspring.cli.schedule_tables import (
+from mainspring.cli.schedules.documents import at_zone, counts_of, group_document, run_document, schedule_document
+from mainspring.cli.schedules.tables import (
     group_table,
     next_table,
     open_table,

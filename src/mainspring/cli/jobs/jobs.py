@@ -9,7 +9,9 @@ import click
 
 from mainspring.cli import output
 from mainspring.cli.common import OF_ENDED, filters, listing, on_store
-from mainspring.cli.documents import (
+from mainspring.cli.jobs.actions import cancel, retry, rm, run_now
+from mainspring.cli.jobs.run_local import run
+from mainspring.cli.jobs.tables import (
     as_json,
     compact,
     job_blocks,
@@ -20,9 +22,7 @@ from mainspring.cli.documents import (
     progress,
     whole_document,
 )
-from mainspring.cli.job_actions import cancel, retry, rm, run_now
 from mainspring.cli.output import Shown
-from mainspring.cli.run_local import run
 from mainspring.cli.text import iso, line, to_json
 from mainspring.errors import JobError
 from mainspring.states import FINAL

@@ -12,8 +12,8 @@ import click
 
 from mainspring.cli.common import named
 from mainspring.cli.find_app import URL, find_target
+from mainspring.cli.launch.worker import app_argument, read_flags, worker_flags
 from mainspring.cli.output import complain
-from mainspring.cli.worker import app_argument, read_flags, worker_flags
 from mainspring.errors import ConfigError
 from mainspring.options.table import resolve_options
 from mainspring.settings.project import project_root

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainspring.cli.common import answers, on_code
-from mainspring.cli.documents import as_json, compact
+from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown
 from mainspring.cli.root import NO
 from mainspring.cli.text import block

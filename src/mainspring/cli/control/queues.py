@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from mainspring.cli.common import answers, listing, on_store, sure
-from mainspring.cli.job_actions import told, yes_flag
+from mainspring.cli.jobs.actions import told, yes_flag
 from mainspring.cli.output import Shown, Table, complain
 from mainspring.cli.root import NO
 from mainspring.cli.text import iso, when

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mainspring.cli.documents import compact
+from mainspring.cli.jobs.tables import compact
 from mainspring.cli.output import FactList, Table
-from mainspring.cli.schedule_documents import at_zone, counts_of, due_first, summary_document, took
+from mainspring.cli.schedules.documents import at_zone, counts_of, due_first, summary_document, took
 from mainspring.cli.text import ago, short, span, to_second, when
 
 if TYPE_CHECKING:

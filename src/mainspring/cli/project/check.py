@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.common import answers, on_code
-from mainspring.cli.job_actions import told
+from mainspring.cli.jobs.actions import told
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.root import NO
 

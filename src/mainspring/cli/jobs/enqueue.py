@@ -12,7 +12,7 @@ import click
 
 from mainspring.cli.common import answers, moment, on_code
 from mainspring.cli.completion import task_names
-from mainspring.cli.documents import as_json, compact
+from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown, complain
 from mainspring.cli.root import NO
 from mainspring.errors import (

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.common import listing, on_store
-from mainspring.cli.dead import group_document, group_table
+from mainspring.cli.control.queues import queue_document, queue_table
+from mainspring.cli.control.workers import worker_document, worker_table
+from mainspring.cli.jobs.dead import group_document, group_table
 from mainspring.cli.output import FactList, Shown, Table
-from mainspring.cli.queues import queue_document, queue_table
-from mainspring.cli.schedule_documents import summary_document
-from mainspring.cli.schedule_tables import summary_table
-from mainspring.cli.workers import worker_document, worker_table
+from mainspring.cli.schedules.documents import summary_document
+from mainspring.cli.schedules.tables import summary_table
 from mainspring.errors import mask_url
 from mainspring.states import State
 

@@ -10,7 +10,7 @@ import click
 
 from mainspring.cli.common import answers, on_code
 from mainspring.cli.completion import task_names
-from mainspring.cli.enqueue import name_of
+from mainspring.cli.jobs.enqueue import name_of
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.text import short
 from mainspring.common.duration import format_duration
