@@ -1,4 +1,8 @@
-"""The command line: ``mainspring COMMAND``. Speaks only to the app, to what it points to, and to the supervisor."""
+"""The command line: ``mainspring COMMAND``.
+
+Every command is a thin layer over the public API: it finds the app or the store, calls ``app.<feature>``, and prints
+a table or one JSON document.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from mainspring.cli.schedules.schedules import schedules
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mainspring")
-@click.option("-A", "--app", metavar="APP", help="The app, for the command that follows.")
+@click.option("-A", "--app", metavar="APP", help="The app: module:object, module, file.py or file.py:object.")
 def cli(app: str | None) -> None:
     """Background work for Python on SQLite, PostgreSQL or Redis."""
 

@@ -1,4 +1,4 @@
-"""``mainspring demo``."""
+"""``mainspring demo``: the package's own demonstration."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import click
 
 
 @click.command()
-@click.option("--seconds", default=20.0, show_default=True, help="About how long the work takes.")
-@click.option("--headless", is_flag=True, help="Plain lines even on a terminal.")
+@click.option("--seconds", default=20.0, show_default=True, help="Approximate length of the demo.")
+@click.option("--headless", is_flag=True, help="Print plain lines, also on a terminal.")
 def demo(seconds: float, headless: bool) -> int:
-    """A live fleet on SQLite: progress, retries, one worker killed. Exit code 0: nothing was lost."""
+    """Run three workers on SQLite and kill one. Exit code 0 if no job was lost."""
     from mainspring.demo.show import run
 
     return run(seconds, headless=headless)

@@ -1,4 +1,4 @@
-"""Schedules, their groups and runs as JSON documents with stable keys."""
+"""Schedules and their runs as JSON documents, and figures that documents and tables share."""
 
 from __future__ import annotations
 
@@ -8,88 +8,26 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from mainspring.cli.text import iso, seconds
+from mainspring.cli.document import document, iso
 
 if TYPE_CHECKING:
-    from mainspring.schedules.info import GroupInfo, RunInfo, ScheduleInfo, ScheduleStatus
+    from mainspring.schedules.info import RunInfo, ScheduleInfo, ScheduleStatus
 
 OFF = {"operator": "disabled", "failures": "disabled_by_failures", "orphaned": "orphaned"}
-"""What disabled a schedule, and how that is counted."""
+"""The cause that disabled a schedule, and its key in the summary."""
 
 
-def schedule_document(info: ScheduleInfo) -> dict[str, Any]:
-    last = info.last
-    return {
-        "name": info.name,
-        "task": info.task,
-        "enabled": info.enabled,
-        "disabled": info.off or None,
-        "note": info.note,
-        "disabled_since": iso(info.off_since),
-        "back_at": iso(info.back_at),
-        "trial": info.trial,
-        "mode": info.mode,
-        "rule": info.rule,
-        "tz": info.tz,
-        "next": iso(info.next),
-        "running": [str(job) for job in info.running],
-        "waiting": [str(job) for job in info.waiting],
-        "waiting_for": list(info.waiting_for),
-        "failures": info.failures,
-        "last": None
-        if last is None
-        else {"at": iso(last.at), "job": str(last.job), "outcome": last.outcome, "ended": iso(last.ended)},
-        "last_success": iso(info.last_success),
-        "last_failure": iso(info.last_failure),
-        "last_error": info.last_error,
-        "owner": info.owner,
-        "version": info.version,
-        "group": info.group or None,
-        "depends_on": list(info.depends_on),
-        "blocks": list(info.blocks),
-        "queue": info.queue,
-        "priority": info.priority,
-        "args": info.args,
-        "overlap": info.overlap,
-        "misfire": info.misfire,
-        "jitter": seconds(info.jitter),
-        "start": iso(info.start),
-        "end": iso(info.end),
-        "max_failures": info.max_failures,
-        "reenable_after": seconds(info.reenable_after),
-        "min_pause": seconds(info.min_pause),
-        "history": info.history,
-    }
-
-
-def group_document(group: GroupInfo) -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "max_concurrent": group.max_concurrent,
-        "running": group.running,
-        "schedules": list(group.schedules),
-    }
+def schedule_document(info: ScheduleInfo, **more: Any) -> dict[str, Any]:
+    disabled = {"disabled": info.off or None, "disabled_since": info.off_since, "group": info.group or None}
+    return document(info, without=("off", "off_since"), **disabled, **more)
 
 
 def run_document(run: RunInfo) -> dict[str, Any]:
-    return {
-        "at": iso(run.at),
-        "what": run.what,
-        "job": None if run.job is None else str(run.job),
-        "state": None if run.state is None else run.state.value,
-        "reason": None if run.reason is None else run.reason.value,
-        "note": run.note,
-        "error": run.error,
-        "made": iso(run.made),
-        "started": iso(run.started),
-        "ended": iso(run.ended),
-        "run": seconds(took(run)),
-        "count": run.count,
-    }
+    return document(run, run=took(run))
 
 
 def counts_of(runs: Iterable[RunInfo]) -> dict[str, dict[str, int]]:
-    """A history in numbers: what became of the occurrences, and how their jobs ended."""
+    """Count a history: occurrences by what became of them, jobs by final state."""
     what: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     for run in runs:
@@ -100,7 +38,7 @@ def counts_of(runs: Iterable[RunInfo]) -> dict[str, dict[str, int]]:
 
 
 def summary_document(status: ScheduleStatus) -> dict[str, Any]:
-    """The whole set in numbers, and which of them is due next."""
+    """Count all schedules by state, and name the one that is due next."""
     found = status.schedules
     ahead = due_first(status)
     return {
@@ -115,7 +53,7 @@ def summary_document(status: ScheduleStatus) -> dict[str, Any]:
 
 
 def due_first(status: ScheduleStatus) -> tuple[datetime, str] | None:
-    """The next occurrence of all, and whose it is."""
+    """The earliest next occurrence, and the name of its schedule."""
     return min(((each.next, each.name) for each in status.schedules if each.next is not None), default=None)
 
 
@@ -124,7 +62,7 @@ def took(run: RunInfo) -> timedelta | None:
 
 
 def at_zone(moment: datetime, tz: str) -> datetime:
-    """As the clocks of a rule show it; in UTC where this machine does not know the zone."""
+    """A time in the time zone of the rule, or in UTC if this machine does not know the zone."""
     try:
         return moment.astimezone(ZoneInfo(tz))
     except (LookupError, OSError, ValueError):
