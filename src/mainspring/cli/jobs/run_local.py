@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import mainspring
 from mainspring.cli.common import answers, on_code
 from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.jobs.check_stored import StoredCall
 
-_OURS = str(Path(__file__).parent.parent) + os.sep
+_OURS = str(Path(mainspring.__file__).parent) + os.sep
 
 
 @click.command()
