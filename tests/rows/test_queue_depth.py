@@ -32,7 +32,7 @@ class TestFull:
             return n
 
         jobs = [send.enqueue(n) for n in range(2)]
-        with pytest.raises(QueueFull, match="'mail' is full: 3 jobs may wait"):
+        with pytest.raises(QueueFull, match="'mail' is full: its max_depth is 3 jobs"):
             app.enqueue_many([send.s(8), send.s(9)])
         jobs.append(send.enqueue(2))
         with pytest.raises(QueueFull) as said:
@@ -54,9 +54,9 @@ class TestFull:
         def send(n: int) -> None: ...
 
         send.enqueue(0)
-        with pytest.raises(QueueFull, match="never has room for 4 jobs at once: 3 jobs may wait") as said:
+        with pytest.raises(QueueFull, match="cannot take 4 jobs at once: its max_depth is 3 jobs") as said:
             app.enqueue_many(send.s(n) for n in range(4))
-        assert "Enqueue fewer at once" in str(said.value)
+        assert "Enqueue fewer jobs at once" in str(said.value)
         assert app.queues.get("mail").depth == 1
 
     @pytest.mark.option("queue.on_full")
