@@ -450,7 +450,7 @@ class QueueFull(EnqueueError):
         if batch:
             why, hint = f"cannot take {batch:,} jobs at once", "Enqueue fewer jobs at once"
         super().__init__(
-            f"queue {queue!r} {why}: its max_depth is {max_depth:,} jobs",
+            f"queue {queue!r} {why}: its max_depth is {max_depth:,}",
             hint=f"{hint}, or raise the limit: app.queues.configure({queue!r}, max_depth=...).",
         )
         self.queue = queue
