@@ -1,0 +1,1 @@
+"""Everything about the PostgreSQL client: connections, transactions, statements, wake-ups, errors, schema, migrations."""
