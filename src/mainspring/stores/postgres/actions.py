@@ -42,9 +42,7 @@ _STILL_TO_DO = {
 """Conditions that keep a repeated call from finding the same jobs, which stay in a state that the action accepts."""
 
 
-async def act(
-    db: Database, action: Action, query: Query, *, limit: int, reason: str, priority: int
-) -> ActResult:
+async def act(db: Database, action: Action, query: Query, *, limit: int, reason: str, priority: int) -> ActResult:
     """List the jobs, then change them in slices. Gives no cursor: a repeated call finds what is left by its state."""
     _check(action, query)
     listed = await db.query(list_call(action, query, limit, priority=priority, schema=db.schema, now=db.now()))
@@ -52,8 +50,8 @@ async def act(
     done = ActResult(more=len(jobs) > limit)
     for start in range(0, min(len(jobs), limit), SLICE):
         part = jobs[start : min(start + SLICE, limit)]
-        call = _act_call(action, query, part, reason=reason, priority=priority, schema=db.schema, now=db.now())
-        more, woken = _act_reply(await db.run(call), by_id=query.ids is not None)
+        call = act_call(action, query, part, reason=reason, priority=priority, schema=db.schema, now=db.now())
+        more, woken = act_reply(await db.run(call), by_id=query.ids is not None)
         done = _add(done, more)
         await db.wake(woken)
     return done
@@ -66,9 +64,7 @@ def _check(action: Action, query: Query) -> None:
         raise InvalidOption("query", query, "is empty", hint="To mean every job, say Query.everything().")
 
 
-def list_call(
-    action: Action, query: Query, limit: int, *, priority: int, schema: str, now: int | None
-) -> Step | None:
+def list_call(action: Action, query: Query, limit: int, *, priority: int, schema: str, now: int | None) -> Step | None:
     """The statement that lists the jobs to look at: the named ones, or those that the action changes."""
     to_do = ""
     if query.ids is None:
@@ -92,7 +88,7 @@ def _applies(action: Action, table: str) -> bool:
     return action is Action.RETRY or table == "jobs"
 
 
-def _act_call(
+def act_call(
     action: Action, query: Query, jobs: Sequence[bytes], *, reason: str, priority: int, schema: str, now: int | None
 ) -> Step:
     """The statement that does the action to those of ``jobs`` that still match the query."""
@@ -104,7 +100,7 @@ def _act_call(
     }  # fmt: skip
 
 
-def _act_reply(rows: Rows, *, by_id: bool) -> tuple[ActResult, list[str]]:
+def act_reply(rows: Rows, *, by_id: bool) -> tuple[ActResult, list[str]]:
     """The result of a slice, and the queues in which a job became ready. Only a query by id reports refused jobs."""
     done = tuple(job for kind, job, _, _ in rows if kind == "done")
     refused = tuple((job, State(state)) for kind, job, state, _ in rows if kind == "refused" and by_id)

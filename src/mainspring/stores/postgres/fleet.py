@@ -55,9 +55,7 @@ async def rescue(db: Database, worker: str, number: int, cause: Outcome, delays:
     return await _taken_back(db, await db.rows(_RESCUE, params))
 
 
-async def retire(
-    db: Database, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]
-) -> RescueResult:
+async def retire(db: Database, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> RescueResult:
     good, _, _ = sift_acks(acks)
     params = {
         "worker": worker, "cause": cause.value, **ack_params(good), "delays": numbers(delays), "now": db.now(),

@@ -23,7 +23,8 @@ def followed_bits(job: NewJob) -> int:
 
 
 def follow_ups_json(jobs: Sequence[NewJob]) -> str | None:
-    """The follow-up jobs of a batch as JSON; None when it has none. Bytes are hex, ``at`` is the job's position from 1."""
+    """The follow-up jobs of a batch as JSON; None when it has none. Bytes are hex, ``at`` is the job's position from
+    1."""
     found = []
     for at, job in enumerate(jobs, start=1):
         if job.follows:

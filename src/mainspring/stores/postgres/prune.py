@@ -1,7 +1,7 @@
 """Retention: ended jobs are deleted row by row, and whole days of history by dropping their partition.
 
-A dropped partition leaves nothing to vacuum. Partitions are made a week ahead, and old ones are emptied in steps before they
-are dropped.
+A dropped partition leaves nothing to vacuum. Partitions are made a week ahead, and old ones are emptied in steps before
+they are dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _SWEEP_TIME = 2.0
 
 
 async def prune(db: Database, partitions: PartitionKeeper, retention: Retention, limit: int) -> int:
-    """A day past its retention is dropped whole, however many jobs it has. With a test's clock all jobs go one by one."""
+    """A day past its retention is dropped whole, however many jobs it has. With a test's clock all jobs go one by
+    one."""
     dropped = 0 if db.clock is not None else await partitions.drop_old(retention)
     if dropped is None:
         return limit

@@ -1,7 +1,8 @@
 """Find, count and tally over the live table and the two tables of history, in one snapshot; a query as WHERE.
 
-What a page costs: a query by id, by mark, by type of error or for running jobs looks only at the jobs that it means, each
-by its index. Any other query (a queue, a task, a time) walks the tables from the newest id on, until the page is full.
+What a page costs: a query by id, by mark, by type of error or for running jobs looks only at the jobs that it means,
+each by its index. Any other query (a queue, a task, a time) walks the tables from the newest id on, until the page is
+full.
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ async def schedules(db: Database, names: Sequence[str]) -> list[ScheduleRow]:
 
 
 async def schedule_runs(db: Database, name: str, limit: int, before: int | None) -> list[ScheduleRun]:
-    rows = await db.rows(_RUNS, {"name": name, "limit": max(limit, 0), "before": _LAST_MOMENT if before is None else before})
+    rows = await db.rows(
+        _RUNS, {"name": name, "limit": max(limit, 0), "before": _LAST_MOMENT if before is None else before}
+    )
     return [ScheduleRun(at=at, job=job, doc=doc) for at, job, doc in rows]
 
 

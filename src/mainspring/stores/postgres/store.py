@@ -67,10 +67,10 @@ from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, Turn
 class PostgresStore:
     """A :class:`~mainspring.stores.base.Store` in one schema of a PostgreSQL database.
 
-    ``durability="full"``: commits wait for the disk, and for replicas if the server is set up so; ``"normal"``: they do not
-    wait. ``strict`` refuses a server that cannot keep this promise.
-    ``pooler``: each transaction may get another session, so nothing is prepared on the server or left in a session;
-    ``listen_url`` leads past the pooler, for LISTEN needs a session of its own.
+    ``durability="full"``: commits wait for the disk, and for replicas if the server is set up so; ``"normal"``: they do
+    not wait. ``strict`` refuses a server that cannot keep this promise. ``pooler``: each transaction may get another
+    session, so nothing is prepared on the server or left in a session; ``listen_url`` leads past the pooler, for LISTEN
+    needs a session of its own.
     """
 
     engine = "postgres"

@@ -80,7 +80,14 @@ def turn_call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, mar
         params |= ack_params(others)
     if turn.good:
         params["good"] = spent_json(turn.good)
-    return fill_schema(_FORMS[bool(others), bool(marks), bool(turn.good)], schema), {**params, **marks} if marks else params
+    return fill_schema(_FORMS[bool(others), bool(marks), bool(turn.good)], schema), {
+        **params,
+        **marks,
+    } if marks else params
+
+
+def _scarce_claims(rows: Rows) -> tuple[bytes, ...]:
+    return tuple([row[1] for row in rows if row[0] == "claim" and row[15] and row[15].startswith("scarce")])
 
 
 def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[TurnResult, list[str], Marks]:
@@ -90,7 +97,6 @@ def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) ->
     """
     pairs: dict[str, list[Pair]] = {"already": list(again), "stale": [], "gone": []}
     claims: list[Claim] = []
-    scarce: list[bytes] = []
     orders: list[CancelOrder] = []
     woken: list[str] = []
     marks: Marks = {}
@@ -101,10 +107,7 @@ def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) ->
     for row in rows:
         match row[0]:
             case "claim":
-                note = row[15]
-                claims.append(Claim(*row[1:15], note is not None and note.endswith("schedule")))
-                if note is not None and note.startswith("scarce"):
-                    scarce.append(row[1])
+                claims.append(Claim(*(*row[1:15], row[15] is not None and row[15].endswith("schedule"))))
             case "order":
                 orders.append(CancelOrder(row[1], row[2], row[15]))
             case "turn":
@@ -138,7 +141,7 @@ def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) ->
             next_at=next_at,
             held=tuple(sorted(held)),
             breakers=tuple(breakers),
-            short=tuple(scarce),
+            short=_scarce_claims(rows),
         ),
         woken,
         marks,

@@ -19,7 +19,8 @@ INLINE = 64 * 1024
 """Bytes of records that the reply of a turn itself may carry: a socket takes that much even if no client reads it."""
 
 MAX_BYTES = 1024 * 1024
-"""Bytes of records after which a turn hands out no more: a slow connection carries them well within the time of a call."""
+"""Bytes of records after which a turn hands out no more: a slow connection carries them well within the time of a
+call."""
 
 _RECORDS = "select id, record from {schema}.jobs where id = any(%(ids)b::bytea[]) and worker = %(worker)s"
 

@@ -1,8 +1,8 @@
 """Low-water marks: claims skip dead index entries while a long transaction keeps vacuum from removing them.
 
-The server reports when a claim had to walk over many dead index entries (``low`` rows of a turn). From then on turns claim only above
-the marks. A task looks below the marks every few seconds: a job found there (a stray) lowers its mark, and when the walk below
-is short again the marks are dropped. Turns themselves never look below the marks.
+The server reports when a claim had to walk over many dead index entries (``low`` rows of a turn). From then on turns
+claim only above the marks. A task looks below the marks every few seconds: a job found there (a stray) lowers its mark,
+and when the walk below is short again the marks are dropped. Turns themselves never look below the marks.
 """
 
 from __future__ import annotations

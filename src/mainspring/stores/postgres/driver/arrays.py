@@ -1,6 +1,7 @@
 """How lists are sent: one array per field, typed by the casts in the statements.
 
-Numbers are written as array literals, so that a statement has the same parameter types whatever the size of the numbers.
+Numbers are written as array literals, so that a statement has the same parameter types whatever the size of the
+numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How a connection is made, and how it ends: every wait has a limit, and a connection whose call was cut short is closed.
+"""How a connection is made and how it ends: every wait has a limit, and a call that is cut short closes its connection.
 
-The settings of a session are sent as it starts, so that a call is one statement and one round trip. Behind a pooler a session is
-shared with other programs: there no setting is left in the session, and each transaction sets what it needs.
+The settings of a session are sent as it starts, so that a call is one statement and one round trip. Behind a pooler a
+session is shared with other programs: there no setting is left in the session, and each transaction sets what it needs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _SESSION = {
     "default_transaction_isolation": "read\\ committed",
     "statement_timeout": f"{CALL_LIMIT:g}s",
     "idle_in_transaction_session_timeout": f"{CALL_LIMIT:g}s",
-    # Only the time limit of the socket ends a server process that sends to a client which has vanished or does not read.
+    # Only the time limit of the socket ends a server process that sends to a client which has vanished or does not
+    # read.
     "tcp_user_timeout": "9s",
     "tcp_keepalives_idle": "30s",
     "tcp_keepalives_interval": "10s",
@@ -101,7 +102,8 @@ class ServerConnection(psycopg.Connection[TupleRow]):
         return super().wait(self._before(until, gen), interval, *more, **named)
 
     def _before(self, until: float, gen: PQGen[R]) -> PQGen[R]:
-        """Run ``gen`` until its time is over: the waiting loop of psycopg resumes it each ``interval``, ready or not."""
+        """Run ``gen`` until its time is over: the waiting loop of psycopg resumes it each ``interval``, ready or
+        not."""
         try:
             wanted = next(gen)
             while True:

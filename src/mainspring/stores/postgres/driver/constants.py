@@ -1,4 +1,5 @@
-"""The names that only the SQL texts of PostgreSQL use; names shared with other engines are in ``stores/shared/constants``."""
+"""The names that only the SQL texts of PostgreSQL use; names shared with other engines are in
+``stores/shared/constants``."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ ERROR_QUEUE_FULL: Final = "MS005"
 """No more jobs may wait in the queue. Message: the name of the queue. Detail: the numbers, as JSON."""
 
 ERROR_KEY_CONFLICT: Final = "MS006"
-"""The key is held by a job with other arguments. Message: the ids of the holder and of the refused job. Detail: the task."""
+"""The key is held by a job with other arguments. Message: the ids of the holder and of the refused job. Detail: the
+task."""
 
 # ---- numbers that the columns can hold ----------------------------------------------------------------
 
 UNLIMITED: Final = 2**62
-"""The available capacity of a bucket that holds nothing back. A duration above this is cut, so that it can be added to a time."""
+"""The available capacity of a bucket that holds nothing back. A duration above this is cut, so that it can be added
+to a time."""
 
 CLOSED_HEADROOM: Final = UNLIMITED // 2
 """A closed breaker has more headroom than this, and an open or half open breaker has less."""
@@ -92,7 +95,8 @@ WALKED_PAGE: Final = 20
 
 LONG_WALK: Final = 2_000
 WALK_PER_CLAIM: Final = 10
-"""A turn reports low-water marks after a walk of ``LONG_WALK`` index entries and this many for each job that it wants."""
+"""A turn reports low-water marks after a walk of ``LONG_WALK`` index entries and this many for each job that it
+wants."""
 
 STRAYS_SEARCHED: Final = 100
 """Jobs below one low-water mark that a search looks at."""

@@ -22,7 +22,10 @@ def check_durability(server: ServerSettings, *, strict: bool, url: str) -> None:
     """Refuse (``strict``) or warn about a server that can lose or damage data that it has confirmed."""
     if server.fsync:
         return
-    found, hint = "the server runs with fsync = off: a crash of its machine can lose or damage all data", "Set fsync = on."
+    found, hint = (
+        "the server runs with fsync = off: a crash of its machine can lose or damage all data",
+        "Set fsync = on.",
+    )
     if strict:
         raise StoreNotDurable(found, url=url, hint=hint)
     log.warning("%s: %s. %s", url, found, hint)

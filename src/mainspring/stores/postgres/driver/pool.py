@@ -60,7 +60,11 @@ class ConnectionPool:
 
     def give(self, connection: AsyncServerConnection) -> None:
         """The call is over, however it ended."""
-        if self._closed or connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if (
+            self._closed
+            or connection.closed
+            or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
             self._forget(connection)
         else:
             self._idle.append((time.monotonic(), connection))

@@ -1,8 +1,8 @@
 """Connections: a small pool for the event loop, a few blocking connections for ``enqueue_now``.
 
-One call is one statement in its own transaction, so one round trip. Where the transaction must set something first (behind a
-pooler), or where several statements belong together, the statements are pipelined: still one round trip, and no setting is
-left in a session that a pooler shares.
+One call is one statement in its own transaction, so one round trip. Where the transaction must set something first
+(behind a pooler), or where several statements belong together, the statements are pipelined: still one round trip, and
+no setting is left in a session that a pooler shares.
 
 The driver never repeats a statement. Here a call is repeated only if the server has rolled it back (a deadlock among
 dependents).
@@ -237,7 +237,8 @@ class Sessions:
     # ---- both -------------------------------------------------------------------------------------
 
     def _connect_parameters(self) -> dict[str, Any]:
-        """The parameters of a new connection. Until the settings of the server are known, its default for commits holds."""
+        """The parameters of a new connection. Until the settings of the server are known, its default for commits
+        holds."""
         if self._pooler:
             return self._given
         more = {} if self._server is None else {"synchronous_commit": self._server.commit}

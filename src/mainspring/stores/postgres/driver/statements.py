@@ -1,7 +1,7 @@
 """Texts of SQL: the files of ``sql/``, and the name of the schema.
 
-``{schema}`` stands for the schema of the namespace and is filled in at each call. ``{READY}`` and other names in upper case
-stand for constants of Python and are filled in when a file is read.
+``{schema}`` stands for the schema of the namespace and is filled in at each call. ``{READY}`` and other names in upper
+case stand for constants of Python and are filled in when a file is read.
 """
 
 from __future__ import annotations

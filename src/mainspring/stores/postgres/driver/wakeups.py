@@ -1,14 +1,14 @@
 """Wake-ups: NOTIFY with a commit or after it, LISTEN on a connection of its own, one channel for each queue.
 
-A process notifies a queue at most once in a few milliseconds, at the first commit of a burst. The commits in the rest of that
-time send no notification: a listener therefore wakes a second time, a little later. Every notification may be lost: a
-listener polls as well.
+A process notifies a queue at most once in a few milliseconds, at the first commit of a burst. The commits in the rest
+of that time send no notification: a listener therefore wakes a second time, a little later. Every notification may be
+lost: a listener polls as well.
 
-An enqueue that notifies with its own commit (:class:`NotifyingEnqueue`) lets workers come while it still waits for the disk. A
-notification takes a lock that all notifying transactions share, and keeps it until the commit is complete, disk and
-replicas included: such commits would go one by one. So the enqueue commits without waiting, and a small transaction that
-waits follows it. No promise is broken: a claim stands behind its job in the log of the server, so the claim is not on the disk
-before the job is, and the caller gets its reply when both are.
+An enqueue that notifies with its own commit (:class:`NotifyingEnqueue`) lets workers come while it still waits for the
+disk. A notification takes a lock that all notifying transactions share, and keeps it until the commit is complete, disk
+and replicas included: such commits would go one by one. So the enqueue commits without waiting, and a small transaction
+that waits follows it. No promise is broken: a claim stands behind its job in the log of the server, so the claim is not
+on the disk before the job is, and the caller gets its reply when both are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Enqueue: one statement with parameters, which runs on any connection.
 
-``statement`` writes the statement and reads its rows, ``joint`` sends it from an event loop, together with other calls, and
-``blocking`` sends it from a thread, or inside a caller's own transaction.
+``statement`` writes the statement and reads its rows, ``joint`` sends it from an event loop, together with other calls,
+and ``blocking`` sends it from a thread, or inside a caller's own transaction.
 """
 
 from mainspring.stores.postgres.enqueue.blocking import BlockingProducer

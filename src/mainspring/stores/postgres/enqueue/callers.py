@@ -38,7 +38,9 @@ class CallerConnections:
                 hint="Pass an open psycopg 3 connection; of an ORM: session.connection().connection.driver_connection.",
             )
         if connection.closed:
-            raise WrongConnection("connection= is closed", hint="Enqueue before you close the connection or give it back.")
+            raise WrongConnection(
+                "connection= is closed", hint="Enqueue before you close the connection or give it back."
+            )
         if connection.info.transaction_status == TransactionStatus.INERROR:
             raise WrongConnection("the transaction of connection= has failed already", hint="Roll it back first.")
         if connection not in self._known:
@@ -76,7 +78,7 @@ def refuse_inside(batch: Batch) -> None:
         )
     if batch.forced and any(part_of(job.marks) is not None for job in batch.jobs):
         raise WrongConnection(
-            "a run of a schedule that skips its dependencies (forced) cannot be enqueued through connection= on PostgreSQL",
+            "a schedule's run that skips dependencies (forced) cannot be enqueued through connection= on PostgreSQL",
             hint="The held runs could not end before your transaction ends. Enqueue the new job after the commit.",
         )
 

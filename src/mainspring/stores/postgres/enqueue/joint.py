@@ -28,8 +28,8 @@ _UNKNOWN = ("08", "57", "58", "XX")
 class JointProducers:
     """The enqueue calls of one event loop.
 
-    A batch that an open transaction of another program can hold up is sent by itself, so that no other batch waits behind
-    it. At most ``places`` of them are sent at a time, so that connections are left for the others.
+    A batch that an open transaction of another program can hold up is sent by itself, so that no other batch waits
+    behind it. At most ``places`` of them are sent at a time, so that connections are left for the others.
     """
 
     def __init__(self, db: Database, *, places: int) -> None:

@@ -11,7 +11,7 @@ from mainspring.stores.postgres.driver.arrays import flags, numbers, words
 from mainspring.stores.postgres.driver.session import Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
 from mainspring.stores.postgres.fair import stored_buckets
-from mainspring.stores.postgres.follow_ups import followed_bits, follow_ups_json
+from mainspring.stores.postgres.follow_ups import follow_ups_json, followed_bits
 from mainspring.stores.postgres.keys import key_columns
 from mainspring.stores.postgres.lanes import home
 from mainspring.stores.postgres.limits import limits_json

@@ -1,10 +1,10 @@
--- What a turn takes in: running -> succeeded | dead | cancelled | ready | retrying | scheduled. The caller has locked the row of
--- the worker.
+-- What a turn takes in: running -> succeeded | dead | cancelled | ready | retrying | scheduled. The caller has locked
+-- the row of the worker.
 
--- ack_successes: running -> succeeded for plain successes: no cancel order, no follow-up job for this end. Jobs that name buckets only
--- if p_limited says that the caller has locked them.
--- One statement moves them. A row that another transaction has locked is waited for and looked at again; a job that does not fit any
--- more is left for apply_acks. The children are resolved in a statement after it.
+-- ack_successes: running -> succeeded for plain successes: no cancel order, no follow-up job for this end. Jobs that
+-- name buckets only if p_limited says that the caller has locked them. One statement moves them. A row that another
+-- transaction has locked is waited for and looked at again; a job that does not fit any more is left for apply_acks.
+-- The children are resolved in a statement after it.
 -- returns which jobs were moved, the queues in which a job became ready, and the schedules of the jobs, to be noted
 create function {schema}.ack_successes_v1(
     p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint
@@ -28,7 +28,8 @@ begin
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
             queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, schedule
         )
-        select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, followed, early, id, {SUCCEEDED}, task,
+        select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, followed, early, id,
+            {SUCCEEDED}, task,
             queue, home, lane, record, p_worker, started, result, error, expires, keep,
             case when keep is not null then p_now + least(keep, {UNLIMITED}) end, key, buckets, costs, schedule
         from gone
@@ -38,7 +39,8 @@ begin
             select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
         ) k cross join unnest(k.buckets) as b(name) group by b.name
     ), empty as (
-        delete from {schema}.bucket_uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n <= f.n
+        delete from {schema}.bucket_uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker
+            and u.n <= f.n
     ), fewer as (
         update {schema}.bucket_uses u set n = u.n - f.n from freed f
         where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
@@ -54,12 +56,14 @@ end
 $$;
 
 -- list_unmoved_acks: those of these successes that were not moved, as acks.
-create function {schema}.list_unmoved_acks_v1(p_moved {schema}.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[])
+create function {schema}.list_unmoved_acks_v1(p_moved {schema}.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[],
+    p_error bytea[])
 returns {schema}.ack_v1[] language plpgsql as $$
 begin
     return array(
         select row(
-            -u.n, u.id, u.token, {SUCCEEDED}, {SUCCEEDED}, null, 0, null, u.result, u.error, null, false, false, 0, null, null, null, null
+            -u.n, u.id, u.token, {SUCCEEDED}, {SUCCEEDED}, null, 0, null, u.result, u.error, null, false, false, 0, null,
+                null, null, null
         )::{schema}.ack_v1
         from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
         where not exists (
@@ -70,8 +74,8 @@ end
 $$;
 
 -- apply_acks: running -> where each ack says, or cancelled if a cancel order waits.
--- returns one row per ack that was not applied, already (the same ack of the same owner was applied before) or stale; and one
--- row per queue in which a job became ready
+-- returns one row per ack that was not applied, already (the same ack of the same owner was applied before) or stale;
+-- and one row per queue in which a job became ready
 create function {schema}.apply_acks_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint)
 returns table (kind text, id bytea, token bigint, queue text) language plpgsql as $$
 #variable_conflict use_column
@@ -81,7 +85,8 @@ declare
     v_applied integer[];
     v_woken text[];
 begin
-    -- A transaction that moves running rows holds the row of their worker, as this one does; only a cancel order can still come between.
+    -- A transaction that moves running rows holds the row of their worker, as this one does; only a cancel order can
+    -- still come between.
     perform 1 from {schema}.jobs j where j.id = any(v_ids) order by j.id for update;
     v_applicable := array(
         select a from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
@@ -110,13 +115,15 @@ begin
                     select t.worker = p_worker and t.acked and t.outcome = a.outcome from {schema}.attempts t
                     where t.job = any(array[a.id]) and t.token = a.token
                 ),
-                -- A plain success leaves no attempt: its row in history has the facts, or the live row of the next epoch.
+                -- A plain success leaves no attempt: its row in history has the facts, or the live row of the next
+                -- epoch.
                 a.outcome = {SUCCEEDED} and (exists (
                     select 1 from {schema}.finished f
                     where f.id = any(array[a.id]) and f.token = a.token and f.worker = p_worker and f.state = {SUCCEEDED}
                 ) or exists (
                     select 1 from {schema}.jobs j
-                    where j.id = any(array[a.id]) and j.token = a.token and j.worker || '' = p_worker and j.state || '' <> {RUNNING}
+                    where j.id = any(array[a.id]) and j.token = a.token and j.worker || '' = p_worker
+                        and j.state || '' <> {RUNNING}
                 ))
             ) then 'already' else 'stale' end, a.id, a.token, null
         from unnest(p_acks) a where a.n <> all(v_applied);
@@ -124,9 +131,9 @@ begin
 end
 $$;
 
--- hand_back: record the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled for acks that say
--- so, without a cancel order; their buckets are released. A job that is handed back with buckets or a schedule keeps its seq, and
--- may be blocked. returns the queues in which a job became ready
+-- hand_back: record the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled
+-- for acks that say so, without a cancel order; their buckets are released. A job that is handed back with buckets or a
+-- schedule keeps its seq, and may be blocked. returns the queues in which a job became ready
 create function {schema}.hand_back_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -181,8 +188,8 @@ begin
 end
 $$;
 
--- record_attempts: record an attempt of each of these running jobs that ends now, by its ack or else by p_cause. Of each job the
--- newest {ATTEMPTS_KEPT} attempts are kept.
+-- record_attempts: record an attempt of each of these running jobs that ends now, by its ack or else by p_cause. Of
+-- each job the newest {ATTEMPTS_KEPT} attempts are kept.
 create function {schema}.record_attempts_v1(p_ids bytea[], p_acks {schema}.ack_v1[], p_cause text, p_now bigint) returns void
 language plpgsql as $$
 begin
@@ -203,7 +210,8 @@ begin
     end if;
     delete from {schema}.attempts t using (
         select u.id, (
-            select o.token from {schema}.attempts o where o.job = any(array[u.id]) order by o.token desc offset {ATTEMPTS_KEPT} limit 1
+            select o.token from {schema}.attempts o where o.job = any(array[u.id])
+                order by o.token desc offset {ATTEMPTS_KEPT} limit 1
         ) as token
         from unnest(p_ids) as u(id)
     ) old

@@ -1,9 +1,9 @@
 -- What operators do to jobs: cancel, retry, run now, reprioritise, delete.
 
--- act: do p_action to these jobs; p_sources are the states that the action accepts.
--- Locks in this order: keys, job rows by id (live, then ended), dependents. Then each job is looked at again: a job that no longer
--- matches the query is left alone. There is one live table and the lock by id comes first: a claim that commits meanwhile leaves
--- a running row to be found, never nothing.
+-- act: do p_action to these jobs; p_sources are the states that the action accepts. Locks in this order: keys, job rows
+-- by id (live, then ended), dependents. Then each job is looked at again: a job that no longer matches the query is
+-- left alone. There is one live table and the lock by id comes first: a claim that commits meanwhile leaves a running
+-- row to be found, never nothing.
 -- returns rows of several kinds: done, refused with the state, held with the holder of the key, woken with a queue
 create function {schema}.act_v1(
     p_action text, p_ids bytea[], p_sources text[], p_reason text, p_priority integer, p_now bigint,
@@ -51,7 +51,8 @@ begin
             and (p_ended_before is null or a.finished < p_ended_before)
             and not exists (
                 select 1 from unnest(p_marks) as asked(mark)
-                where not exists (select 1 from {schema}.marks m where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
+                where not exists (select 1 from {schema}.marks m
+                    where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
             )
         order by array_position(p_ids, a.id)
     );
@@ -100,7 +101,8 @@ begin
 end
 $$;
 
--- cancel: blocked, scheduled, retrying, ready -> cancelled (by_user); a running job gets an order, which its owner's next turn returns.
+-- cancel: blocked, scheduled, retrying, ready -> cancelled (by_user); a running job gets an order, which its owner's
+-- next turn returns.
 create function {schema}.cancel_v1(p_ids bytea[], p_reason text, p_now bigint) returns text[] language plpgsql as $$
 begin
     update {schema}.jobs j set ordered = coalesce(j.ordered, p_reason) where j.id = any(p_ids) and j.state || '' = {RUNNING};
@@ -148,7 +150,8 @@ begin
 end
 $$;
 
--- retry: succeeded, dead, cancelled -> ready in a new epoch, without crashes; the token goes on, the last owner stays readable.
+-- retry: succeeded, dead, cancelled -> ready in a new epoch, without crashes; the token goes on, the last owner stays
+-- readable.
 -- returns the jobs whose key another job holds, which are left as they are, and the queues that got work
 create function {schema}.retry_v1(p_ids bytea[], p_now bigint) returns table (id bytea, holder bytea, woken text)
 language plpgsql as $$
@@ -229,7 +232,8 @@ begin
 end
 $$;
 
--- delete_details: delete all that is stored beside these jobs. A key falls back to the job before them, if that was started under it.
+-- delete_details: delete all that is stored beside these jobs. A key falls back to the job before them, if that was
+-- started under it.
 create function {schema}.delete_details_v1(p_ids bytea[]) returns void language plpgsql as $$
 declare
     v_left {schema}.keys[];

@@ -1,7 +1,8 @@
 -- Breakers: limits that let no job start while they are open.
 --
--- The row of a breaker is guarded by the lock of its bucket. A breaker without a row is closed and has counted nothing. A job or
--- holder that starts while the breaker is half open is a probe; its result closes the breaker or opens it again.
+-- The row of a breaker is guarded by the lock of its bucket. A breaker without a row is closed and has counted nothing.
+-- A job or holder that starts while the breaker is half open is a probe; its result closes the breaker or opens it
+-- again.
 
 -- names_breaker: whether one of these buckets belongs to a breaker.
 create function {schema}.names_breaker_v1(p_names text[]) returns boolean language plpgsql immutable as $$
@@ -23,7 +24,8 @@ begin
 end
 $$;
 
--- read_breaker_capacity: the capacity of a breaker: unlimited while closed, none while open, its probes while half open.
+-- read_breaker_capacity: the capacity of a breaker: unlimited while closed, none while open, its probes while half
+-- open.
 create function {schema}.read_breaker_capacity_v1(p_name text, p_probes bigint, p_now bigint) returns {schema}.capacity_v1
 language plpgsql as $$
 declare
@@ -60,14 +62,17 @@ begin
         )::text;
     end if;
     return jsonb_build_object(
-        'name', p_name, 'state', case when v_breaker.until > p_now then {BREAKER_OPEN} else {BREAKER_HALF_OPEN} end, 'failures', v_breaker.failures,
-        'calls', v_breaker.calls, 'opened', v_breaker.opened, 'until', case when v_breaker.until < {FOREVER} then v_breaker.until end,
+        'name', p_name, 'state', case when v_breaker.until > p_now
+            then {BREAKER_OPEN} else {BREAKER_HALF_OPEN} end, 'failures', v_breaker.failures,
+        'calls', v_breaker.calls, 'opened', v_breaker.opened, 'until', case when v_breaker.until < {FOREVER}
+            then v_breaker.until end,
         'error', v_breaker.error, 'tripped', v_breaker.tripped
     )::text;
 end
 $$;
 
--- trim_window: the breaker without the counts that lie before its window; counts of one piece of the window are added up.
+-- trim_window: the breaker without the counts that lie before its window; counts of one piece of the window are added
+-- up.
 create function {schema}.trim_window_v1(p_breaker {schema}.breakers, p_span bigint, p_now bigint) returns {schema}.breakers
 language plpgsql as $$
 begin
@@ -82,8 +87,8 @@ end
 $$;
 
 -- update_breaker: count results for a breaker whose bucket the caller has locked.
--- p_succeeded, p_failed: when the last job that succeeded, and that failed, was started (null: none). p_bad: the number of
--- failures. p_good: the number of successes that were reported as a number.
+-- p_succeeded, p_failed: when the last job that succeeded, and that failed, was started (null: none). p_bad: the number
+-- of failures. p_good: the number of successes that were reported as a number.
 -- returns the queues in which a job waits for the breaker, if it has opened or closed
 create function {schema}.update_breaker_v1(
     p_name text, p_succeeded bigint, p_failed bigint, p_bad bigint, p_good bigint, p_error text, p_now bigint
@@ -116,9 +121,11 @@ begin
         end if;
         if v_limit.share > 0 then
             v_breaker.counts := v_breaker.counts
-                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / {BREAKER_PIECES}, 1), p_good, p_bad));
+                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / {BREAKER_PIECES}, 1),
+                    p_good, p_bad));
             v_breaker := {schema}.trim_window_v1(v_breaker, v_limit.span, p_now);
-            v_opens := p_bad > 0 and v_breaker.calls >= v_limit.burst and v_breaker.failures * {SHARE_WHOLE} >= v_limit.share * v_breaker.calls;
+            v_opens := p_bad > 0 and v_breaker.calls >= v_limit.burst
+                and v_breaker.failures * {SHARE_WHOLE} >= v_limit.share * v_breaker.calls;
         else
             v_breaker.failures := case when p_succeeded is null and p_good = 0 then v_breaker.failures else 0 end + p_bad;
             v_breaker.calls := 0;
@@ -158,8 +165,8 @@ begin
 end
 $$;
 
--- report_acks: count the acks of a worker, whose buckets are all locked, for the breakers that the jobs name, and the successes
--- that were reported as numbers (p_good, by breaker). Called before the jobs are moved.
+-- report_acks: count the acks of a worker, whose buckets are all locked, for the breakers that the jobs name, and the
+-- successes that were reported as numbers (p_good, by breaker). Called before the jobs are moved.
 -- returns the queues in which a job waits for a breaker that has opened or closed
 create function {schema}.report_acks_v1(
     p_worker text, p_done bytea[], p_token bigint[], p_acks {schema}.ack_v1[], p_names text[], p_good jsonb, p_now bigint
@@ -203,8 +210,8 @@ begin
 end
 $$;
 
--- report_lost_worker: the worker is lost or has crashed: count one failure for each breaker that its running jobs name. All buckets
--- of these jobs are locked. returns as report_acks
+-- report_lost_worker: the worker is lost or has crashed: count one failure for each breaker that its running jobs name.
+-- All buckets of these jobs are locked. returns as report_acks
 create function {schema}.report_lost_worker_v1(p_worker text, p_cause text, p_now bigint) returns text[] language plpgsql as $$
 declare
     v_result record;
@@ -212,7 +219,8 @@ declare
 begin
     for v_result in
         select b.name, max(j.started) as failed from {schema}.jobs j cross join unnest(j.buckets) as b(name)
-        where j.worker = p_worker and j.state = {RUNNING} and right(b.name, length({BREAKER_SUFFIX})) = {BREAKER_SUFFIX} group by b.name order by b.name
+        where j.worker = p_worker and j.state = {RUNNING} and right(b.name,
+            length({BREAKER_SUFFIX})) = {BREAKER_SUFFIX} group by b.name order by b.name
     loop
         v_woken := v_woken || {schema}.update_breaker_v1(
             v_result.name, null, v_result.failed, 1, 0,
@@ -223,7 +231,8 @@ begin
 end
 $$;
 
--- begin_probes: jobs were claimed, or a holder came, under these buckets: breakers that are half open are being probed now.
+-- begin_probes: jobs were claimed, or a holder came, under these buckets: breakers that are half open are being probed
+-- now.
 create function {schema}.begin_probes_v1(p_names text[], p_now bigint) returns void language plpgsql as $$
 begin
     update {schema}.breakers b set probing = true, changed_by = pg_current_xact_id()
@@ -265,8 +274,8 @@ begin
 end
 $$;
 
--- report_breaker: count the results of work that was no job. First looks without a lock whether there is anything to count, for
--- most calls have nothing.
+-- report_breaker: count the results of work that was no job. First looks without a lock whether there is anything to
+-- count, for most calls have nothing.
 -- returns the breaker as JSON if it has opened or closed, and the queues in which a job waits for it
 create function {schema}.report_breaker_v1(p_name text, p_started bigint, p_good bigint, p_fault text, p_now bigint)
 returns table (changed text, woken text[]) language plpgsql as $$

@@ -1,9 +1,10 @@
--- Schedules that wait for other schedules: a job of such a schedule is held until each of the others has succeeded since the last start.
+-- Schedules that wait for other schedules: a job of such a schedule is held until each of the others has succeeded
+-- since the last start.
 --
--- A transaction that notes a success, releases a job or sets dependencies has locked the rows of the schedules concerned, by name
--- and after everything else. For a job that it releases it waits {LOCK_WAIT} at most, so that it does not stand behind the owner of that
--- lock. To end a held job, or to insert one, no schedule is locked; an inserted job is looked at in the last step of its enqueue
--- (apply_dependencies).
+-- A transaction that notes a success, releases a job or sets dependencies has locked the rows of the schedules
+-- concerned, by name and after everything else. For a job that it releases it waits {LOCK_WAIT} at most, so that it
+-- does not stand behind the owner of that lock. To end a held job, or to insert one, no schedule is locked; an inserted
+-- job is looked at in the last step of its enqueue (apply_dependencies).
 
 -- find_dependents: those of these schedules that wait for others. The decision comes later, when they are locked.
 create function {schema}.find_dependents_v1(p_names text[]) returns text[] language plpgsql as $$
@@ -19,8 +20,8 @@ begin
 end
 $$;
 
--- release_held: these jobs, which the caller has locked, wait for no schedule any more; those in p_new keep their place among the
--- ready jobs. returns the queues in which a job became ready
+-- release_held: these jobs, which the caller has locked, wait for no schedule any more; those in p_new keep their place
+-- among the ready jobs. returns the queues in which a job became ready
 create function {schema}.release_held_v1(p_ids bytea[], p_new bytea[], p_now bigint) returns text[] language plpgsql as $$
 declare
     v_woken text[];
@@ -49,8 +50,9 @@ begin
 end
 $$;
 
--- lock_first_held: the first held job in the line of a schedule, locked; null if there is none. If another transaction holds the row for
--- longer than {LOCK_WAIT} (for example a caller's transaction that replaces the job), the next promotion looks again.
+-- lock_first_held: the first held job in the line of a schedule, locked; null if there is none. If another transaction
+-- holds the row for longer than {LOCK_WAIT} (for example a caller's transaction that replaces the job), the next
+-- promotion looks again.
 create function {schema}.lock_first_held_v1(p_schedule text, p_now bigint) returns bytea language plpgsql as $$
 declare
     c_moment constant text := {LOCK_WAIT};
@@ -79,7 +81,8 @@ begin
 end
 $$;
 
--- release_next: of each of these schedules, whose rows the caller has locked, release the first held job if all successes are noted.
+-- release_next: of each of these schedules, whose rows the caller has locked, release the first held job if all
+-- successes are noted.
 -- returns the queues in which a job became ready
 create function {schema}.release_next_v1(p_schedules text[], p_new bytea[], p_now bigint) returns text[] language plpgsql as $$
 declare
@@ -108,11 +111,13 @@ begin
 end
 $$;
 
--- note_success: jobs of these schedules have succeeded: note that for the schedules that wait for them. Not if the last released
--- job is still to be started, for that job will see the success. returns the queues in which a job became ready
+-- note_success: jobs of these schedules have succeeded: note that for the schedules that wait for them. Not if the last
+-- released job is still to be started, for that job will see the success. returns the queues in which a job became
+-- ready
 create function {schema}.note_success_v1(p_names text[], p_now bigint) returns text[] language plpgsql as $$
 declare
-    v_dependents text[] := {schema}.lock_dependents_v1(array(select l.schedule from {schema}.dependencies l where l.after = any(p_names)));
+    v_dependents text[] := {schema}.lock_dependents_v1(array(select l.schedule from {schema}.dependencies l
+        where l.after = any(p_names)));
 begin
     if cardinality(v_dependents) = 0 then
         return '{}';
@@ -126,8 +131,9 @@ begin
 end
 $$;
 
--- apply_dependencies: the last step of an enqueue, for the schedules of its new jobs: release the first held job if all successes are noted;
--- forced jobs are recorded as the last released ones. p_open: a caller's transaction, which may stay open for long, locks
+-- apply_dependencies: the last step of an enqueue, for the schedules of its new jobs: release the first held job if all
+-- successes are noted; forced jobs are recorded as the last released ones. p_open: a caller's transaction, which may
+-- stay open for long, locks
 -- nothing: the next promotion after its commit looks at what it inserted.
 create function {schema}.apply_dependencies_v1(
     p_schedules text[], p_ids bytea[], p_forced boolean, p_open boolean, p_now bigint
@@ -141,7 +147,8 @@ begin
     end if;
     v_dependents := {schema}.lock_dependents_v1(p_schedules);
     if not p_forced then
-        return {schema}.release_next_v1(v_dependents, p_ids, p_now) || {schema}.release_all_held_v1(p_schedules, v_dependents, p_ids, p_now);
+        return {schema}.release_next_v1(v_dependents, p_ids, p_now)
+            || {schema}.release_all_held_v1(p_schedules, v_dependents, p_ids, p_now);
     end if;
     perform {schema}.record_release_v1(f.schedule, f.id) from (
         select distinct on (j.schedule) j.schedule, j.id from unnest(p_ids) with ordinality as u(id, n)
@@ -151,11 +158,13 @@ begin
 end
 $$;
 
--- join_schedules: of these jobs, which their acks have made ready, those that were handed back with a schedule, and have none, belong to it
--- from now on, and are held if it waits for others, in the order of their enqueue. See apply_joined
+-- join_schedules: of these jobs, which their acks have made ready, those that were handed back with a schedule, and
+-- have none, belong to it from now on, and are held if it waits for others, in the order of their enqueue. See
+-- apply_joined
 create function {schema}.join_schedules_v1(p_acks {schema}.ack_v1[], p_ids bytea[]) returns void language plpgsql as $$
 declare
-    v_waiting text[] := {schema}.find_dependents_v1(array(select distinct a.schedule from unnest(p_acks) a where a.schedule is not null));
+    v_waiting text[] := {schema}.find_dependents_v1(array(select distinct a.schedule from unnest(p_acks) a
+        where a.schedule is not null));
 begin
     with joined as (
         update {schema}.jobs j
@@ -169,8 +178,9 @@ begin
 end
 $$;
 
--- apply_joined: the last step for jobs that were handed back with a schedule: release the first held job if all successes are noted. Nothing
--- waits here: a schedule that another transaction holds is left to the next promotion. returns the queues in which a job became ready
+-- apply_joined: the last step for jobs that were handed back with a schedule: release the first held job if all
+-- successes are noted. Nothing waits here: a schedule that another transaction holds is left to the next promotion.
+-- returns the queues in which a job became ready
 create function {schema}.apply_joined_v1(p_acks {schema}.ack_v1[], p_now bigint) returns text[] language plpgsql as $$
 declare
     v_ids bytea[] := array(
@@ -182,13 +192,14 @@ declare
         select p.name from {schema}.dependents p where p.name = any(v_held_schedules) order by p.name for update skip locked
     );
 begin
-    insert into {schema}.dependency_rechecks (schedule) select u.name from unnest(v_held_schedules) as u(name) where u.name <> all(v_locked);
+    insert into {schema}.dependency_rechecks (schedule) select u.name from unnest(v_held_schedules) as u(name)
+        where u.name <> all(v_locked);
     return {schema}.release_next_v1(v_locked, v_ids, p_now);
 end
 $$;
 
--- release_all_held: release all held jobs of these schedules, except of schedules in p_linked, in their order. Jobs that another
--- transaction has locked are left to the next promotion. returns the queues in which a job became ready
+-- release_all_held: release all held jobs of these schedules, except of schedules in p_linked, in their order. Jobs
+-- that another transaction has locked are left to the next promotion. returns the queues in which a job became ready
 create function {schema}.release_all_held_v1(p_names text[], p_linked text[], p_new bytea[], p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -229,8 +240,8 @@ begin
 end
 $$;
 
--- set_dependencies: what these schedules wait for from now on: p_schedule and p_after are pairs; a schedule in p_names without a pair waits
--- for none. Calls run one by one, so that two which insert the same schedule do not meet.
+-- set_dependencies: what these schedules wait for from now on: p_schedule and p_after are pairs; a schedule in p_names
+-- without a pair waits for none. Calls run one by one, so that two which insert the same schedule do not meet.
 -- returns the queues in which a job became ready
 create function {schema}.set_dependencies_v1(p_names text[], p_schedule text[], p_after text[], p_now bigint) returns text[]
 language plpgsql
@@ -243,12 +254,14 @@ begin
     perform pg_advisory_xact_lock(hashtextextended('mainspring dependencies {schema}', 0));
     perform {schema}.lock_dependents_v1(p_names);
     v_now := {schema}.now_v1(p_now);
-    insert into {schema}.dependents (name) select distinct u.name from unnest(p_schedule) as u(name) on conflict (name) do nothing;
+    insert into {schema}.dependents (name) select distinct u.name
+        from unnest(p_schedule) as u(name) on conflict (name) do nothing;
     delete from {schema}.dependencies l where l.schedule = any(p_names) and not exists (
         select 1 from unnest(p_schedule, p_after) as u(schedule, after) where u.schedule = l.schedule and u.after = l.after
     );
     insert into {schema}.dependencies (schedule, after)
-    select distinct u.schedule, u.after from unnest(p_schedule, p_after) as u(schedule, after) on conflict (schedule, after) do nothing;
+    select distinct u.schedule, u.after from unnest(p_schedule, p_after) as u(schedule, after)
+        on conflict (schedule, after) do nothing;
     delete from {schema}.dependents p where p.name = any(p_names) and p.name <> all(p_schedule);
     return {schema}.release_all_held_v1(p_names, p_schedule, '{}', v_now)
         || {schema}.release_next_v1(array(select distinct u.name from unnest(p_schedule) as u(name)), '{}', v_now);

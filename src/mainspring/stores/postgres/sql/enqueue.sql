@@ -1,8 +1,8 @@
 -- (new) -> ready | scheduled | blocked, or cancelled at once. All jobs of a batch are inserted, or none.
 
--- enqueue_plain: (new) -> ready | scheduled for jobs without parents, limits, fair key and unique key.
--- A value that all jobs share may be sent once: task, queue, home, priority, delay, crash limit, early.
--- The lock on the batch makes a repeat wait for a first try that still runs here. returns the ids that were not inserted
+-- enqueue_plain: (new) -> ready | scheduled for jobs without parents, limits, fair key and unique key. A value that all
+-- jobs share may be sent once: task, queue, home, priority, delay, crash limit, early. The lock on the batch makes a
+-- repeat wait for a first try that still runs here. returns the ids that were not inserted
 create function {schema}.enqueue_plain_v1(
     p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[],
     p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]
@@ -18,7 +18,8 @@ declare
     v_take boolean[];
 begin
     if {schema}.lock_batch_v1(p_batch, false, p_now) then
-        -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is missed.
+        -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is
+        -- missed.
         v_made := array(select j.id from {schema}.jobs j where j.id = any(p_id));
         v_over := {schema}.mark_members_v1(p_id, v_made || {schema}.find_ended_v1(p_id));
     end if;
@@ -50,16 +51,18 @@ begin
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
     if {schema}.accept_jobs_v1(v_made) then
-        return query select null::bytea, null::bytea, w.queue from unnest({schema}.enforce_depth_v1(v_made, '{}', false, v_now)) as w(queue);
+        return query select null::bytea, null::bytea, w.queue
+            from unnest({schema}.enforce_depth_v1(v_made, '{}', false, v_now)) as w(queue);
     end if;
 end
 $$;
 
--- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly.
--- Locks in this order: batch, depths, keys, new limits, job rows, dependents, schedules. _at is the position of a job in the batch,
+-- enqueue: (new) -> ready | scheduled | blocked, or cancelled at once by a parent that ended badly. Locks in this
+-- order: batch, depths, keys, new limits, job rows, dependents, schedules. _at is the position of a job in the batch,
 -- from 1. p_schedule: the schedules of the jobs, or an empty list. p_forced: the jobs wait for no other schedule.
 -- p_open: a caller's transaction, which may stay open for long: it holds nothing that a turn could wait for.
--- returns the ids that were not inserted with the job that answers for each, and the queues of other jobs that became ready
+-- returns the ids that were not inserted with the job that answers for each, and the queues of other jobs that became
+-- ready
 create function {schema}.enqueue_v1(
     p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[],
     p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[],
@@ -92,7 +95,8 @@ declare
     v_row record;
 begin
     v_late := {schema}.lock_batch_v1(p_batch, p_retry, p_now);
-    -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is missed.
+    -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is
+    -- missed.
     v_take := array(
         select not exists (select 1 from {schema}.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
@@ -111,7 +115,8 @@ begin
     end if;
     if cardinality(v_dependents) > 0 and not p_forced then
         v_held_schedules := array(
-            select case when u.name = any(v_dependents) then u.name end from unnest(p_schedule) with ordinality as u(name, n) order by u.n
+            select case when u.name = any(v_dependents) then u.name end
+                from unnest(p_schedule) with ordinality as u(name, n) order by u.n
         );
         v_held_places := array(
             select case when u.name is not null then nextval('{schema}.seq') end
@@ -151,9 +156,11 @@ begin
             p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
             if v_row.anew then
                 p_id[v_row.at] := v_row.answer;
-                v_held_schedules[v_row.at] := case when not p_forced then v_row.held_schedule end;  -- it is held as before, or not at all
+                -- it is held as before, or not at all
+                v_held_schedules[v_row.at] := case when not p_forced then v_row.held_schedule end;
                 v_held_places[v_row.at] := case when not p_forced then v_row.held_place end;
-                -- The new id is never inserted, so no child can wait for it; children of the replaced job find it at this position.
+                -- The new id is never inserted, so no child can wait for it; children of the replaced job find it at
+                -- this position.
                 p_parent_at := array(
                     select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
                     from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
@@ -286,7 +293,8 @@ begin
 end
 $$;
 
--- lock_batch: lock the batch. returns whether it acts as a retry: it is a retry, or a retry of it came before. A retry is recorded
+-- lock_batch: lock the batch. returns whether it acts as a retry: it is a retry, or a retry of it came before. A retry
+-- is recorded
 create function {schema}.lock_batch_v1(p_batch bytea, p_retry boolean, p_now bigint) returns boolean language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(hashtextextended('{schema}' || encode(p_batch, 'hex'), 0));
@@ -297,7 +305,8 @@ begin
 end
 $$;
 
--- find_ended: those of these jobs that are in history. A function of its own: a statement that names finished opens every partition.
+-- find_ended: those of these jobs that are in history. A function of its own: a statement that names finished opens
+-- every partition.
 create function {schema}.find_ended_v1(p_ids bytea[]) returns bytea[] language plpgsql stable as $$
 begin
     return array(
@@ -308,8 +317,8 @@ begin
 end
 $$;
 
--- mark_members: by position, whether each of these jobs is one of the others. Grouped: to search a list for each job of a large batch
--- takes longer than a call may.
+-- mark_members: by position, whether each of these jobs is one of the others. Grouped: to search a list for each job of
+-- a large batch takes longer than a call may.
 create function {schema}.mark_members_v1(p_ids bytea[], p_some bytea[]) returns boolean[] language plpgsql as $$
 begin
     return array(
@@ -323,7 +332,8 @@ begin
 end
 $$;
 
--- count_parents: for each new job with parents, how many live parents it waits for, and whether a final parent cancels it.
+-- count_parents: for each new job with parents, how many live parents it waits for, and whether a final parent cancels
+-- it.
 create function {schema}.count_parents_v1(
     p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]
 ) returns table (at integer, n integer, broken boolean) language plpgsql as $$
@@ -340,16 +350,19 @@ begin
         and not exists (select 1 from {schema}.dead d where d.id = any(array[e.parent]))
     limit 1;
     if v_missing is not null then
-        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid, encode(v_missing, 'hex')::uuid
+        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid, encode(v_missing,
+            'hex')::uuid
             using errcode = {ERROR_REFUSED}, hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
     end if;
     -- A child that is cancelled at once is inserted as blocked and then ended by finish, like every job.
     return query
     select v.at, greatest(v.n, v.broken::integer), v.broken from (
-        select e.at, count(*) filter (where e.live)::integer as n, bool_or(not e.live and not e.good and e.policy = {EDGE_FAIL}) as broken
+        select e.at, count(*) filter (where e.live)::integer as n, bool_or(not e.live and not e.good
+            and e.policy = {EDGE_FAIL}) as broken
         from (
             select u.at, u.parent, min(u.policy) as policy,
-                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from {schema}.jobs j where j.id = any(array[u.parent])) as live,
+                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from {schema}.jobs j
+                    where j.id = any(array[u.parent])) as live,
                 exists (select 1 from {schema}.finished f where f.id = any(array[u.parent]) and f.state = {SUCCEEDED}) as good
             from unnest(p_child_at, p_parent, p_parent_at, p_policy) as u(at, parent, inside, policy)
             where p_take[u.at]
@@ -360,8 +373,8 @@ begin
 end
 $$;
 
--- lock_batches: lock the batches of several enqueue calls that are about to be inserted as one.
--- Each is locked as enqueue locks its own, so a repeat of any of them waits. The lock keys are sorted, so no two calls deadlock.
+-- lock_batches: lock the batches of several enqueue calls that are about to be inserted as one. Each is locked as
+-- enqueue locks its own, so a repeat of any of them waits. The lock keys are sorted, so no two calls deadlock.
 create function {schema}.lock_batches_v1(p_batch bytea[]) returns void language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(k.key) from (

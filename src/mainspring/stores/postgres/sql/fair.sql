@@ -1,7 +1,7 @@
 -- Fair keys: lanes of one queue and priority are served by virtual time.
 --
--- A claim puts its lane back by one over its weight. fair_clocks has the virtual time that a queue and priority has reached;
--- it is changed under the lock of the bucket "*" followed by the queue's name.
+-- A claim puts its lane back by one over its weight. fair_clocks has the virtual time that a queue and priority has
+-- reached; it is changed under the lock of the bucket "*" followed by the queue's name.
 
 -- is_fair_lane: whether a lane, or a lane set, of this queue has fair keys.
 create function {schema}.is_fair_lane_v1(p_lane text, p_queue text) returns boolean language sql immutable as $$
@@ -18,8 +18,10 @@ create function {schema}.fair_step_v1(p_lane text, p_queue text) returns double 
     select 1 / split_part(substr(p_lane, {schema}.key_position_v1(p_lane, p_queue) + 1), '*', 1)::double precision
 $$;
 
--- first_vtime: the virtual time of a lane that appears: one step behind the last claim. null for a lane without a fair key
-create function {schema}.first_vtime_v1(p_lane text, p_queue text, p_priority integer) returns double precision language plpgsql as $$
+-- first_vtime: the virtual time of a lane that appears: one step behind the last claim. null for a lane without a fair
+-- key
+create function {schema}.first_vtime_v1(p_lane text, p_queue text, p_priority integer) returns double precision
+language plpgsql as $$
 begin
     if not {schema}.is_fair_lane_v1(p_lane, p_queue) then
         return null;
@@ -43,8 +45,9 @@ begin
 end
 $$;
 
--- find_fair_heads: the first jobs of these rows by virtual time: of each row as many as its share of p_n can be, or with p_all as
--- many as it has capacity for. seq is the place among other jobs: that of the job whose turn it is; by age it is the job's own.
+-- find_fair_heads: the first jobs of these rows by virtual time: of each row as many as its share of p_n can be, or
+-- with p_all as many as it has capacity for. seq is the place among other jobs: that of the job whose turn it is; by
+-- age it is the job's own.
 create function {schema}.find_fair_heads_v1(
     p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_available bigint[], p_now bigint
 ) returns table (id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
@@ -71,7 +74,8 @@ begin
             select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq, row_number() over (order by j.seq) as n
             from (
                 select * from {schema}.jobs j
-                where j.state = {READY} and j.lane = r.lane and j.priority = r.priority and (j.expires is null or j.expires > p_now)
+                where j.state = {READY} and j.lane = r.lane and j.priority = r.priority
+                    and (j.expires is null or j.expires > p_now)
                 order by j.seq
                 limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
             ) j
@@ -83,8 +87,9 @@ begin
 end
 $$;
 
--- charge_fair_lanes: these jobs are claimed: put back the lanes with fair keys that have more jobs, and move the clocks to where
--- these lanes were. A claim by age is nobody's turn, so it moves no clock. The caller has locked the buckets of the queues.
+-- charge_fair_lanes: these jobs are claimed: put back the lanes with fair keys that have more jobs, and move the clocks
+-- to where these lanes were. A claim by age is nobody's turn, so it moves no clock. The caller has locked the buckets
+-- of the queues.
 create function {schema}.charge_fair_lanes_v1(p_ids bytea[], p_age boolean) returns void language plpgsql as $$
 begin
     with took as (

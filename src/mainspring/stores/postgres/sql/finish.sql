@@ -1,7 +1,7 @@
 -- The one way into a final state: live -> succeeded | dead | cancelled.
 --
--- The caller has locked the job rows. Plain successes of a turn take a shorter way through the same steps (ack_successes).
--- Here and elsewhere rows are joined by any(array[...]): see docs/internals/postgres-plans.md.
+-- The caller has locked the job rows. Plain successes of a turn take a shorter way through the same steps
+-- (ack_successes). Here and elsewhere rows are joined by any(array[...]): see docs/internals/postgres-plans.md.
 
 -- finish: end these jobs. returns the queues in which a job became ready
 create function {schema}.finish_v1(p_endings {schema}.ending_v1[], p_now bigint) returns text[] language plpgsql as $$
@@ -23,9 +23,11 @@ begin
 end
 $$;
 
--- move_to_history: move live rows to history, enqueue their follow-up jobs, release their buckets, delete the edges to parents.
+-- move_to_history: move live rows to history, enqueue their follow-up jobs, release their buckets, delete the edges to
+-- parents.
 -- returns the queues in which a job became ready, and the schedules of which a job succeeded, to be noted
-create function {schema}.move_to_history_v1(p_endings {schema}.ending_v1[], p_now bigint) returns {schema}.moved_v1 language plpgsql as $$
+create function {schema}.move_to_history_v1(p_endings {schema}.ending_v1[], p_now bigint) returns {schema}.moved_v1
+language plpgsql as $$
 declare
     v_ids bytea[] := array(select x.id from unnest(p_endings) x);
     v_followed {schema}.ended_v1[];
@@ -81,7 +83,8 @@ $$;
 
 -- resolve_dependents: parents have ended: unblock each child, or cancel it and then its own children, level by level.
 -- returns the queues in which a job became ready
-create function {schema}.resolve_dependents_v1(p_ids bytea[], p_good boolean[], p_now bigint) returns text[] language plpgsql as $$
+create function {schema}.resolve_dependents_v1(p_ids bytea[], p_good boolean[], p_now bigint) returns text[]
+language plpgsql as $$
 declare
     v_ids bytea[] := p_ids;
     v_good boolean[] := p_good;
@@ -96,7 +99,8 @@ begin
         v_children := array(select distinct e.child from {schema}.edges e where e.parent = any(v_ids));
         exit when cardinality(v_children) = 0;
         perform 1 from {schema}.jobs j where j.id = any(v_children) order by j.id for update;
-        -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one child get here one after the other.
+        -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
+        -- child get here one after the other.
         with met as (
             delete from {schema}.edges e using unnest(v_ids, v_good) as x(id, good) where e.parent = any(array[x.id])
             returning e.child, e.policy = {EDGE_FAIL} and not x.good as broken

@@ -1,6 +1,7 @@
 -- Workers: heartbeats, rescue of lost workers, retirement.
 
--- beat: count up the beat numbers of workers that have a row and are not lost; insert the rows of workers that register.
+-- beat: count up the beat numbers of workers that have a row and are not lost; insert the rows of workers that
+-- register.
 -- returns the live workers, with their numbers
 create function {schema}.beat_v1(
     p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint
@@ -31,8 +32,8 @@ begin
 end
 $$;
 
--- rescue: mark a worker lost if its beat number is still p_number, then take back its jobs.
--- A beat that came first wins: both lock the row. returns one row per moved job, and one without id if the worker was taken
+-- rescue: mark a worker lost if its beat number is still p_number, then take back its jobs. A beat that came first
+-- wins: both lock the row. returns one row per moved job, and one without id if the worker was taken
 create function {schema}.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint)
 returns table (id bytea, state text, woken text)
 language plpgsql
@@ -53,8 +54,10 @@ begin
     v_buckets := {schema}.lock_worker_buckets_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
     if {schema}.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
-        return query select null::bytea, 'breaker', n.breaker from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
+        return query select null::bytea, null, w.queue from unnest({schema}.report_lost_worker_v1(p_worker, p_cause,
+            v_now)) as w(queue);
+        return query select null::bytea, 'breaker', n.breaker
+            from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
     end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
@@ -91,9 +94,11 @@ begin
     return query select null::bytea, null, a.queue from {schema}.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
     if {schema}.names_breaker_v1(v_buckets) then
         if p_cause <> {INTERRUPTED} then
-            return query select null::bytea, null, w.queue from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
+            return query select null::bytea, null, w.queue from unnest({schema}.report_lost_worker_v1(p_worker, p_cause,
+                v_now)) as w(queue);
         end if;
-        return query select null::bytea, 'breaker', n.breaker from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
+        return query select null::bytea, 'breaker', n.breaker
+            from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
     end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
@@ -103,13 +108,15 @@ begin
 end
 $$;
 
--- guilt: the group of a job when a crash is charged: 1 crashed before, 2 suspect, 0 other. See mainspring/jobs/lanes.py.
+-- guilt: the group of a job when a crash is charged: 1 crashed before, 2 suspect, 0 other. See
+-- mainspring/jobs/lanes.py.
 create function {schema}.guilt_v1(p_crashes integer, p_limit integer) returns integer language sql immutable as $$
     select case when p_crashes = 0 then {GUILT_NONE} when p_crashes >= p_limit - 1 then {GUILT_SUSPECT} else {GUILT_CRASHED} end
 $$;
 
--- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has locked.
--- A crash is charged to jobs that crashed before, else to suspects, else to all; lost and interrupted charge no job
+-- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has
+-- locked. A crash is charged to jobs that crashed before, else to suspects, else to all; lost and interrupted charge no
+-- job
 create function {schema}.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
 returns table (id bytea, state text, woken text) language plpgsql as $$
 #variable_conflict use_column
@@ -151,7 +158,8 @@ begin
         update {schema}.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = {schema}.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ({READY}, {RETRYING}) then f.state else {READY} end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+            state = case when f.state in ({READY}, {RETRYING})
+                then f.state else {READY} end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state
@@ -170,7 +178,8 @@ begin
 end
 $$;
 
--- lock_worker_buckets: lock the buckets of all jobs that this worker runs, whose row the caller has locked. returns the buckets
+-- lock_worker_buckets: lock the buckets of all jobs that this worker runs, whose row the caller has locked. returns the
+-- buckets
 create function {schema}.lock_worker_buckets_v1(p_worker {schema}.workers) returns text[] language plpgsql as $$
 declare
     v_names text[] := '{}';

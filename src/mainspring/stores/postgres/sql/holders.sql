@@ -1,8 +1,8 @@
 -- Capacity that is held outside of a claim, for a time: limiters, locks and semaphores.
 --
--- Two ids are not holders. {RESERVED_PLACE}: the next place in this bucket is reserved for holders until then; it counts as used, so no
--- job gets it. {RESTED_BUCKET}, under a name that no bucket has ("=" and the bucket): no place is reserved there until then, because a
--- holder has just released one.
+-- Two ids are not holders. {RESERVED_PLACE}: the next place in this bucket is reserved for holders until then; it
+-- counts as used, so no job gets it. {RESTED_BUCKET}, under a name that no bucket has ("=" and the bucket): no place is
+-- reserved there until then, because a holder has just released one.
 
 -- next_token: the next token of these buckets, which the caller has locked: larger than every token that they gave.
 create function {schema}.next_token_v1(p_names text[], p_now bigint) returns bigint language plpgsql as $$
@@ -16,15 +16,16 @@ begin
 end
 $$;
 
--- hold: capacity in all of these buckets, or in none. A holder that holds them already holds them for longer. Without buckets the
--- function only renews.
--- returns whether it holds them, until when, and the token; else the position of the first full bucket, when to ask again, and
--- whether the next places are reserved for holders (p_keep: for how many microseconds)
+-- hold: capacity in all of these buckets, or in none. A holder that holds them already holds them for longer. Without
+-- buckets the function only renews.
+-- returns whether it holds them, until when, and the token; else the position of the first full bucket, when to ask
+-- again, and whether the next places are reserved for holders (p_keep: for how many microseconds)
 create function {schema}.hold_v1(
     p_holder bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean,
     p_now bigint
 ) returns table (
-    ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, changed text[], token bigint, woken text[]
+    ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, changed text[], token bigint,
+        woken text[]
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -61,7 +62,8 @@ begin
         v_until := v_now + p_ttl;
         delete from {schema}.holders g where g.holder = p_holder;
         v_reserved := {schema}.take_reservations_v1(p_names, v_now);
-        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name), bool_and(r.kind = {LIMIT_CONCURRENCY})
+        select min(u.n), case when bool_and(m.at is not null)
+            then max(m.at) end, array_agg(u.name), bool_and(r.kind = {LIMIT_CONCURRENCY})
         into v_full, v_next, v_full_names, v_counts
         from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
         join unnest({schema}.read_capacities_v1(p_names, v_now)) r on r.name = u.name
@@ -80,7 +82,7 @@ begin
             array(
                 select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
                 join unnest({schema}.read_capacities_v1(p_names, v_now)) r on r.name = u.name order by u.n
-            ), v_now
+            ), null, v_now
         );
         if {schema}.names_breaker_v1(p_names) then
             perform {schema}.begin_probes_v1(p_names, v_now);
@@ -104,9 +106,11 @@ begin
 end
 $$;
 
--- reserve_places: reserve the next place in each of these buckets, and the places that were reserved before, for holders, unless a
--- holder has just released one there. returns whether each bucket has a reserved place, and the queues to wake
-create function {schema}.reserve_places_v1(p_names text[], p_reserved jsonb, p_keep bigint, p_now bigint, out kept boolean, out woken text[])
+-- reserve_places: reserve the next place in each of these buckets, and the places that were reserved before, for
+-- holders, unless a holder has just released one there. returns whether each bucket has a reserved place, and the
+-- queues to wake
+create function {schema}.reserve_places_v1(p_names text[], p_reserved jsonb, p_keep bigint, p_now bigint, out kept boolean,
+    out woken text[])
 language plpgsql as $$
 declare
     v_asked text[] := '{}';
@@ -122,7 +126,8 @@ begin
     p_reserved := p_reserved || coalesce((
         select jsonb_object_agg(u.name, greatest((p_reserved ->> u.name)::bigint, p_now + p_keep)) from unnest(v_asked) as u(name)
     ), '{}');
-    insert into {schema}.holders (holder, bucket, cost, until) select {RESERVED_PLACE}, k.key, 0, k.value::bigint from jsonb_each_text(p_reserved) k;
+    insert into {schema}.holders (holder, bucket, cost, until) select {RESERVED_PLACE}, k.key, 0, k.value::bigint
+        from jsonb_each_text(p_reserved) k;
     kept := p_reserved ?& p_names;
 end
 $$;
@@ -151,7 +156,8 @@ begin
     end if;
     -- Under a name that no bucket has, so that it uses no capacity.
     insert into {schema}.holders (holder, bucket, cost, until)
-    select {RESTED_BUCKET}, '=' || k.name, 0, v_now + {HOLDER_REST} from jsonb_object_keys({schema}.take_reservations_v1(v_gone, v_now)) as k(name)
+    select {RESTED_BUCKET}, '=' || k.name, 0, v_now + {HOLDER_REST}
+        from jsonb_object_keys({schema}.take_reservations_v1(v_gone, v_now)) as k(name)
     on conflict (holder, bucket) do update set until = excluded.until;
     perform {schema}.correct_costs_v1(v_gone, v_costs, p_spent, p_slow, v_now);
     return query select true, {schema}.recheck_freed_v1(v_gone, p_spent is not null, v_now);
@@ -160,7 +166,8 @@ $$;
 
 -- holders: holders whose time is not over, of one bucket, or with p_after of the buckets from p_bucket up to that name.
 create function {schema}.holders_v1(p_bucket text, p_after text, p_limit integer, p_now bigint)
-returns table (bucket text, holder bytea, token bigint, since bigint, until bigint, remaining bigint, info bytea) language plpgsql as $$
+returns table (bucket text, holder bytea, token bigint, since bigint, until bigint, remaining bigint, info bytea)
+    language plpgsql as $$
 #variable_conflict use_column
 declare
     v_now bigint := {schema}.now_v1(p_now);

@@ -1,5 +1,5 @@
--- Unique keys. The row of a key names the job that took it last; nothing is written when its time is over: the next enqueue under
--- the key looks.
+-- Unique keys. The row of a key names the job that took it last; nothing is written when its time is over: the next
+-- enqueue under the key looks.
 
 -- lock_key_rows: insert the rows of these keys that do not exist, and lock all of them in order.
 create function {schema}.lock_key_rows_v1(p_hash bytea[]) returns void language plpgsql as $$
@@ -47,11 +47,13 @@ begin
 end
 $$;
 
--- take_keys: in the order of the batch each new job takes its key, or finds the job that holds it; the caller inserts afterwards.
--- Jobs whose conflict is null have a mode in which the newest enqueue replaces the waiting job (see replace_waiting).
--- returns, for the position of a job, the holder that answers for it; the jobs that lost their key; queues that became ready
+-- take_keys: in the order of the batch each new job takes its key, or finds the job that holds it; the caller inserts
+-- afterwards. Jobs whose conflict is null have a mode in which the newest enqueue replaces the waiting job (see
+-- replace_waiting). returns, for the position of a job, the holder that answers for it; the jobs that lost their key;
+-- queues that became ready
 create function {schema}.take_keys_v1(
-    p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_now bigint
+    p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb,
+        p_now bigint
 ) returns table (at integer, holder bytea, loser bytea, woken text) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -66,7 +68,8 @@ begin
         )
     ) as w(queue);
     if current_setting('transaction_isolation') <> 'read committed' then
-        -- In a caller's transaction with an old snapshot a holder that has ended since looks live: locking it shows that.
+        -- In a caller's transaction with an old snapshot a holder that has ended since looks live: locking it shows
+        -- that.
         perform 1 from {schema}.jobs j where j.id in (
             select k.job from unnest(p_key) as u(hash) join {schema}.keys k on k.hash = any(array[u.hash])
         ) order by j.id for key share;
@@ -117,7 +120,8 @@ returns bigint language sql immutable as $$
     end)
 $$;
 
--- find_later_holder: the job that holds a key whose last job is not live and has no window: that job, or the job before it.
+-- find_later_holder: the job that holds a key whose last job is not live and has no window: that job, or the job before
+-- it.
 create function {schema}.find_later_holder_v1(p_key {schema}.keys, p_now bigint) returns bytea language plpgsql as $$
 begin
     if p_key.mode = {KEY_KEEP_LAST} then
@@ -137,7 +141,8 @@ create function {schema}.compare_print_v1(p_hash bytea, p_print text, p_task tex
 returns void language plpgsql as $$
 begin
     if (select k.print <> decode(p_print, 'hex') from {schema}.keys k where k.hash = p_hash) then
-        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex') using errcode = {ERROR_KEY_CONFLICT}, detail = p_task;
+        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex')
+            using errcode = {ERROR_KEY_CONFLICT}, detail = p_task;
     end if;
 end
 $$;
@@ -154,12 +159,14 @@ begin
 end
 $$;
 
--- replace_waiting: in modes in which the newest enqueue replaces the waiting job, decide about each new job; the keys are locked.
--- A job that waits and was never claimed is taken out, and the caller inserts the new job in its place: under the same id, with the
--- same moment of enqueue, the same epoch and, if it stays ready, the same place in the line. Its dependents stay.
--- p_modes: by position {mode, window, max_wait}. returns for a position the job that answers, whether it is inserted anew, and of the job
--- to insert: due or null, the parent or null, enqueued, epoch and seq or null; the moment that all times count from; the queue
--- that the job was in, the limited lane that it leaves, and its place in the line of a schedule
+-- replace_waiting: in modes in which the newest enqueue replaces the waiting job, decide about each new job; the keys
+-- are locked. A job that waits and was never claimed is taken out, and the caller inserts the new job in its place:
+-- under the same id, with the same moment of enqueue, the same epoch and, if it stays ready, the same place in the
+-- line. Its dependents stay.
+-- p_modes: by position {mode, window, max_wait}. returns for a position the job that answers, whether it is inserted
+-- anew, and of the job to insert: due or null, the parent or null, enqueued, epoch and seq or null; the moment that all
+-- times count from; the queue that the job was in, the limited lane that it leaves, and its place in the line of a
+-- schedule
 create function {schema}.replace_waiting_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint)
 returns table (
     at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint,
@@ -209,7 +216,8 @@ begin
             return query select v_at, v_job.id, true, v_due,
                 case when v_job.deps > (v_job.held_place is not null)::integer then v_key.previous end,
                 v_job.enqueued, v_job.epoch, case when v_job.state = {READY} then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = {READY} and v_job.buckets is not null then v_job.lane end, v_job.held_schedule, v_job.held_place;
+                v_job.queue, case when v_job.state = {READY} and v_job.buckets is not null
+                    then v_job.lane end, v_job.held_schedule, v_job.held_place;
             continue;
         end if;
         v_previous := null;
@@ -217,7 +225,8 @@ begin
         if v_asked.mode = {KEY_DEBOUNCE} then
             v_due := v_now + v_asked."window";
         elsif v_asked.mode = {KEY_KEEP_LAST} then
-            v_previous := (select j.id from {schema}.jobs j where j.id = case when v_job.id is null then v_key.previous else v_job.id end);
+            v_previous := (select j.id from {schema}.jobs j where j.id = case when v_job.id is null
+                then v_key.previous else v_job.id end);
         else
             select s.id, case when s.started > v_now then v_now else s.started end + v_asked."window" into v_previous, v_due
             from {schema}.find_starts_v1(array[v_key.job, v_key.previous]) s order by s.id = v_key.job desc limit 1;
@@ -232,7 +241,8 @@ begin
 end
 $$;
 
--- find_starts: the last starts of those of these jobs that were claimed, live or ended; null for a job that was retried since.
+-- find_starts: the last starts of those of these jobs that were claimed, live or ended; null for a job that was retried
+-- since.
 create function {schema}.find_starts_v1(p_ids bytea[]) returns table (id bytea, started bigint) language plpgsql as $$
 begin
     return query

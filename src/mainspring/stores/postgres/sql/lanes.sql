@@ -1,7 +1,7 @@
 -- Which lane a job stands in. The grammar of lane names is in mainspring/jobs/lanes.py.
 --
--- home is the lane by queue, kind of slot, limits and keys. lane is home with the marks for suspects ("!") and for jobs whose
--- task the worker did not know ("?task").
+-- home is the lane by queue, kind of slot, limits and keys. lane is home with the marks for suspects ("!") and for jobs
+-- whose task the worker did not know ("?task").
 
 -- job_lane: the lane of a job: its home, as a suspect, parked for workers that know its task.
 create function {schema}.job_lane_v1(p_home text, p_task text, p_crashes integer, p_limit integer, p_parked boolean)
@@ -16,9 +16,11 @@ create function {schema}.key_position_v1(p_home text, p_queue text) returns inte
         else strpos(substr(p_home, length(p_queue) + 2), '=') + length(p_queue) + 1 end
 $$;
 
--- lane_with_limits: the home of a job with more limits: base lane, "#", labels of unkeyed limits in order, and labels of keys if
--- there are any. The fair key stands before the other keys, and is written "**" among the unkeyed labels if the jobs are limited.
-create function {schema}.lane_with_limits_v1(p_home text, p_queue text, p_labels jsonb) returns text language plpgsql immutable as $$
+-- lane_with_limits: the home of a job with more limits: base lane, "#", labels of unkeyed limits in order, and labels
+-- of keys if there are any. The fair key stands before the other keys, and is written "**" among the unkeyed labels if
+-- the jobs are limited.
+create function {schema}.lane_with_limits_v1(p_home text, p_queue text, p_labels jsonb) returns text
+language plpgsql immutable as $$
 declare
     v_rest text := substr(p_home, length(p_queue) + 1);
     v_at integer := strpos(v_rest, '#');
@@ -29,7 +31,8 @@ begin
     v_unkeyed := left(v_unkeyed, length(v_unkeyed) - length(v_keys));
     return (
         select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
-            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0, g.label collate "C") filter (where g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0,
+                g.label collate "C") filter (where g.keyed), '')
         from (
             select u.label, u.keyed from (
                 select case x.label when '*' then '**' else x.label end as label, false as keyed
@@ -44,8 +47,9 @@ begin
 end
 $$;
 
--- add_buckets_to_jobs: of these jobs, which their acks have made ready, those that were handed back with buckets [name, cost,
--- label] name these buckets too and move to the lane for them. A limit that the job names already is left as it is.
+-- add_buckets_to_jobs: of these jobs, which their acks have made ready, those that were handed back with buckets [name,
+-- cost, label] name these buckets too and move to the lane for them. A limit that the job names already is left as it
+-- is.
 -- returns the changed jobs
 create function {schema}.add_buckets_to_jobs_v1(p_acks {schema}.ack_v1[], p_ids bytea[]) returns bytea[] language plpgsql as $$
 declare
@@ -53,7 +57,8 @@ declare
 begin
     with more as (
         select o.id, o.home, o.queue, m.pair ->> 0 as name, (m.pair ->> 1)::bigint as cost, m.pair ->> 2 as label
-        from unnest(p_acks) a join {schema}.jobs o on o.id = any(array[a.id]) cross join jsonb_array_elements(a.buckets) as m(pair)
+        from unnest(p_acks) a join {schema}.jobs o on o.id = any(array[a.id])
+            cross join jsonb_array_elements(a.buckets) as m(pair)
         where a.id = any(p_ids) and a."to" = {READY} and not exists (
             select 1 from unnest(o.buckets) as b(name) where split_part(b.name, '=', 1) = split_part(m.pair ->> 0, '=', 1)
         )
@@ -67,7 +72,8 @@ begin
             where o.id = any(array(select n.id from more n))
         ) s group by s.id
     ), placed as (
-        select n.id, {schema}.lane_with_limits_v1(n.home, n.queue, jsonb_agg(n.label)) as home from more n group by n.id, n.home, n.queue
+        select n.id, {schema}.lane_with_limits_v1(n.home, n.queue, jsonb_agg(n.label)) as home
+            from more n group by n.id, n.home, n.queue
     ), moved as (
         update {schema}.jobs j
         set home = p.home, lane = {schema}.job_lane_v1(p.home, j.task, j.crashes, j.crash_limit, j.parked),

@@ -1,7 +1,7 @@
 -- scheduled, retrying -> ready when due; any waiting state -> cancelled (expired).
 
--- promote: expired jobs first, then due jobs in the order of due. Then recheck lanes whose moment has come, lanes of changed limits,
--- and schedules that were noted for a recheck.
+-- promote: expired jobs first, then due jobs in the order of due. Then recheck lanes whose moment has come, lanes of
+-- changed limits, and schedules that were noted for a recheck.
 -- returns how many were promoted, which expired, the queues that got work, the queues to wake, and when to call again
 create function {schema}.promote_v1(p_limit integer, p_now bigint)
 returns table (now bigint, promoted integer, ended bytea[], queues text[], woken text[], next_due bigint)
@@ -24,7 +24,8 @@ begin
         order by j.expires limit p_limit for update skip locked
     );
     v_woken := {schema}.finish_v1(
-        array(select row(x.id, {CANCELLED}, {EXPIRED}, null, null, null, null, 0)::{schema}.ending_v1 from unnest(v_expired) x(id)), v_now
+        array(select row(x.id, {CANCELLED}, {EXPIRED}, null, null, null, null, 0)::{schema}.ending_v1
+            from unnest(v_expired) x(id)), v_now
     );
     v_due := array(
         select j.id from {schema}.jobs j where j.state in ({SCHEDULED}, {RETRYING}) and j.due <= v_now
@@ -49,7 +50,8 @@ begin
     if exists (select 1 from {schema}.dependency_rechecks) then
         v_woken := v_woken || {schema}.recheck_dependents_v1(p_limit, v_now);
     end if;
-    v_woken := v_woken || {schema}.recheck_due_lanes_v1(p_limit, v_now);  -- last: a transaction that has locked rows of lanes must not wait
+    -- last: a transaction that has locked rows of lanes must not wait
+    v_woken := v_woken || {schema}.recheck_due_lanes_v1(p_limit, v_now);
     if exists (select 1 from {schema}.rechecks) then
         select s.woken, s.more into v_rechecked, v_more from {schema}.recheck_changed_limits_v1(p_limit) s;
         v_woken := v_woken || v_rechecked;

@@ -1,13 +1,14 @@
 -- Retention: delete ended jobs, and whole days of history.
 --
--- finished is partitioned by the day of the end (UTC), so that old history goes by dropping a table. A day is made a week before
--- it is needed; rows that fit no day are in finished_rest, and are deleted row by row.
--- The functions that make and drop partitions run with the rights of the schema's owner: the app may not make or drop tables. None of
--- them waits for a lock longer than {LOCK_WAIT}, for all acks would wait behind it; the caller tries again later.
+-- finished is partitioned by the day of the end (UTC), so that old history goes by dropping a table. A day is made a
+-- week before it is needed; rows that fit no day are in finished_rest, and are deleted row by row. The functions that
+-- make and drop partitions run with the rights of the schema's owner: the app may not make or drop tables. None of them
+-- waits for a lock longer than {LOCK_WAIT}, for all acks would wait behind it; the caller tries again later.
 
--- prune: delete up to p_limit ended jobs past their retention, with all that is stored of them; then other rows that are not needed.
--- A job with a keep of its own goes by drop_at alone; the others by age, or when enough others ended later. A job whose unique window
--- is running stays, and its pruning is postponed until the window is over, so that it is not looked at each time.
+-- prune: delete up to p_limit ended jobs past their retention, with all that is stored of them; then other rows that
+-- are not needed. A job with a keep of its own goes by drop_at alone; the others by age, or when enough others ended
+-- later. A job whose unique window is running stays, and its pruning is postponed until the window is over, so that it
+-- is not looked at each time.
 -- returns how many were deleted
 create function {schema}.prune_v1(
     p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint,
@@ -29,7 +30,8 @@ declare
 begin
     perform {schema}.guard_v1();
     v_before := least(v_young, greatest(v_now - p_keep, case when p_keep_count <= 0 then v_now + 1 else (
-        select f.finished from {schema}.finished f where f.drop_at is null order by f.finished desc offset p_keep_count - 1 limit 1
+        select f.finished from {schema}.finished f where f.drop_at is null
+            order by f.finished desc offset p_keep_count - 1 limit 1
     ) end));
     v_dead_before := least(v_young, greatest(v_now - p_keep_dead, case when p_keep_dead_count <= 0 then v_now + 1 else (
         select d.finished from {schema}.dead d order by d.finished desc offset p_keep_dead_count - 1 limit 1
@@ -75,7 +77,8 @@ begin
 end
 $$;
 
--- postpone_pruning: jobs past their retention that hold their unique key by its window are looked at again when the window is over.
+-- postpone_pruning: jobs past their retention that hold their unique key by its window are looked at again when the
+-- window is over.
 create function {schema}.postpone_pruning_v1(p_ids bytea[], p_dead bytea[], p_now bigint) returns void language plpgsql as $$
 begin
     update {schema}.finished f set drop_at = {schema}.key_until_v1(k, f.state, f.started, f.finished) from {schema}.keys k
@@ -96,8 +99,8 @@ begin
 end
 $$;
 
--- prune_others: delete rows of workers that are lost for long, records of batches and tokens of a day ago, and what limits, lanes, fair
--- keys and schedules no longer need.
+-- prune_others: delete rows of workers that are lost for long, records of batches and tokens of a day ago, and what
+-- limits, lanes, fair keys and schedules no longer need.
 create function {schema}.prune_others_v1(p_now bigint, p_keep_workers bigint) returns void language plpgsql as $$
 begin
     delete from {schema}.workers w where w.lost and w.seen < p_now - p_keep_workers;
@@ -142,8 +145,8 @@ begin
 end
 $$;
 
--- find_old_partition: the oldest day that ended before p_before and can be dropped whole: none of its jobs has a keep of its own that
--- still runs, or is held by the window of its unique key.
+-- find_old_partition: the oldest day that ended before p_before and can be dropped whole: none of its jobs has a keep
+-- of its own that still runs, or is held by the window of its unique key.
 create function {schema}.find_old_partition_v1(p_before bigint, p_now bigint) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -173,8 +176,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     where i.inhparent = '{schema}.finished'::regclass and c.relname ~ '^finished_[0-9]{8}$'
 $$;
 
--- sweep_partition: delete the next jobs of a day, by id, with all that is stored beside them, so that a reader finds a job whole or not
--- at all. returns how many there were, and the last of them
+-- sweep_partition: delete the next jobs of a day, by id, with all that is stored beside them, so that a reader finds a
+-- job whole or not at all. returns how many there were, and the last of them
 create function {schema}.sweep_partition_v1(p_name text, p_after bytea, p_limit integer) returns table (n integer, last bytea)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -193,7 +196,8 @@ begin
 end
 $$;
 
--- drop_partition: drop a day that ended before p_before and is empty. A reader that holds the table is an error, not a wait.
+-- drop_partition: drop a day that ended before p_before and is empty. A reader that holds the table is an error, not a
+-- wait.
 create function {schema}.drop_partition_v1(p_name text, p_before bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = {LOCK_WAIT} as $$
 declare

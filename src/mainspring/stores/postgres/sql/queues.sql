@@ -1,11 +1,14 @@
--- Queues: modes, and settings that every enqueue obeys (apply_settings, enforce_depth), whatever the producer knows of the queue.
+-- Queues: modes, and settings that every enqueue obeys (apply_settings, enforce_depth), whatever the producer knows of
+-- the queue.
 
--- queue_modes_lock: the key of the lock that claims hold shared, and that a change of a queue's mode or of a limit holds exclusively.
+-- queue_modes_lock: the key of the lock that claims hold shared, and that a change of a queue's mode or of a limit
+-- holds exclusively.
 create function {schema}.queue_modes_lock_v1() returns bigint language sql immutable as $$
     select hashtextextended('mainspring queue modes {schema}', 0)
 $$;
 
--- set_queue_mode: set what these queues do from now on. Waits for the turns that have read the modes already; no turn reads meanwhile.
+-- set_queue_mode: set what these queues do from now on. Waits for the turns that have read the modes already; no turn
+-- reads meanwhile.
 create function {schema}.set_queue_mode_v1(p_queues text[], p_mode text, p_now bigint) returns void language plpgsql as $$
 begin
     perform pg_advisory_xact_lock({schema}.queue_modes_lock_v1());
@@ -22,7 +25,8 @@ end
 $$;
 
 -- configure_queue: settings of a queue in place of the declared or given ones; null removes them.
-create function {schema}.configure_queue_v1(p_queue text, p_settings jsonb, p_declared boolean) returns void language plpgsql as $$
+create function {schema}.configure_queue_v1(p_queue text, p_settings jsonb, p_declared boolean) returns void
+language plpgsql as $$
 begin
     insert into {schema}.queues (name, mode, since) values (p_queue, {QUEUE_OPEN}, 0) on conflict (name) do nothing;
     update {schema}.queues q
@@ -52,9 +56,10 @@ begin
 end
 $$;
 
--- disable_queues: disable these queues, or with null enable them. Waits for the turns that have read the modes already; no turn reads
--- meanwhile.
-create function {schema}.disable_queues_v1(p_queues text[], p_how text, p_by text, p_now bigint) returns void language plpgsql as $$
+-- disable_queues: disable these queues, or with null enable them. Waits for the turns that have read the modes already;
+-- no turn reads meanwhile.
+create function {schema}.disable_queues_v1(p_queues text[], p_how text, p_by text, p_now bigint) returns void
+language plpgsql as $$
 begin
     perform pg_advisory_xact_lock({schema}.queue_modes_lock_v1());
     if p_how is null then
@@ -63,14 +68,16 @@ begin
         return;
     end if;
     insert into {schema}.queues (name, mode, since, disabled, disabled_at, disabled_by)
-    select distinct u.name collate "C", {QUEUE_OPEN}, 0, p_how, {schema}.now_v1(p_now), p_by from unnest(p_queues) as u(name) order by 1
+    select distinct u.name collate "C", {QUEUE_OPEN}, 0, p_how, {schema}.now_v1(p_now), p_by
+        from unnest(p_queues) as u(name) order by 1
     on conflict (name) do update
     set disabled = excluded.disabled, disabled_at = excluded.disabled_at, disabled_by = excluded.disabled_by
     where queues.disabled is distinct from excluded.disabled;
 end
 $$;
 
--- count_for_depth: count the next jobs of a queue for its depth, in the order of ids. returns the last of them, null when all are counted
+-- count_for_depth: count the next jobs of a queue for its depth, in the order of ids. returns the last of them, null
+-- when all are counted
 create function {schema}.count_for_depth_v1(p_queue text, p_after bytea, p_limit integer) returns bytea
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -113,8 +120,8 @@ begin
 end
 $$;
 
--- apply_settings: give new jobs the order, the limits and the depth count of their queues.
--- In a lifo queue seq is negative, and stays so: every entry into ready keeps the sign. -1 is the seq of a job that is not ready.
+-- apply_settings: give new jobs the order, the limits and the depth count of their queues. In a lifo queue seq is
+-- negative, and stays so: every entry into ready keeps the sign. -1 is the seq of a job that is not ready.
 create function {schema}.apply_settings_v1(p_ids bytea[]) returns void language plpgsql as $$
 begin
     update {schema}.jobs j
@@ -122,8 +129,10 @@ begin
     from (
         select o.id, q.bounded as counted,
             case when q.settings ->> 'order' = {ORDER_LIFO} then -greatest(o.seq, 1) else o.seq end as seq,
-            case when m.names is null then o.home else {schema}.lane_with_limits_v1(o.home, o.queue, q.settings -> 'labels') end as home,
-            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.costly then m.costs end as costs
+            case when m.names is null then o.home else {schema}.lane_with_limits_v1(o.home, o.queue,
+                q.settings -> 'labels') end as home,
+            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.costly
+                then m.costs end as costs
         from {schema}.jobs o join {schema}.queues q on q.name = any(array[o.queue]) and q.settings is not null
         cross join lateral (
             select array_agg(x.name order by x.name collate "C") as names, bool_or(x.cost <> 1) as costly,
@@ -142,8 +151,8 @@ begin
 end
 $$;
 
--- lock_depths: lock the depths of those of these queues that have a max_depth. Before any lock that a transaction which frees places in
--- such a queue could wait for
+-- lock_depths: lock the depths of those of these queues that have a max_depth. Before any lock that a transaction which
+-- frees places in such a queue could wait for
 create function {schema}.lock_depths_v1(p_queue text[]) returns void language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(hashtextextended('{schema} depth ' || b.name, 0)) from (
@@ -152,9 +161,9 @@ begin
 end
 $$;
 
--- enforce_depth: new jobs end at once in a queue that skips them; in a queue with a max_depth no more jobs wait than that, or all are
--- refused. p_stayed: jobs that were in the queue before and count as they did. The count holds the lock of the queue to its
--- commit, so no count misses the jobs of another transaction.
+-- enforce_depth: new jobs end at once in a queue that skips them; in a queue with a max_depth no more jobs wait than
+-- that, or all are refused. p_stayed: jobs that were in the queue before and count as they did. The count holds the
+-- lock of the queue to its commit, so no count misses the jobs of another transaction.
 -- returns the queues in which jobs became ready that waited for the ended ones
 create function {schema}.enforce_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint)
 returns text[] language plpgsql as $$
@@ -187,7 +196,8 @@ begin
 end
 $$;
 
--- enforce_max_depth: if more than p_most jobs wait in a queue, refuse the new jobs, or end the oldest of the others (except p_stayed).
+-- enforce_max_depth: if more than p_most jobs wait in a queue, refuse the new jobs, or end the oldest of the others
+-- (except p_stayed).
 -- returns the queues in which a job became ready
 create function {schema}.enforce_max_depth_v1(
     p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint
@@ -215,7 +225,8 @@ begin
                 'excess', v_depth - p_most, 'age', p_now - v_first
             )::text;
         end if;
-        -- A job that a claim had locked runs by now: then the next oldest is ended. A job that was replaced is another row.
+        -- A job that a claim had locked runs by now: then the next oldest is ended. A job that was replaced is another
+        -- row.
         v_old := array(select j.id from {schema}.jobs j where j.id = any(v_old) order by j.id for update);
         v_woken := v_woken || {schema}.cancel_waiting_v1(
             v_old, {SUPERSEDED}, 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now

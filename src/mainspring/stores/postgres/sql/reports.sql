@@ -1,7 +1,8 @@
 -- Reports of running attempts.
 
--- report: store progress, log lines and stream items of running attempts; _at is the position of the report that they belong to.
--- Guarded by a lock on the running row: a rescue that commits meanwhile wins. Of the log lines of a job the newest p_lines are kept.
+-- report: store progress, log lines and stream items of running attempts; _at is the position of the report that they
+-- belong to. Guarded by a lock on the running row: a rescue that commits meanwhile wins. Of the log lines of a job the
+-- newest p_lines are kept.
 -- returns for each report whether its lease was good
 create function {schema}.report_v1(
     p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[],

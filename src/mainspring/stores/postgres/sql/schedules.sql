@@ -1,11 +1,12 @@
 -- Schedules: rows with a revision number, and the runs of each schedule.
 
--- swap_schedule: replace the row of a schedule if it has revision p_rev; 0: if there is no row.
--- Transactions that create or replace the same schedule wait for each other at its row. The caller enqueues the jobs of the swap in
--- the same statement, and only if this says ok: so the row is locked before all that an enqueue locks.
+-- swap_schedule: replace the row of a schedule if it has revision p_rev; 0: if there is no row. Transactions that
+-- create or replace the same schedule wait for each other at its row. The caller enqueues the jobs of the swap in the
+-- same statement, and only if this says ok: so the row is locked before all that an enqueue locks.
 -- returns whether it was replaced, now, the revision, and the occurrence that another job has taken
 create function {schema}.swap_schedule_v1(
-    p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint
+    p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint,
+        p_now bigint
 ) returns table (ok boolean, now bigint, rev bigint, taken bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -52,7 +53,8 @@ begin
 end
 $$;
 
--- due_schedules: the schedules that are due for a look, the earliest first, at most one more than p_limit. Before them one row without
+-- due_schedules: the schedules that are due for a look, the earliest first, at most one more than p_limit. Before them
+-- one row without
 -- name: its look is the next later one
 create function {schema}.due_schedules_v1(p_limit bigint, p_now bigint)
 returns table (now bigint, name text, rev bigint, look bigint, doc bytea)
@@ -71,7 +73,8 @@ begin
 end
 $$;
 
--- prune_schedules: delete what was left of schedules that were deleted a day ago. Their revisions are moments, or above these.
+-- prune_schedules: delete what was left of schedules that were deleted a day ago. Their revisions are moments, or above
+-- these.
 create function {schema}.prune_schedules_v1(p_now bigint) returns void language plpgsql as $$
 begin
     delete from {schema}.schedules s where s.name = any(array(

@@ -1,17 +1,17 @@
 -- One turn of a worker: apply its acks, hand out work for its free slots; one transaction.
 
--- turn: running -> final, ready, retrying, scheduled by acks; ready -> running by claims.
--- Locks in this order: worker, queue modes, unkeyed buckets, bucket rows by name, job rows by id, dependents, schedules by name. Each
--- statement sees what was committed before it began. A claim does not wait for anything that it locks beyond that.
--- p_done are plain successes, p_acks all other acks, p_good successes that are counted for breakers as numbers.
--- A job may have become ready after this turn began: `started` is read when the row is claimed, not before.
--- The reply is sent before the commit, with all locks held; a client that does not read it blocks the server. So the reply is small:
--- records above p_inline bytes are left out (null) and read afterwards, and claims end where their records together pass p_max_bytes,
--- so that a slow connection can carry them in the time of a call.
--- p_low_* are marks below which a base lane and priority has no jobs (see claim/low_water.sql), empty in ordinary times.
+-- turn: running -> final, ready, retrying, scheduled by acks; ready -> running by claims. Locks in this order: worker,
+-- queue modes, unkeyed buckets, bucket rows by name, job rows by id, dependents, schedules by name. Each statement sees
+-- what was committed before it began. A claim does not wait for anything that it locks beyond that. p_done are plain
+-- successes, p_acks all other acks, p_good successes that are counted for breakers as numbers. A job may have become
+-- ready after this turn began: `started` is read when the row is claimed, not before. The reply is sent before the
+-- commit, with all locks held; a client that does not read it blocks the server. So the reply is small: records above
+-- p_inline bytes are left out (null) and read afterwards, and claims end where their records together pass p_max_bytes,
+-- so that a slow connection can carry them in the time of a call. p_low_* are marks below which a base lane and
+-- priority has no jobs (see claim/low_water.sql), empty in ordinary times.
 -- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more,
--- next (token = when), held, order, low, breaker (note = JSON). The note of a claim says whether it is scarce, and whether it
--- belongs to a schedule
+-- next (token = when), held, order, low, breaker (note = JSON). The note of a claim says whether it is scarce, and
+-- whether it belongs to a schedule
 create function {schema}.turn_v1(
     p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer,
     p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks {schema}.ack_v1[],
@@ -77,7 +77,8 @@ begin
         return;
     end if;
     if p_number < v_worker.turn then
-        raise exception 'turn % of worker % comes after turn %', p_number, p_worker, v_worker.turn using errcode = {ERROR_REFUSED};
+        raise exception 'turn % of worker % comes after turn %', p_number, p_worker, v_worker.turn
+            using errcode = {ERROR_REFUSED};
     end if;
     v_repeat := p_number = v_worker.turn;
 
@@ -100,7 +101,8 @@ begin
         v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
     end if;
     if v_limited or cardinality(v_freed) > 0 then
-        v_locks := {schema}.lock_limits_v1(v_lanes, v_freed, p_n, p_max_scarce, p_acks, p_good is not null, p_worker, v_now, p_now);
+        v_locks := {schema}.lock_limits_v1(v_lanes, v_freed, p_n, p_max_scarce, p_acks, p_good is not null, p_worker,
+            v_now, p_now);
         if cardinality(v_locks.lanes) < cardinality(v_lanes) then
             v_lanes := v_locks.lanes;
             v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
@@ -146,7 +148,8 @@ begin
     end if;
 
     if v_repeat or p_seen < v_worker.turn then
-        return query select t.* from {schema}.repeat_claims_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
+        return query select t.* from {schema}.repeat_claims_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token,
+            p_inline) t;
     end if;
     v_walked := {schema}.count_walked_v1() - v_walked; -- what the acks did in the index does not count
     if v_repeat then
@@ -199,7 +202,8 @@ begin
                 p_oldest[v_want] = 0 or {schema}.has_one_priority_v1(v_only.lane, v_only.priority)
             ) then
                 return query select t.* from {schema}.claim_lane_v1(
-                    v_only.lane, v_only.priority, v_only.priority, v_only.seq, v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
+                    v_only.lane, v_only.priority, v_only.priority, v_only.seq, v_left, p_worker, p_number, p_now, p_inline,
+                        v_bytes_left
                 ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_only.buckets is not null then
@@ -216,7 +220,8 @@ begin
                 exit when v_bytes_left <= 0;
                 if v_only.buckets is null then
                     return query select t.* from {schema}.claim_lane_v1(
-                        v_only.lane, v_only.priority - 1, {LOWEST_INTEGER}, null, v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
+                        v_only.lane, v_only.priority - 1, {LOWEST_INTEGER}, null, v_left, p_worker, p_number, p_now,
+                            p_inline, v_bytes_left
                     ) t;
                     get diagnostics v_taken = row_count;
                     if v_taken > 0 and v_taken < v_left then
@@ -245,7 +250,8 @@ begin
                         '{}', '{}', v_locked, false
                     );
                 end if;
-                return query select t.* from {schema}.claim_jobs_v1(v_pick.ids, v_pick.scarce, p_worker, p_number, p_now, p_inline, v_bytes_left) t;
+                return query select t.* from {schema}.claim_jobs_v1(v_pick.ids, v_pick.scarce, p_worker, p_number, p_now,
+                    p_inline, v_bytes_left) t;
                 get diagnostics v_taken = row_count;
                 v_locked := v_pick.locked;
                 v_settled := row('{}', null);
@@ -299,7 +305,8 @@ begin
         return next;
     end if;
     if cardinality(v_held) > 0 then
-        return query select distinct t.* from unnest(v_held) as h(queue) cross join {schema}.reply_row_v1('held', h.queue, null) t;
+        return query select distinct t.* from unnest(v_held) as h(queue)
+            cross join {schema}.reply_row_v1('held', h.queue, null) t;
     end if;
     if cardinality(v_locked) > 0 and {schema}.names_breaker_v1(v_locked) then
         return query select t.* from {schema}.list_changed_breakers_v1(v_locked, v_now) as n(breaker)

@@ -1,9 +1,9 @@
 -- Choosing jobs from lanes of which some have limits or keys.
 
--- pick_limited: as pick, for lanes and lane sets of which some have buckets. The unkeyed buckets in p_locked are locked exclusively, those in
--- p_shared are locked shared, and those in p_skipped are known to be full. At most p_max_scarce of the jobs use a scarce bucket.
--- Nothing waits here, for job rows may be locked by now: a bucket that was not known when the turn began (its jobs became
--- ready by the acks) is locked only if no other transaction holds it.
+-- pick_limited: as pick, for lanes and lane sets of which some have buckets. The unkeyed buckets in p_locked are locked
+-- exclusively, those in p_shared are locked shared, and those in p_skipped are known to be full. At most p_max_scarce
+-- of the jobs use a scarce bucket. Nothing waits here, for job rows may be locked by now: a bucket that was not known
+-- when the turn began (its jobs became ready by the acks) is locked only if no other transaction holds it.
 create function {schema}.pick_limited_v1(
     p_lanes {schema}.lane_v1[], p_n integer, p_oldest integer, p_max_scarce integer, p_locked text[], p_shared text[],
     p_skipped text[], p_now bigint
@@ -56,7 +56,8 @@ begin
             select 1 from unnest(l.buckets) as g(name) where coalesce(v_available[array_position(v_names, g.name)], 0) <= 0
         )
     );
-    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed and {schema}.is_fair_lane_v1(l.lane, split_part(l.lane, '/', 1)));
+    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed
+        and {schema}.is_fair_lane_v1(l.lane, split_part(l.lane, '/', 1)));
     v_lane_sets := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
     v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
     if cardinality(v_fair) > 0 then
@@ -87,7 +88,8 @@ begin
         continue when v_most <= 0;
         if cardinality(v_lane_sets) > 0 and cardinality(v_reply.scarce) < p_max_scarce then
             v_examined := {schema}.examine_lane_rows_v1(
-                v_lane_sets, least(v_most, p_max_scarce - cardinality(v_reply.scarce)), v_age, v_reply.examined, v_reply.locked, array(
+                v_lane_sets, least(v_most, p_max_scarce - cardinality(v_reply.scarce)), v_age, v_reply.examined,
+                    v_reply.locked, array(
                     select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
                 ), p_now
             );
@@ -107,7 +109,8 @@ begin
             v_examined := {schema}.examine_lane_rows_v1(
                 array(
                     select g.lane_set from unnest(v_fair) as g(lane_set)
-                    where split_part(g.lane_set, '/', 1) = v_queue and ({schema}.is_unlimited_fair_set_v1(g.lane_set) or cardinality(v_reply.scarce) < p_max_scarce)
+                    where split_part(g.lane_set, '/', 1) = v_queue
+                        and ({schema}.is_unlimited_fair_set_v1(g.lane_set) or cardinality(v_reply.scarce) < p_max_scarce)
                 ), v_most, v_age, v_reply.examined, v_reply.locked, array(
                     select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
                 ), p_now, true
@@ -139,14 +142,16 @@ begin
                 v_fits := true;
                 v_is_scarce := v_head.keyed and coalesce(cardinality(v_head.buckets), 0) > 0;
                 if v_head.costs is not null and v_head.buckets && p_shared then
-                    -- What the sharing turns claim is not known: the buckets are locked exclusively when this job is the first of its lane.
+                    -- What the sharing turns claim is not known: the buckets are locked exclusively when this job is
+                    -- the first of its lane.
                     v_reply.more := true;
                     v_stuck_lanes := v_stuck_lanes || v_head.lane;
                     continue;
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_fits := coalesce(v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                    v_fits := coalesce(v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1),
+                        v_cap[v_at])), false);
                     exit when not v_fits;
                     v_is_scarce := v_is_scarce or v_headroom[v_at] < case when v_unit[v_at] = 0 then 1
                         else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
@@ -159,7 +164,8 @@ begin
                 if not v_fits then
                     v_stuck_lanes := v_stuck_lanes || v_head.lane;
                     -- Its lane will wait: there may be other lanes behind the examined rows.
-                    v_reply.more := v_reply.more or v_head.keyed and coalesce(v_available[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                    v_reply.more := v_reply.more or v_head.keyed
+                        and coalesce(v_available[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
                     continue;
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
@@ -179,7 +185,8 @@ begin
             select j.id from {schema}.jobs j where j.id = any(v_chosen) and j.state || '' = {READY} for update skip locked
         );
         if cardinality(v_got) < cardinality(v_chosen) then
-            -- Other turns were quicker: skip the rows that they have locked in lanes without limits; the rest is for the next turn.
+            -- Other turns were quicker: skip the rows that they have locked in lanes without limits; the rest is for
+            -- the next turn.
             v_reply.more := true;
             for v_head in select l.lane from unnest(v_lanes) l where l.buckets is null and not v_age loop
                 v_got := v_got || array(
@@ -203,8 +210,8 @@ begin
 end
 $$;
 
--- find_heads: the first jobs of these lanes, and of these rows of keyed lanes, by age or by (priority desc, seq); of a row at most as
--- many as its buckets have capacity for.
+-- find_heads: the first jobs of these lanes, and of these rows of keyed lanes, by age or by (priority desc, seq); of a
+-- row at most as many as its buckets have capacity for.
 create function {schema}.find_heads_v1(
     p_lanes {schema}.lane_v1[], p_rows bigint[], p_n integer, p_age boolean, p_names text[], p_available bigint[], p_now bigint
 ) returns table (id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean)
@@ -233,10 +240,10 @@ begin
 end
 $$;
 
--- examine_lane_rows: rows of these lane sets that have capacity and a job to claim, at most p_n.
--- The rows are read in their order, a few at a time, and their buckets are locked as they come; a row whose bucket another
--- transaction holds is passed over. Ends after {EXAMINED_ROWS} rows: rows without capacity leave the order when they are settled,
--- so the next turn begins behind them.
+-- examine_lane_rows: rows of these lane sets that have capacity and a job to claim, at most p_n. The rows are read in
+-- their order, a few at a time, and their buckets are locked as they come; a row whose bucket another transaction holds
+-- is passed over. Ends after {EXAMINED_ROWS} rows: rows without capacity leave the order when they are settled, so the
+-- next turn begins behind them.
 create function {schema}.examine_lane_rows_v1(
     p_lane_sets text[], p_n integer, p_age boolean, p_examined bigint[], p_locked text[], p_full text[], p_now bigint,
     p_fair boolean default false
@@ -277,14 +284,17 @@ begin
             order by j.seq limit 1
         ) h
         where l.buckets <@ v_reply.locked and not l.buckets && v_full and not exists (
-            -- A row before it in its lane waits for a rate: this job may cost less, but no job overtakes in a lane. It will wait too.
-            select 1 from {schema}.keyed_lanes o where o.lane = l.lane and o.priority > l.priority and {schema}.waits_for_rate_v1(o)
+            -- A row before it in its lane waits for a rate: this job may cost less, but no job overtakes in a lane. It
+            -- will wait too.
+            select 1 from {schema}.keyed_lanes o where o.lane = l.lane and o.priority > l.priority
+                and {schema}.waits_for_rate_v1(o)
         );
         v_reply.eligible := v_eligible;
         if cardinality(v_behind) > 0 then
-            -- Their first jobs were cancelled: they move to their new place, and are examined when their turn comes. Lanes that
-            -- were not rechecked because these rows were before them may come first.
-            update {schema}.keyed_lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq) where l.id = any(array[u.id]);
+            -- Their first jobs were cancelled: they move to their new place, and are examined when their turn comes.
+            -- Lanes that were not rechecked because these rows were before them may come first.
+            update {schema}.keyed_lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq)
+                where l.id = any(array[u.id]);
             perform {schema}.recheck_lanes_v1(
                 array(select distinct b.name from {schema}.read_lane_rows_v1(v_behind) l cross join unnest(l.buckets) as b(name)),
                 false, p_now

@@ -1,18 +1,20 @@
 -- Claims that do not walk over dead index entries.
 --
--- A row that leaves ready leaves a dead entry at the head of the index jobs_ready. While a transaction holds an old snapshot, no vacuum
--- removes these entries, and every claim walks over all of them. A client that meets this keeps a mark for each base lane and
--- priority, the first seq of its last claim, and asks only for jobs above the mark. A live job below a mark (its transaction
--- committed late) is a stray, and is searched for at a slow pace. See claim/low_water.py.
+-- A row that leaves ready leaves a dead entry at the head of the index jobs_ready. While a transaction holds an old
+-- snapshot, no vacuum removes these entries, and every claim walks over all of them. A client that meets this keeps a
+-- mark for each base lane and priority, the first seq of its last claim, and asks only for jobs above the mark. A live
+-- job below a mark (its transaction committed late) is a stray, and is searched for at a slow pace. See
+-- claim/low_water.py.
 
--- count_walked: how far this transaction has walked in the index of ready jobs. Entries known to be dead are skipped without being
--- counted, and yet their pages are read until a vacuum: a page counts as {WALKED_PAGE} entries.
+-- count_walked: how far this transaction has walked in the index of ready jobs. Entries known to be dead are skipped
+-- without being counted, and yet their pages are read until a vacuum: a page counts as {WALKED_PAGE} entries.
 create function {schema}.count_walked_v1() returns bigint language sql as $$
     select pg_stat_get_xact_tuples_returned('{schema}.jobs_ready'::regclass)
         + {WALKED_PAGE} * pg_stat_get_xact_blocks_fetched('{schema}.jobs_ready'::regclass)
 $$;
 
--- claim_above: ready -> running in these base lanes, priority by priority, above the marks. A priority without a mark is read whole.
+-- claim_above: ready -> running in these base lanes, priority by priority, above the marks. A priority without a mark
+-- is read whole.
 create function {schema}.claim_above_v1(
     p_lanes text[], p_n integer, p_worker text, p_number bigint, p_now bigint,
     p_low_lane text[], p_low_priority integer[], p_low_seq bigint[], p_inline integer, p_max_bytes bigint
@@ -28,7 +30,8 @@ declare
     v_bytes_left bigint;
 begin
     for v_range in
-        -- For each lane: the priorities above the first mark, each mark, and the priorities between a mark and the next.
+        -- For each lane: the priorities above the first mark, each mark, and the priorities between a mark and the
+        -- next.
         with known as (
             select l.lane, l.priority, l.seq from unnest(p_low_lane, p_low_priority, p_low_seq) as l(lane, priority, seq)
             where l.lane = any(p_lanes)
@@ -54,8 +57,9 @@ begin
 end
 $$;
 
--- find_low_marks: where the jobs begin that are left in these base lanes after a turn: where its claims began; or, if it looked at
--- all jobs (p_n is how many it wanted; 0 if it stopped before) and found none, behind the last seq given when it began.
+-- find_low_marks: where the jobs begin that are left in these base lanes after a turn: where its claims began; or, if
+-- it looked at all jobs (p_n is how many it wanted; 0 if it stopped before) and found none, behind the last seq given
+-- when it began.
 create function {schema}.find_low_marks_v1(
     p_worker text, p_number bigint, p_lanes text[], p_low_lane text[], p_low_priority integer[], p_last bigint, p_n bigint
 ) returns table (lane text, priority integer, seq bigint)
@@ -126,8 +130,8 @@ begin
 end
 $$;
 
--- find_oldest_snapshot: the process that holds the oldest snapshot here, and for how many seconds. A role without pg_monitor sees only
--- its own processes.
+-- find_oldest_snapshot: the process that holds the oldest snapshot here, and for how many seconds. A role without
+-- pg_monitor sees only its own processes.
 create function {schema}.find_oldest_snapshot_v1() returns table (pid integer, seconds double precision)
 language sql stable as $$
     select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::double precision from pg_stat_activity a

@@ -10,10 +10,10 @@ begin
 end
 $$;
 
--- claim_lane: ready -> running for the first p_n jobs of a lane without limits, of the priorities from p_top down to p_bottom; with
--- p_from of the one priority p_top, from that seq on. Or of a lane whose unkeyed buckets the caller has locked and which have
--- capacity for p_n: then up to the first job that has costs. Jobs behind the one whose record passes p_max_bytes stay ready.
--- One statement, and rows are found by their ctid: nearly every claim goes this way.
+-- claim_lane: ready -> running for the first p_n jobs of a lane without limits, of the priorities from p_top down to
+-- p_bottom; with p_from of the one priority p_top, from that seq on. Or of a lane whose unkeyed buckets the caller has
+-- locked and which have capacity for p_n: then up to the first job that has costs. Jobs behind the one whose record
+-- passes p_max_bytes stay ready. One statement, and rows are found by their ctid: nearly every claim goes this way.
 create function {schema}.claim_lane_v1(
     p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint,
     p_inline integer, p_max_bytes bigint
@@ -56,8 +56,8 @@ begin
 end
 $$;
 
--- claim_jobs: ready -> running for rows that the caller has locked. The token of a job always grows. Jobs behind the one whose record
--- passes p_max_bytes stay ready: they are locked, so hidden, until the turn ends.
+-- claim_jobs: ready -> running for rows that the caller has locked. The token of a job always grows. Jobs behind the
+-- one whose record passes p_max_bytes stay ready: they are locked, so hidden, until the turn ends.
 -- returns the claims in the order of the ids; the note of claims in p_scarce says so
 create function {schema}.claim_jobs_v1(
     p_ids bytea[], p_scarce bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint
@@ -97,7 +97,8 @@ begin
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        nullif(concat_ws(' ', case when j.id = any(p_scarce) then 'scarce' end, case when j.schedule is not null then 'schedule' end), '')
+        nullif(concat_ws(' ', case when j.id = any(p_scarce) then 'scarce' end, case when j.schedule is not null
+            then 'schedule' end), '')
     from unnest(v_ids) with ordinality as p(id, n) join {schema}.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;

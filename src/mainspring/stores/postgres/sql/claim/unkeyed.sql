@@ -22,16 +22,20 @@ begin
 end
 $$;
 
--- may_share: whether turns may share the lock of an unkeyed bucket, each of which starts at most p_n jobs at a cost of 1 there.
--- {SHARERS} turns share it at a time, and none sees what the others claim: together that is at most a quarter of the size. Another quarter
--- may be in use, so that the bucket has capacity for all of them and is still plentiful after that (see PLENTIFUL). A turn that
--- may not share it decides by every single place: it holds the lock exclusively.
-create function {schema}.may_share_v1(p_capacity {schema}.capacity_v1, p_n bigint) returns boolean language plpgsql immutable as $$
+-- may_share: whether turns may share the lock of an unkeyed bucket, each of which starts at most p_n jobs at a cost of
+-- 1 there. {SHARERS} turns share it at a time, and none sees what the others claim: together that is at most a quarter
+-- of the size. Another quarter may be in use, so that the bucket has capacity for all of them and is still plentiful
+-- after that (see PLENTIFUL). A turn that may not share it decides by every single place: it holds the lock
+-- exclusively.
+create function {schema}.may_share_v1(p_capacity {schema}.capacity_v1, p_n bigint) returns boolean
+language plpgsql immutable as $$
 begin
     return case
         when strpos(p_capacity.name, '=') > 0 or starts_with(p_capacity.name, '*') then false
         when p_capacity.kind is null then true
-        when p_capacity.kind in ({LIMIT_CONCURRENCY}, {LIMIT_RATE}) then p_n <= p_capacity.size / ({SHARED_PART} * {SHARERS}) and p_capacity.available >= p_capacity.size - p_capacity.size / {SHARED_PART}
+        when p_capacity.kind in ({LIMIT_CONCURRENCY}, {LIMIT_RATE})
+            then p_n <= p_capacity.size / ({SHARED_PART} * {SHARERS})
+                and p_capacity.available >= p_capacity.size - p_capacity.size / {SHARED_PART}
         else false
     end;
 end
@@ -55,7 +59,8 @@ begin
         if 0 >= all(p_max_scarce) then
             v_lanes := {schema}.claimable_ahead_v1(p_lanes, v_ahead);
             if cardinality(v_lanes) < cardinality(p_lanes) then
-                v_capacities := array(select r from unnest(v_capacities) r where r.name = any({schema}.list_unkeyed_v1(v_lanes, p_acked)));
+                v_capacities := array(select r from unnest(v_capacities) r
+                    where r.name = any({schema}.list_unkeyed_v1(v_lanes, p_acked)));
             end if;
         end if;
     end if;
@@ -73,8 +78,9 @@ begin
 end
 $$;
 
--- lock_unkeyed: lock the buckets of the acks, and the unkeyed buckets of the lanes from which the turn may claim up to p_n jobs. A full
--- bucket is not locked if its queue is noted: whoever frees a place there wakes the queue after this turn has looked.
+-- lock_unkeyed: lock the buckets of the acks, and the unkeyed buckets of the lanes from which the turn may claim up to
+-- p_n jobs. A full bucket is not locked if its queue is noted: whoever frees a place there wakes the queue after this
+-- turn has looked.
 -- p_exact: the acks change more than what runs, so nothing is shared
 create function {schema}.lock_unkeyed_v1(
     p_lanes {schema}.lane_v1[], p_acked text[], p_capacities {schema}.capacity_v1[], p_n bigint, p_exact boolean, p_worker text,
@@ -130,7 +136,8 @@ begin
     end if;
     v_reply.now := {schema}.now_v1(p_now);
     -- New statements: they count what other transactions did before the locks were taken.
-    foreach v_capacity in array {schema}.read_capacities_v1(v_reply.exclusive || v_reply.shared || v_reply.skipped, v_reply.now) loop
+    foreach v_capacity in array {schema}.read_capacities_v1(v_reply.exclusive || v_reply.shared
+        || v_reply.skipped, v_reply.now) loop
         if v_capacity.name = any(v_reply.skipped) then
             -- A rate wakes no queue: a bucket that has capacity by now counts as not looked at.
             if v_capacity.available > 0 then
@@ -155,7 +162,8 @@ declare
 begin
     foreach v_name in array p_names loop
         for v_n in 0 .. {SHARERS} - 1 loop
-            v_taken := pg_try_advisory_xact_lock(hashtextextended('{schema} unkeyed ' || v_name, 1 + ((v_first + v_n) & ({SHARERS} - 1))));
+            v_taken := pg_try_advisory_xact_lock(hashtextextended('{schema} unkeyed '
+                || v_name, 1 + ((v_first + v_n) & ({SHARERS} - 1))));
             exit when v_taken;
         end loop;
         if not v_taken then
@@ -165,9 +173,10 @@ begin
 end
 $$;
 
--- claimable_ahead: those of these lanes whose jobs may be claimed ahead of a free slot: lanes without limits, and lanes all of whose
--- buckets are plentiful.
-create function {schema}.claimable_ahead_v1(p_lanes {schema}.lane_v1[], p_plentiful text[]) returns {schema}.lane_v1[] language plpgsql as $$
+-- claimable_ahead: those of these lanes whose jobs may be claimed ahead of a free slot: lanes without limits, and lanes
+-- all of whose buckets are plentiful.
+create function {schema}.claimable_ahead_v1(p_lanes {schema}.lane_v1[], p_plentiful text[]) returns {schema}.lane_v1[]
+language plpgsql as $$
 begin
     return array(
         select l from unnest(p_lanes) l

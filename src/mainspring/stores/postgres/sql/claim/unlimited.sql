@@ -1,8 +1,8 @@
 -- Choosing jobs from lanes without limits.
 
--- pick: choose and lock up to p_n ready jobs of these lanes, the first p_oldest by seq alone, then by (priority desc, seq).
--- For limited lanes see pick_limited. Locks exactly the rows that it returns: a row that is locked and not claimed would be hidden
--- from the claims of all other workers meanwhile.
+-- pick: choose and lock up to p_n ready jobs of these lanes, the first p_oldest by seq alone, then by (priority desc,
+-- seq). For limited lanes see pick_limited. Locks exactly the rows that it returns: a row that is locked and not
+-- claimed would be hidden from the claims of all other workers meanwhile.
 -- returns the ids in the order of the claims
 create function {schema}.pick_v1(p_lanes {schema}.lane_v1[], p_n integer, p_oldest integer, p_now bigint)
 returns bytea[] language plpgsql as $$

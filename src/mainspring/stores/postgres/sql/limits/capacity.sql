@@ -1,12 +1,12 @@
 -- Buckets: their locks, and the capacity that they have at this moment.
 --
--- The lock of a bucket is the lock on its row. An unkeyed bucket (a name without "=") has an advisory lock as well, which is
--- taken first: several turns may share it while the bucket is plentiful (see claim/unkeyed.sql).
+-- The lock of a bucket is the lock on its row. An unkeyed bucket (a name without "=") has an advisory lock as well,
+-- which is taken first: several turns may share it while the bucket is plentiful (see claim/unkeyed.sql).
 
--- add_buckets: insert the rows of these buckets that do not exist yet.
--- Two transactions that insert the same row would wait for each other in any order. So a transaction that inserts a row holds
--- an advisory lock on the bucket's name. A caller that must not wait (p_wait false: it holds job rows) leaves out a bucket
--- whose lock another transaction holds, and inserts at most {NEW_BUCKETS} rows per call.
+-- add_buckets: insert the rows of these buckets that do not exist yet. Two transactions that insert the same row would
+-- wait for each other in any order. So a transaction that inserts a row holds an advisory lock on the bucket's name. A
+-- caller that must not wait (p_wait false: it holds job rows) leaves out a bucket whose lock another transaction holds,
+-- and inserts at most {NEW_BUCKETS} rows per call.
 create function {schema}.add_buckets_v1(p_names text[], p_wait boolean) returns void language plpgsql as $$
 declare
     c_most constant integer := {NEW_BUCKETS};
@@ -32,13 +32,15 @@ begin
 end
 $$;
 
--- unkeyed_lock: the key of the advisory lock of an unkeyed bucket. The transaction that holds it exclusively decides by what
--- it reads. Transactions that share it (see lock_unkeyed) claim no more than they may without knowing of each other.
+-- unkeyed_lock: the key of the advisory lock of an unkeyed bucket. The transaction that holds it exclusively decides by
+-- what it reads. Transactions that share it (see lock_unkeyed) claim no more than they may without knowing of each
+-- other.
 create function {schema}.unkeyed_lock_v1(p_name text) returns bigint language sql immutable as $$
     select hashtextextended('{schema} unkeyed ' || p_name, 0)
 $$;
 
--- lock_buckets: lock these buckets, before any job row: first the advisory locks of unkeyed buckets, then all rows by name.
+-- lock_buckets: lock these buckets, before any job row: first the advisory locks of unkeyed buckets, then all rows by
+-- name.
 create function {schema}.lock_buckets_v1(p_names text[]) returns void language plpgsql as $$
 declare
     v_names text[] := array(select distinct u.name from unnest(p_names) as u(name));
@@ -51,7 +53,8 @@ begin
 end
 $$;
 
--- lock_bucket_rows: lock the rows of these buckets, each named once. The advisory locks of unkeyed buckets are held already.
+-- lock_bucket_rows: lock the rows of these buckets, each named once. The advisory locks of unkeyed buckets are held
+-- already.
 create function {schema}.lock_bucket_rows_v1(p_names text[]) returns void language plpgsql as $$
 declare
     v_locked integer;
@@ -81,14 +84,16 @@ begin
 end
 $$;
 
--- read_capacities: the capacity of these buckets, in the order asked for. A claim decides by it after it has locked them.
+-- read_capacities: the capacity of these buckets, in the order asked for. A claim decides by it after it has locked
+-- them.
 create function {schema}.read_capacities_v1(p_names text[], p_now bigint) returns {schema}.capacity_v1[] language plpgsql as $$
 begin
     if cardinality(p_names) = 1 then
         return array[{schema}.read_capacity_v1(p_names[1], p_now)];
     end if;
     return array(
-        select case when l.kind = {LIMIT_BREAKER} then {schema}.read_breaker_capacity_v1(a.name, coalesce(l.set_size, l.size), p_now)
+        select case when l.kind = {LIMIT_BREAKER} then {schema}.read_breaker_capacity_v1(a.name, coalesce(l.set_size,
+            l.size), p_now)
             else {schema}.compute_capacity_v1(a.name, l, b, u.used, p_now) end
         from unnest(p_names) with ordinality as a(name, at)
         left join {schema}.limits l on l.name = any(array[split_part(a.name, '=', 1)])
@@ -134,20 +139,35 @@ begin
 end
 $$;
 
+-- smooth_time: the microseconds by which a start of this cost moves tat, rounded up. See stores/shared/rates.py.
+create function {schema}.smooth_time_v1(p_cost bigint, p_per bigint, p_size bigint) returns bigint language sql immutable as $$
+    select div(greatest(p_cost, 0)::numeric * p_per + greatest(p_size, 1) - 1, greatest(p_size, 1))::bigint
+$$;
+
+-- smooth_slack: the microseconds by which tat may be late because each start of a burst is rounded up.
+create function {schema}.smooth_slack_v1(p_limit {schema}.limits) returns bigint language sql immutable as $$
+    select least(
+        greatest(p_limit.burst, 1),
+        greatest({schema}.smooth_time_v1(1, p_limit.per, coalesce(p_limit.set_size, p_limit.size)) - 1, 0)
+    )
+$$;
+
 -- compute_capacity: the capacity of a bucket of which p_used is used. A smooth rate computes p_used here.
 create function {schema}.compute_capacity_v1(
     p_name text, p_limit {schema}.limits, p_bucket {schema}.buckets, p_used bigint, p_now bigint
 ) returns {schema}.capacity_v1 language plpgsql immutable as $$
 declare
     v_size bigint := coalesce(p_limit.set_size, p_limit.size);
-    v_after bigint := greatest(p_bucket.tat - p_now, 0);
+    v_burst bigint := greatest(p_limit.burst, 1);
+    v_after bigint;
 begin
     if p_limit.kind is null then
         return row(p_name, null, null, 0, {UNLIMITED}, 1, 0)::{schema}.capacity_v1;
     elsif p_limit.kind = {LIMIT_CONCURRENCY} then
         return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, 1, 0)::{schema}.capacity_v1;
     elsif p_limit.kind = {LIMIT_SMOOTH} then
-        p_used := ceil(v_after::numeric * v_size / greatest(p_limit.per, 1));
+        v_after := greatest(p_bucket.tat - {schema}.smooth_slack_v1(p_limit) - p_now, 0);
+        p_used := div(v_after::numeric * greatest(v_size, 0) + greatest(p_limit.per, 1) - 1, greatest(p_limit.per, 1));
     end if;
     if v_size <= 0 or p_bucket.blocked_until > p_now then
         return row(p_name, p_limit.kind, v_size, p_used, 0, greatest(v_size, 1), greatest(v_size, 0))::{schema}.capacity_v1;
@@ -155,20 +175,20 @@ begin
         return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, v_size, v_size)::{schema}.capacity_v1;
     end if;
     return row(
-        p_name, p_limit.kind, v_size, p_used,
-        floor(greatest(p_limit.burst, 1) - v_after::numeric * v_size / greatest(p_limit.per, 1)),
-        greatest(p_limit.burst, 1), v_size
+        p_name, p_limit.kind, v_size, p_used, greatest(v_burst - p_used, 0), least(v_burst, v_size), v_size
     )::{schema}.capacity_v1;
 end
 $$;
 
--- compute_headroom: how much can be claimed before the bucket is scarce (see PLENTIFUL); below 1 the bucket is scarce now.
+-- compute_headroom: how much can be claimed before the bucket is scarce (see PLENTIFUL); below 1 the bucket is scarce
+-- now.
 create function {schema}.compute_headroom_v1(p_capacity {schema}.capacity_v1) returns bigint language plpgsql immutable as $$
 begin
     return case
         when strpos(p_capacity.name, '=') > 0 or p_capacity.kind in ({LIMIT_RATE}, {LIMIT_SMOOTH}) then 0
         when p_capacity.kind is null then p_capacity.available
-        when p_capacity.kind = {LIMIT_BREAKER} then p_capacity.available - {CLOSED_HEADROOM}  -- capacity of a closed one: twice that
+        -- capacity of a closed one: twice that
+        when p_capacity.kind = {LIMIT_BREAKER} then p_capacity.available - {CLOSED_HEADROOM}
         else p_capacity.available - greatest(p_capacity.size / {PLENTIFUL_PART}, {PLENTIFUL})
     end;
 end
@@ -194,10 +214,9 @@ begin
     select * into v_bucket from {schema}.buckets b where b.name = p_name;
     v_cost := least(p_cost, v_size);
     if v_limit.kind = {LIMIT_SMOOTH} then
-        v_at := ceil(
-            coalesce(v_bucket.tat, 0)
-            - (greatest(v_limit.burst, 1, v_cost) - greatest(v_cost, 1))::numeric * v_limit.per / v_size
-        );
+        v_cost := greatest(v_cost, 1);
+        v_at := coalesce(v_bucket.tat, 0) - {schema}.smooth_slack_v1(v_limit)
+            - div((greatest(v_limit.burst, v_cost) - v_cost)::numeric * v_limit.per, v_size);
     else
         -- behind: what still counts once an entry and all entries before it are over
         select min(e.over) filter (where e.behind + greatest(v_cost, 1) <= v_size) into v_at from (
@@ -205,7 +224,8 @@ begin
                 sum(s.n) over (order by s.last desc rows between unbounded preceding and current row) - s.n as behind
             from {schema}.rate_starts s where s.bucket = p_name and s.last > p_now - v_limit.per
             union all
-            select p_now, coalesce(sum(s.n), 0) from {schema}.rate_starts s where s.bucket = p_name and s.last > p_now - v_limit.per
+            select p_now, coalesce(sum(s.n), 0) from {schema}.rate_starts s
+                where s.bucket = p_name and s.last > p_now - v_limit.per
         ) e;
     end if;
     v_at := greatest(v_at, v_bucket.blocked_until);
@@ -213,8 +233,10 @@ begin
 end
 $$;
 
--- find_recheck_time: when to recheck a bucket that has no capacity: as find_next_start, or when the first holder's time ends.
-create function {schema}.find_recheck_time_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) returns bigint language plpgsql as $$
+-- find_recheck_time: when to recheck a bucket that has no capacity: as find_next_start, or when the first holder's time
+-- ends.
+create function {schema}.find_recheck_time_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) returns bigint
+language plpgsql as $$
 begin
     if p_kind <> {LIMIT_CONCURRENCY} then
         p_cost := {schema}.find_next_start_v1(p_name, p_cost, p_now);
@@ -229,7 +251,8 @@ $$;
 -- buckets: the size and use of these buckets, by the rules of a claim, and the jobs that hold them.
 -- Buckets whose limit is not stored are left out.
 create function {schema}.buckets_v1(p_names text[], p_costs bigint[], p_now bigint)
-returns table (at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text) language plpgsql as $$
+returns table (at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
+    language plpgsql as $$
 #variable_conflict use_column
 declare
     v_now bigint := {schema}.now_v1(p_now);

@@ -1,8 +1,8 @@
 -- Limits as code declares them and as operators change them.
 --
--- A change of a limit is written first. Then the function waits for the turns that have read the limit already, and notes
--- the limit in the table rechecks. The lanes that wait for buckets of this limit are rechecked in slices afterwards
--- (recheck_changed_limits), so that a change of a limit with a million waiting lanes stays short.
+-- A change of a limit is written first. Then the function waits for the turns that have read the limit already, and
+-- notes the limit in the table rechecks. The lanes that wait for buckets of this limit are rechecked in slices
+-- afterwards (recheck_changed_limits), so that a change of a limit with a million waiting lanes stays short.
 
 -- add_limits: store those of these limits that are not stored yet. Stored limits are neither changed nor locked.
 create function {schema}.add_limits_v1(p_limits jsonb) returns void language plpgsql as $$
@@ -69,26 +69,29 @@ begin
 end
 $$;
 
--- request_rechecks: wait for the turns that have read these limits already; no turn reads a limit meanwhile. Then note that
--- the lanes which wait for buckets of these limits must be rechecked. The caller has written the limits before: it waits
--- for the open transaction of a producer there, never here.
+-- request_rechecks: wait for the turns that have read these limits already; no turn reads a limit meanwhile. Then note
+-- that the lanes which wait for buckets of these limits must be rechecked. The caller has written the limits before: it
+-- waits for the open transaction of a producer there, never here.
 -- returns the queues in which a job waits for an unkeyed bucket of these limits
 create function {schema}.request_rechecks_v1(p_limits text[]) returns text[] language plpgsql as $$
 declare
     v_woken text[];
 begin
     perform pg_advisory_xact_lock({schema}.queue_modes_lock_v1());
-    insert into {schema}.rechecks (name, bucket) select u.name, u.name from unnest(p_limits) as u(name) order by u.name collate "C"
+    insert into {schema}.rechecks (name, bucket) select u.name, u.name from unnest(p_limits) as u(name)
+        order by u.name collate "C"
     on conflict (name) do update set bucket = excluded.bucket;
     with waiting as (
-        delete from {schema}.waiting_queues w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
+        delete from {schema}.waiting_queues w using unnest(p_limits) as u(name)
+            where w.bucket = any(array[u.name]) returning w.queue
     )
     select array(select distinct t.queue from waiting t) into v_woken;
     return v_woken;
 end
 $$;
 
--- recheck_changed_limits: recheck the next lanes that wait for a limit which was changed. A lane that a turn has locked is
+-- recheck_changed_limits: recheck the next lanes that wait for a limit which was changed. A lane that a turn has locked
+-- is
 -- skipped: that turn has read the new limit.
 -- returns the queues in which a job may start, and whether more lanes are left
 create function {schema}.recheck_changed_limits_v1(p_limit integer, out woken text[], out more boolean) language plpgsql as $$
@@ -105,7 +108,8 @@ begin
     end if;
     select coalesce(array_agg(n.id), '{}'), max(n.waits_for) into v_lanes, v_last from (
         select l.id, l.waits_for from {schema}.keyed_lanes l
-        where l.waits_for >= v_recheck.bucket and l.waits_for < v_recheck.name || '>' and split_part(l.waits_for, '=', 1) = v_recheck.name
+        where l.waits_for >= v_recheck.bucket and l.waits_for < v_recheck.name || '>'
+            and split_part(l.waits_for, '=', 1) = v_recheck.name
         order by l.waits_for limit p_limit for no key update skip locked
     ) n;
     if cardinality(v_lanes) < p_limit then

@@ -1,9 +1,10 @@
 -- Lanes that wait for capacity.
 --
--- A keyed lane (a lane with a key in its name, see lanes.sql) has a row in keyed_lanes for each priority in which it has ready
--- jobs. Claims read these rows in their order. A row whose first job has no capacity leaves the order: waits_for names the bucket,
--- recheck_at the moment at which the bucket may have capacity again, if that is known. "To recheck" a row means to put it
--- back into the order. A lane without keys has no row; if its unkeyed bucket is full, waiting_queues notes the queue.
+-- A keyed lane (a lane with a key in its name, see lanes.sql) has a row in keyed_lanes for each priority in which it
+-- has ready jobs. Claims read these rows in their order. A row whose first job has no capacity leaves the order:
+-- waits_for names the bucket, recheck_at the moment at which the bucket may have capacity again, if that is known. "To
+-- recheck" a row means to put it back into the order. A lane without keys has no row; if its unkeyed bucket is full,
+-- waiting_queues notes the queue.
 
 -- read_lane_rows: these rows. A function, so that no plan walks all rows for a condition on a few of them.
 create function {schema}.read_lane_rows_v1(p_ids bigint[]) returns setof {schema}.keyed_lanes language plpgsql as $$
@@ -13,9 +14,9 @@ end
 $$;
 
 -- add_lane_rows: these jobs may have become ready, or may have a new priority: give each keyed lane a row in its place.
--- A row that exists is locked, so that a claim which finds its lane empty does not delete it. If a claim has deleted the row
--- first, this function waits for the claim and inserts a new row. p_open: a caller's transaction that may stay open for long:
--- nothing is locked, and a row is inserted in any case.
+-- A row that exists is locked, so that a claim which finds its lane empty does not delete it. If a claim has deleted
+-- the row first, this function waits for the claim and inserts a new row. p_open: a caller's transaction that may stay
+-- open for long: nothing is locked, and a row is inserted in any case.
 create function {schema}.add_lane_rows_v1(p_ids bytea[], p_open boolean) returns void language plpgsql as $$
 declare
     v_heads {schema}.lane_head_v1[] := array(
@@ -33,14 +34,16 @@ begin
     end if;
     if not p_open and current_setting('transaction_isolation') = 'read committed' then
         v_present := array(
-            select row(l.lane, l.priority, 0, null, null, null)::{schema}.lane_head_v1 from unnest(v_heads) n join {schema}.keyed_lanes l
+            select row(l.lane, l.priority, 0, null, null, null)::{schema}.lane_head_v1
+                from unnest(v_heads) n join {schema}.keyed_lanes l
                 on l.lane = any(array[n.lane]) and l.priority = n.priority and l.seq <= n.seq
             for key share of l
         );
     end if;
     -- Grouped: to search a list for each lane of a large batch takes longer than a call may.
     insert into {schema}.keyed_lanes (lane, priority, seq, lane_set, queue, buckets, vtime)
-    select s.lane, s.priority, max(s.seq), max(s.lane_set), max(s.queue), max(s.buckets), {schema}.first_vtime_v1(s.lane, max(s.queue), s.priority)
+    select s.lane, s.priority, max(s.seq), max(s.lane_set), max(s.queue), max(s.buckets), {schema}.first_vtime_v1(s.lane,
+        max(s.queue), s.priority)
     from (
         select n.*, false as there from unnest(v_heads) n union all select t.*, true from unnest(v_present) t
     ) s
@@ -48,10 +51,11 @@ begin
 end
 $$;
 
--- recheck_lanes: these buckets, which the caller has locked, may have capacity: of each lane set, as many lanes that wait for one
--- of them as it has places go back into the order: the first by priority and the first by age, for a claim may ask for either.
--- Lanes of a set differ only in their other keys: a lane that must wait for one of these, or is empty, rechecks the next lane
--- (see settle_lane_rows). p_rates: also for rates, to which something was given back. returns the rechecked rows
+-- recheck_lanes: these buckets, which the caller has locked, may have capacity: of each lane set, as many lanes that
+-- wait for one of them as it has places go back into the order: the first by priority and the first by age, for a claim
+-- may ask for either. Lanes of a set differ only in their other keys: a lane that must wait for one of these, or is
+-- empty, rechecks the next lane (see settle_lane_rows). p_rates: also for rates, to which something was given back.
+-- returns the rechecked rows
 create function {schema}.recheck_lanes_v1(p_names text[], p_rates boolean, p_now bigint) returns bigint[] language plpgsql as $$
 declare
     c_most constant integer := {RECHECKED_LANES};
@@ -70,29 +74,34 @@ begin
         ) n
         union all
         select g.name, g.places, n.lane_set from sets g cross join lateral (
-            select l.lane_set from {schema}.keyed_lanes l where l.waits_for = g.name and l.lane_set > g.lane_set order by l.lane_set limit 1
+            select l.lane_set from {schema}.keyed_lanes l where l.waits_for = g.name and l.lane_set > g.lane_set
+                order by l.lane_set limit 1
         ) n
     ), levels as (
         select g.*, n.priority from sets g cross join lateral (
-            select l.priority from {schema}.keyed_lanes l where l.waits_for = g.name and l.lane_set = g.lane_set order by l.priority desc limit 1
+            select l.priority from {schema}.keyed_lanes l where l.waits_for = g.name and l.lane_set = g.lane_set
+                order by l.priority desc limit 1
         ) n
         union all
         select v.name, v.places, v.lane_set, n.priority from levels v cross join lateral (
-            select l.priority from {schema}.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set and l.priority < v.priority
+            select l.priority from {schema}.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set
+                and l.priority < v.priority
             order by l.priority desc limit 1
         ) n
     ), first as (
         select f.id, v.places, row_number() over (partition by v.name, v.lane_set order by v.priority desc, f.seq) as nth,
             row_number() over (partition by v.name, v.lane_set order by f.seq) as nth_by_age
         from levels v cross join lateral (
-            select l.id, l.seq from {schema}.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set and l.priority = v.priority
+            select l.id, l.seq from {schema}.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set
+                and l.priority = v.priority
             order by l.seq limit v.places
         ) f
     )
     select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
     where f.nth <= f.places or f.nth_by_age <= f.places;
     perform 1 from unnest(v_lanes) as i(id) join {schema}.keyed_lanes l on l.id = any(array[i.id]) for no key update of l;
-    update {schema}.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id) where l.id = any(array[i.id]);
+    update {schema}.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]);
     return v_lanes;
 end
 $$;
@@ -131,8 +140,8 @@ begin
 end
 $$;
 
--- list_wakeups: the queues to wake for the capacity that is left in these buckets, which the caller has locked: the queues of
--- lanes that were rechecked and are still in the order, and the queues noted in waiting_queues.
+-- list_wakeups: the queues to wake for the capacity that is left in these buckets, which the caller has locked: the
+-- queues of lanes that were rechecked and are still in the order, and the queues noted in waiting_queues.
 create function {schema}.list_wakeups_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -149,7 +158,8 @@ begin
             delete from {schema}.waiting_queues w
             where w.bucket = any(array(
                 select r.name from unnest({schema}.read_capacities_v1(p_names, p_now)) r
-                where r.available > 0 and (p_rates or coalesce(r.kind, {LIMIT_CONCURRENCY}) in ({LIMIT_CONCURRENCY}, {LIMIT_BREAKER}))
+                where r.available > 0 and (p_rates or coalesce(r.kind, {LIMIT_CONCURRENCY}) in ({LIMIT_CONCURRENCY},
+                    {LIMIT_BREAKER}))
             ))
             returning w.queue
         )
@@ -159,7 +169,8 @@ begin
 end
 $$;
 
--- recheck_freed: jobs or holders left these buckets, which the caller has locked. returns the queues in which a job may start
+-- recheck_freed: jobs or holders left these buckets, which the caller has locked. returns the queues in which a job may
+-- start
 create function {schema}.recheck_freed_v1(p_names text[], p_rates boolean, p_now bigint) returns text[] language plpgsql as $$
 begin
     if cardinality(p_names) = 0 then
@@ -179,9 +190,9 @@ begin
 end
 $$;
 
--- settle_lane_rows: bring rows that a claim examined up to date, if the claim has locked all their buckets: a row moves to the
--- place of its first job; waits, if that job has no capacity; is deleted, if the lane is empty. Capacity that a waiting or deleted
--- row leaves unused is passed on to other lanes.
+-- settle_lane_rows: bring rows that a claim examined up to date, if the claim has locked all their buckets: a row moves
+-- to the place of its first job; waits, if that job has no capacity; is deleted, if the lane is empty. Capacity that a
+-- waiting or deleted row leaves unused is passed on to other lanes.
 -- returns the rows that were rechecked for that, and the first moment at which one of the waiting rows may be rechecked
 create function {schema}.settle_lane_rows_v1(p_examined bigint[], p_locked text[], p_now bigint) returns {schema}.settled_v1
 language plpgsql as $$
@@ -216,7 +227,8 @@ begin
         ) h on true
         left join lateral (
             -- A full unkeyed bucket holds back the whole lane set: its lanes stay in the order.
-            select r.name, {schema}.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment, r.unit > 0 as by_rate
+            select r.name, {schema}.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment,
+                r.unit > 0 as by_rate
             from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_capacities) r on r.name = u.name
             where h.seq is not null and r.available < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
                 and (r.available > 0 or strpos(r.name, '=') > 0)
@@ -256,7 +268,8 @@ begin
     from unnest(v_id, v_seq, v_on, v_until) as u(id, seq, name, until) where l.id = any(array[u.id]);
     if cardinality(v_over) > 0 then
         v_empty := array(
-            select l.id from unnest(v_over) as i(id) join {schema}.keyed_lanes l on l.id = any(array[i.id]) for update of l skip locked
+            select l.id from unnest(v_over) as i(id) join {schema}.keyed_lanes l on l.id = any(array[i.id])
+                for update of l skip locked
         );
         -- A new statement: it sees the jobs of transactions that had locked a row before.
         delete from {schema}.keyed_lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
@@ -266,7 +279,8 @@ begin
                 where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(v_over)
             )
         );
-        -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first meanwhile.
+        -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first
+        -- meanwhile.
         update {schema}.keyed_lanes l set seq = pg_sequence_last_value('{schema}.seq'::regclass) from unnest(v_over) as i(id)
         where l.id = any(array[i.id]) and l.id <> all(v_empty);
     end if;
@@ -277,8 +291,10 @@ begin
 end
 $$;
 
--- next_lane_rows: the next rows in the order of these lane sets, by age or by (priority desc, seq), without those in p_examined.
-create function {schema}.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_age boolean, p_examined bigint[]) returns bigint[]
+-- next_lane_rows: the next rows in the order of these lane sets, by age or by (priority desc, seq), without those in
+-- p_examined.
+create function {schema}.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_age boolean, p_examined bigint[])
+returns bigint[]
 language plpgsql as $$
 begin
     if p_age then
@@ -290,7 +306,8 @@ begin
                 ) n
                 union all
                 select v.lane_set, n.priority from levels v cross join lateral (
-                    select l.priority from {schema}.keyed_lanes l where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
+                    select l.priority from {schema}.keyed_lanes l
+                        where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
                     order by l.priority desc limit 1
                 ) n
             )
@@ -311,8 +328,9 @@ begin
 end
 $$;
 
--- recheck_waiting: recheck the first lane of each set that waits for one of these buckets, which the caller has locked, and
--- forget which queues wait for them: their turns learn when the buckets may have capacity. returns the queues concerned
+-- recheck_waiting: recheck the first lane of each set that waits for one of these buckets, which the caller has locked,
+-- and forget which queues wait for them: their turns learn when the buckets may have capacity. returns the queues
+-- concerned
 create function {schema}.recheck_waiting_v1(p_names text[]) returns text[] language plpgsql as $$
 declare
     v_lanes bigint[];
@@ -320,7 +338,8 @@ declare
 begin
     with recursive sets as (
         select u.name, n.* from unnest(p_names) as u(name) cross join lateral (
-            select l.lane_set, l.id from {schema}.keyed_lanes l where l.waits_for = u.name order by l.lane_set, l.priority desc, l.seq limit 1
+            select l.lane_set, l.id from {schema}.keyed_lanes l where l.waits_for = u.name
+                order by l.lane_set, l.priority desc, l.seq limit 1
         ) n
         union all
         select g.name, n.* from sets g cross join lateral (
@@ -341,17 +360,20 @@ begin
 end
 $$;
 
--- prune_lane_rows: settle rows of empty lanes that no claim comes upon. Looks at a part of all rows, another part each time.
+-- prune_lane_rows: settle rows of empty lanes that no claim comes upon. Looks at a part of all rows, another part each
+-- time.
 create function {schema}.prune_lane_rows_v1(p_now bigint) returns void language plpgsql as $$
 declare
     c_most constant integer := {SETTLED_LANES};
     v_empty bigint[] := array(
         select l.id from (
             select o.* from {schema}.keyed_lanes o
-            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from {schema}.keyed_lanes x)
+            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2
+                from {schema}.keyed_lanes x)
             order by o.id limit c_most
         ) l
-        -- Not "not exists": with stale statistics that reads all ready jobs for each lane (see docs/internals/postgres-plans.md).
+        -- Not "not exists": with stale statistics that reads all ready jobs for each lane (see
+        -- docs/internals/postgres-plans.md).
         left join lateral (
             select true as there from {schema}.jobs j
             where j.state = {READY} and j.lane = l.lane and j.priority = l.priority limit 1
@@ -372,7 +394,8 @@ begin
 end
 $$;
 
--- prune_buckets: delete starts whose window is over, and buckets that have nothing to remember. A start inserts its bucket again.
+-- prune_buckets: delete starts whose window is over, and buckets that have nothing to remember. A start inserts its
+-- bucket again.
 create function {schema}.prune_buckets_v1(p_now bigint) returns void language plpgsql as $$
 declare
     c_most constant integer := {PRUNED_ROWS};

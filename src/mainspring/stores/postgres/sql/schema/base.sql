@@ -11,8 +11,8 @@ create function {schema}.now_v1(p_now bigint) returns bigint language sql volati
     select coalesce(p_now, (extract(epoch from clock_timestamp()) * {SECOND})::bigint)
 $$;
 
--- guard: refuse other isolation levels. Every function decides by statements with fresh snapshots; under another level the
--- snapshots would be old.
+-- guard: refuse other isolation levels. Every function decides by statements with fresh snapshots; under another level
+-- the snapshots would be old.
 create function {schema}.guard_v1() returns void language plpgsql as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed' then

@@ -1,15 +1,15 @@
 -- Jobs: one live table; ended jobs move to finished (succeeded, cancelled) or to dead. Bodies are bytea.
 -- Columns of fixed width come first.
 
--- home: the lane by queue, slot, limits and keys; lane adds suspect and parked (see job_lane). lane is no generated column: the
---   server would evaluate the expression for every row that a claim updates, a fifth of the cost of a turn
+-- home: the lane by queue, slot, limits and keys; lane adds suspect and parked (see job_lane). lane is no generated
+-- column: the server would evaluate the expression for every row that a claim updates, a fifth of the cost of a turn
 -- worker: stays readable after an ack, so that a repeat of the ack is answered "already"; a rescue clears it
 -- deps: the parents that the job waits for, and one more while its schedule holds it
 -- followed: bits that tell for which ends the job has follow-up jobs
 -- counted: the job counts for the depth of its queue
 -- ordered: the reason of a cancel order for a running job
--- schedule: the schedule that the job belongs to. held_schedule, held_place: the job is held until other schedules have succeeded;
---   the place in the line of the schedule is that of its first enqueue
+-- schedule: the schedule that the job belongs to. held_schedule, held_place: the job is held until other schedules have
+-- succeeded; the place in the line of the schedule is that of its first enqueue
 create table {schema}.jobs (
     seq bigint not null default 0,
     token bigint not null default 0,
@@ -57,8 +57,8 @@ create index jobs_expiring on {schema}.jobs (expires) where expires is not null 
 create index jobs_counted on {schema}.jobs (queue, enqueued, id) where counted and state <> {RUNNING};
 create index jobs_held on {schema}.jobs (held_schedule, held_place) where held_place is not null;
 
--- partitioned by the day of the end, see prune.sql. drop_at: when a job with a keep of its own is pruned, or until when its pruning is
--- postponed
+-- partitioned by the day of the end, see prune.sql. drop_at: when a job with a keep of its own is pruned, or until when
+-- its pruning is postponed
 create table {schema}.finished (
     seq bigint not null,
     token bigint not null,

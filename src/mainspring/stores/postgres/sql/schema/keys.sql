@@ -1,6 +1,7 @@
 -- Unique keys: the job that took a key last.
 
--- mode: '' for a plain key, {KEY_KEEP} for a key that is held after its job succeeded too, or {KEY_DEBOUNCE}, {KEY_THROTTLE}, {KEY_KEEP_LAST}
+-- mode: '' for a plain key, {KEY_KEEP} for a key that is held after its job succeeded too, or {KEY_DEBOUNCE},
+-- {KEY_THROTTLE}, {KEY_KEEP_LAST}
 -- until: the end of the window. span: for how long the key counts after a success, or (throttle) after a start
 -- previous: the job of the key that was started before. replaced_by: the enqueue that replaced the job last
 create table {schema}.keys (

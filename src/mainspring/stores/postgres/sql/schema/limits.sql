@@ -12,7 +12,8 @@ create table {schema}.limits (
     set_size bigint
 );
 
--- the lock of a bucket, and what a rate remembers. tat: when a smooth rate has its whole burst again ("theoretical arrival time").
+-- the lock of a bucket, and what a rate remembers. tat: when a smooth rate has its whole burst again ("theoretical
+-- arrival time").
 -- blocked_until: a rate lets nothing start until then
 create table {schema}.buckets (
     name text collate "C" primary key,
@@ -20,7 +21,8 @@ create table {schema}.buckets (
     blocked_until bigint not null default 0
 ) with (fillfactor = 50);
 
--- how many running jobs of a worker name a bucket; changed under the lock of the worker, counted under the lock of the bucket
+-- how many running jobs of a worker name a bucket; changed under the lock of the worker, counted under the lock of the
+-- bucket
 create table {schema}.bucket_uses (
     bucket text collate "C" not null,
     worker text not null,
@@ -29,8 +31,8 @@ create table {schema}.bucket_uses (
 ) with (fillfactor = 50);
 create index bucket_uses_worker on {schema}.bucket_uses (worker);
 
--- what a worker (or, with an empty name, a holder) started in a bucket of a rate between two moments, which lie less than the
--- {RATE_PIECES}th part of the window apart
+-- what a worker (or, with an empty name, a holder) started in a bucket of a rate between two moments, which lie less
+-- than the {RATE_PIECES}th part of the window apart
 create table {schema}.rate_starts (
     bucket text collate "C" not null,
     worker text not null,
@@ -53,9 +55,9 @@ create table {schema}.rechecks (
     bucket text collate "C" not null
 );
 
--- keyed lanes that have ready jobs of a priority, in the order of their first job. A row that waits for a bucket is not in the order until
--- it is rechecked. Two rows of one lane and priority are harmless, and so is a row without jobs. Lanes of fair keys have a
--- vtime, the virtual time of their next claim
+-- keyed lanes that have ready jobs of a priority, in the order of their first job. A row that waits for a bucket is not
+-- in the order until it is rechecked. Two rows of one lane and priority are harmless, and so is a row without jobs.
+-- Lanes of fair keys have a vtime, the virtual time of their next claim
 create table {schema}.keyed_lanes (
     id bigint generated always as identity primary key,
     seq bigint not null,
@@ -75,7 +77,8 @@ create index keyed_lanes_recheck on {schema}.keyed_lanes (recheck_at) where rech
 create index keyed_lanes_fair on {schema}.keyed_lanes (lane_set, priority desc, vtime, seq)
     where waits_for is null and vtime is not null;
 
--- the virtual time that the fair keys of a queue have reached; changed under the lock of the bucket "*" and the queue's name
+-- the virtual time that the fair keys of a queue have reached; changed under the lock of the bucket "*" and the queue's
+-- name
 create table {schema}.fair_clocks (
     queue text collate "C" not null,
     priority integer not null,
@@ -87,20 +90,21 @@ create table {schema}.fair_clocks (
 create type {schema}.lane_v1 as (
     lane text, suspect boolean, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean
 );
--- the capacity of a bucket: a start fits if available is at least its cost, or at least cap if that is less; unit is the most that one
--- start is charged
+-- the capacity of a bucket: a start fits if available is at least its cost, or at least cap if that is less; unit is
+-- the most that one start is charged
 create type {schema}.capacity_v1 as (
     name text, kind text, size bigint, used bigint, available bigint, cap bigint, unit bigint
 );
--- jobs that were chosen and locked, those of them that use a scarce bucket, the rows of keyed lanes that were examined, the buckets that
--- are locked by now
+-- jobs that were chosen and locked, those of them that use a scarce bucket, the rows of keyed lanes that were examined,
+-- the buckets that are locked by now
 create type {schema}.picked_v1 as (ids bytea[], scarce bytea[], examined bigint[], locked text[], more boolean);
--- rows of keyed lanes: those that have a job to claim, all that were examined; the capacity of the buckets that were locked for them
+-- rows of keyed lanes: those that have a job to claim, all that were examined; the capacity of the buckets that were
+-- locked for them
 create type {schema}.examined_v1 as (
     eligible bigint[], examined bigint[], locked text[], capacities {schema}.capacity_v1[], more boolean
 );
--- what a turn did about unkeyed buckets: locked exclusively or shared; skipped, because they are full; plentiful for all that it
--- wants; plentiful when it began (ahead), and the lanes left to claim from; the moment of all this
+-- what a turn did about unkeyed buckets: locked exclusively or shared; skipped, because they are full; plentiful for
+-- all that it wants; plentiful when it began (ahead), and the lanes left to claim from; the moment of all this
 create type {schema}.limit_locks_v1 as (
     exclusive text[], shared text[], skipped text[], plentiful text[], ahead text[], lanes {schema}.lane_v1[], now bigint
 );

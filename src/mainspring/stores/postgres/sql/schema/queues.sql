@@ -1,7 +1,8 @@
 -- Queues of which something is stored. A queue without a row is open.
 
 -- declared: the settings that code declares; given: the settings that an operator set over them
--- stopped: the queue hands out nothing; special: an enqueue has to look at the row; bounded: the jobs that wait in the queue are counted
+-- stopped: the queue hands out nothing; special: an enqueue has to look at the row; bounded: the jobs that wait in the
+-- queue are counted
 create table {schema}.queues (
     name text collate "C" primary key,
     mode text not null check (mode in ({QUEUE_OPEN}, {QUEUE_PAUSED}, {QUEUE_DRAINING})),

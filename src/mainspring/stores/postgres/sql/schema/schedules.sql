@@ -19,8 +19,8 @@ create table {schema}.schedule_runs (
     primary key (schedule, at)
 );
 
--- a schedule that waits for others; a decision about it is made under the lock of its row. released: the job that was released
--- last, and its token at that moment
+-- a schedule that waits for others; a decision about it is made under the lock of its row. released: the job that was
+-- released last, and its token at that moment
 create table {schema}.dependents (
     name text collate "C" primary key,
     released bytea,
@@ -35,5 +35,6 @@ create table {schema}.dependencies (
 ) with (fillfactor = 50);
 create index dependencies_after on {schema}.dependencies (after);
 
--- schedules that the next promotion rechecks: they got a job by a caller's transaction, or a job that another transaction had locked
+-- schedules that the next promotion rechecks: they got a job by a caller's transaction, or a job that another
+-- transaction had locked
 create table {schema}.dependency_rechecks (schedule text not null);

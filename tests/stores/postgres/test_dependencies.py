@@ -293,7 +293,7 @@ class TestInside:
         inside(store, caller, of("x"))
         caller.rollback()
         side = await sides.open()
-        assert await side.run(f"select * from {store.schema}.part_news") == []
+        assert await side.run(f"select * from {store.schema}.dependency_rechecks") == []
         assert await waiting(store) == []
 
     async def test_one_that_is_replaced_holds_nobody_up(self, store: PostgresStore, caller: psycopg.Connection) -> None:

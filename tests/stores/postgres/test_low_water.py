@@ -14,7 +14,9 @@ import pytest_asyncio
 
 from mainspring.jobs.records import Batch, NewJob
 from mainspring.queues.records import QueueSettings
-from mainspring.stores.postgres import PostgresStore, strays, turns
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.claim import low_water
+from mainspring.stores.postgres.turn import turn_call
 from mainspring.testing.contract.hands import LANE, Hand, bucket, ids, job, put_in
 from mainspring.worker.records import Claim, Turn, Want
 
@@ -55,12 +57,12 @@ class Grave:
         self.run("vacuum {schema}.jobs")
 
     def marks(self) -> dict[tuple[str, int], int]:
-        return dict(self.store._low_water._lows)
+        return dict(self.store._low_water._marks)
 
     async def walked(self, hand: Hand) -> int:
         """How many index entries a turn of this worker would read; it is undone."""
         turn = Turn(worker=hand.name, number=hand.number + 1, seen=hand.number, wants=(Want((LANE,), 10),))
-        sql, params = turns.call(turn, [], self.store.schema, None, self.store._low_water.above([LANE]))
+        sql, params = turn_call(turn, [], self.store.schema, None, self.store._low_water.params([LANE]))
         read = f"select pg_stat_get_xact_tuples_returned('{self.store.schema}.jobs_ready'::regclass)".encode()
         with psycopg.connect(self._url) as side:
             before = side.execute(read).fetchone()
@@ -86,7 +88,7 @@ async def hand(store: PostgresStore) -> Hand:
 
 async def marked(store: PostgresStore) -> None:
     for _ in range(60_000):
-        if store._low_water._lows:
+        if store._low_water._marks:
             return
         await asyncio.sleep(0.01)
     pytest.fail("there are no marks")
@@ -165,7 +167,7 @@ class TestMarks:
         """A worker that starts when there are too many dead for the time of one call."""
         grave.dig(3_000)
         made = await put_in(store, job(), job(priority=50), job())
-        store._low_water.lost([LANE])
+        store._low_water.search_heads([LANE])
         await marked(store)
         assert [place for place, _ in grave.marks().items()] == [(LANE, 50)]
         assert ids(await hand.take(10)) == [made[1].id, made[0].id, made[2].id]
@@ -193,11 +195,11 @@ class TestMarks:
         grave.dig(3_000)
         await put_in(store, *(job() for _ in range(3)))
         await hand.take(1)
-        await store._low_water.look()
+        await store._low_water.search_strays()
         assert grave.marks()
         for _ in range(100):  # a snapshot of somebody else keeps the dead from the vacuum for a moment
             grave.fill_in()
-            await store._low_water.look()
+            await store._low_water.search_strays()
             if not grave.marks():
                 break
         assert grave.marks() == {}
@@ -219,13 +221,13 @@ class TestStrays:
             await put_in(store, *(job() for _ in range(5)))
             assert len(await hand.take(5)) == 5
         assert await hand.take(5) == ()
-        await store._low_water.look()
+        await store._low_water.search_strays()
         assert ids(await hand.take(5)) == [stray.id]
 
     async def test_the_search_runs_by_itself(
         self, grave: Grave, store: PostgresStore, postgres_url: str, hand: Hand, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(strays, "PERIOD", 0.01)
+        monkeypatch.setattr(low_water, "PERIOD", 0.01)
         stray = job()
         with uncommitted(store, postgres_url, stray):
             grave.dig(3_000)
@@ -254,11 +256,11 @@ class TestWarning:
     ) -> None:
         grave.holder.close()
         grave.holder = psycopg.connect(postgres_url)  # of the same role, so it may be seen
-        monkeypatch.setattr(strays, "OLD", 0.0)
+        monkeypatch.setattr(low_water, "OLD", 0.0)
         grave.dig(3_000)
         await put_in(store, job())
         await hand.take(1)
         with caplog.at_level(logging.WARNING, "mainspring.store"):
-            await store._low_water.look()
+            await store._low_water.search_strays()
         (line,) = [record.getMessage() for record in caplog.records]
         assert f"process {grave.holder.info.backend_pid} " in line

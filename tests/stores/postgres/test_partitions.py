@@ -13,7 +13,7 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention, UniqueKey
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.chunks import AHEAD
+from mainspring.stores.postgres.driver.constants import DAYS_AHEAD
 from mainspring.testing.contract.hands import ERROR, Hand, job, lease, put_in
 from mainspring.worker.records import Claim
 
@@ -38,11 +38,11 @@ class History:
             return found.fetchall() if found.description else []
 
     def days(self) -> set[str]:
-        return {str(row[0]) for row in self.run("select name from {schema}.chunks_v1()")}
+        return {str(row[0]) for row in self.run("select name from {schema}.list_partitions_v1()")}
 
     def make_old(self, ago: int) -> str:
         """A day of the past, to which all that is finished moves."""
-        self.run("select {schema}.make_chunks_v1({schema}.now_v1(null) - %s::bigint, 0)", ago * DAY)
+        self.run("select {schema}.make_partitions_v1({schema}.now_v1(null) - %s::bigint, 0)", ago * DAY)
         self.run("update {schema}.finished set finished = finished - %s::bigint", ago * DAY)
         return day(ago)
 
@@ -69,7 +69,7 @@ async def finish(store: PostgresStore, n: int = 3, **options: object) -> tuple[C
 
 class TestMade:
     async def test_a_week_ahead_by_the_migration(self, history: History) -> None:
-        assert history.days() == {day(-ahead) for ahead in range(AHEAD + 1)}
+        assert history.days() == {day(-ahead) for ahead in range(DAYS_AHEAD + 1)}
 
     async def test_today_is_where_acks_go(self, store: PostgresStore, history: History) -> None:
         await finish(store)
@@ -95,9 +95,9 @@ class TestMade:
     async def test_many_at_once_make_each_once(self, store: PostgresStore, history: History) -> None:
         for ahead in range(1, 5):
             history.run(f"drop table {{schema}}.{day(-ahead)}")
-        await asyncio.gather(*(store._chunks.make() for _ in range(8)))
-        await store._chunks.make()
-        assert history.days() == {day(-ahead) for ahead in range(AHEAD + 1)}
+        await asyncio.gather(*(store._partitions.make() for _ in range(8)))
+        await store._partitions.make()
+        assert history.days() == {day(-ahead) for ahead in range(DAYS_AHEAD + 1)}
 
 
 class TestDropped:
@@ -151,8 +151,8 @@ class TestDropped:
         """Somebody may retry it while its day is being let go of: its attempts are known, its follow-up comes."""
         claims = await finish(store, 4)
         old = history.make_old(ago=5)
-        await store._sessions.rows(
-            f"select * from {store.schema}.sweep_chunk_v1(%(name)s, ''::bytea, 2)", {"name": old}, prepare=False
+        await store._db.sessions.rows(
+            f"select * from {store.schema}.sweep_partition_v1(%(name)s, ''::bytea, 2)", {"name": old}, prepare=False
         )
         found = (await store.find(Query.of(*(claim.id for claim in claims)))).jobs
         assert len(found) == 2
@@ -178,18 +178,18 @@ class TestDropped:
     ) -> None:
         await finish(store, 7)
         old = history.make_old(ago=5)
-        monkeypatch.setattr("mainspring.stores.postgres.chunks._SLICE", 2)
+        monkeypatch.setattr("mainspring.stores.postgres.prune._SLICE", 2)
         said: list[int] = []
         for seconds in (0.0, 0.0, 10.0):
-            monkeypatch.setattr("mainspring.stores.postgres.chunks._WORK", seconds)
+            monkeypatch.setattr("mainspring.stores.postgres.prune._SWEEP_TIME", seconds)
             assert old in history.days()
             said.append(await store.prune(KEEP, limit=100))
         assert said == [100, 100, 7]
 
     async def test_nothing_but_days_of_the_past_can_be_dropped(self, store: PostgresStore, history: History) -> None:
         """The function has the owner's rights, so it is careful."""
-        drop = f"select {store.schema}.drop_chunk_v1(%(name)s, {store.schema}.now_v1(null))"
+        drop = f"select {store.schema}.drop_partition_v1(%(name)s, {store.schema}.now_v1(null))"
         for name in ("jobs", "finished", "finished_rest", day(0), day(-1)):
-            await store._sessions.rows(drop, {"name": name})
+            await store._db.sessions.rows(drop, {"name": name})
         assert day(0) in history.days()
         assert await store.count(Query.everything())

@@ -12,8 +12,7 @@ import pytest
 from mainspring.common.ids import new_id
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.listen import Bell
-from mainspring.stores.postgres.ringing import Ringing
+from mainspring.stores.postgres.driver.wakeups import Notifier, NotifyingEnqueue
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import job
 
@@ -97,30 +96,30 @@ class TestWaits:
 class TestMoments:
     def test_one_that_came_a_moment_after_another_rings_only_if_it_took_long(self) -> None:
         """Listeners wake a second time for what was committed in the moment after a ring, not for later commits."""
-        bell = Bell("s")
-        bell.rang(["q"], time.monotonic() + LONG)
-        ringing = Ringing(bell, batch(), CALL)
-        assert ringing.step == CALL
-        assert not ringing.unsettled
-        assert ringing.left([]) == []
-        bell.rang(["q"], 0.0)
-        assert ringing.left([]) == ["s:q"]
+        notifier = Notifier("s")
+        notifier.note(["q"], time.monotonic() + LONG)
+        enqueue = NotifyingEnqueue(notifier, batch(), CALL)
+        assert enqueue.step == CALL
+        assert not enqueue.unsettled
+        assert enqueue.take_due([]) == []
+        notifier.note(["q"], 0.0)
+        assert enqueue.take_due([]) == ["s:q"]
 
     def test_one_that_failed_did_not_ring(self) -> None:
-        bell = Bell("s")
-        assert Ringing(bell, batch(), CALL).unsettled
-        again = Ringing(bell, batch(), CALL)
+        notifier = Notifier("s")
+        assert NotifyingEnqueue(notifier, batch(), CALL).unsettled
+        again = NotifyingEnqueue(notifier, batch(), CALL)
         assert again.unsettled
-        again.ran([])
-        assert again.left([]) == []
-        assert not Ringing(bell, batch(), CALL).unsettled
+        again.own_rows([])
+        assert again.take_due([]) == []
+        assert not NotifyingEnqueue(notifier, batch(), CALL).unsettled
 
     async def test_an_id_that_is_there_is_answered_the_same_way(self, store: PostgresStore) -> None:
         """With a ring and without one."""
         given = batch()
         first = await store.enqueue(given)
         said = await store.enqueue(given)
-        store._bell.rang(["q"], 0.0)
+        store._db.notifier.note(["q"], 0.0)
         assert await store.enqueue(given) == said
         assert [each.id for each in first] == [each.id for each in said]
         assert not said[0].created

@@ -126,7 +126,9 @@ class TestPassed:
         waiting = asyncio.create_task(side.turn(turn(hand, Ack.succeeded(lease(claim)))))
         await sides.until_blocked(holder, side, waiting)
         later = await sides.open()
-        await later.run(f"update {store.schema}.starts set first = first - {HOUR}, last = last - {HOUR} returning n")
+        await later.run(
+            f"update {store.schema}.rate_starts set first = first - {HOUR}, last = last - {HOUR} returning n"
+        )
         await later.commit()
         if held:
             await later.run(f"select {store.schema}.lock_buckets_v1(array['calls'])")

@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.errors import SchemaOutdated
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.migrate import VERSION
+from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing.contract.hands import one
 
 _OBJECTS = """
