@@ -335,7 +335,7 @@ async def scans(side: Side) -> int:
     ((found,),) = await side.run(
         """
         select coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0)::integer from pg_stat_xact_user_tables
-        where schemaname = %s and starts_with(relname, 'part')
+        where schemaname = %s and relname in ('dependents', 'dependencies', 'dependency_rechecks')
         """,
         (side.schema,),
     )

@@ -113,7 +113,7 @@ class TestKeepLast:
 async def test_no_row_is_left(store: PostgresStore, postgres_url: str, namespace: str) -> None:
     await use_keys(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
-        for table in ("keys", "edges", "marks", "follows", "jobs", "finished", "dead"):
+        for table in ("keys", "edges", "marks", "follow_ups", "jobs", "finished", "dead"):
             rows = await connection.execute(f"select count(*) from mainspring_{namespace}.{table}".encode())
             assert await rows.fetchall() == [(0,)], table
 
