@@ -144,12 +144,12 @@ create function {schema}.smooth_time_v1(p_cost bigint, p_per bigint, p_size bigi
     select div(greatest(p_cost, 0)::numeric * p_per + greatest(p_size, 1) - 1, greatest(p_size, 1))::bigint
 $$;
 
--- smooth_slack: the microseconds by which tat may be late because each start of a burst is rounded up.
+-- smooth_slack: the microseconds by which tat may be late because each start of a burst is rounded up; 0 if nothing is
+-- rounded.
 create function {schema}.smooth_slack_v1(p_limit {schema}.limits) returns bigint language sql immutable as $$
-    select least(
-        greatest(p_limit.burst, 1),
-        greatest({schema}.smooth_time_v1(1, p_limit.per, coalesce(p_limit.set_size, p_limit.size)) - 1, 0)
-    )
+    select case when p_limit.per % greatest(s.size, 1) = 0 then 0
+        else least(greatest(p_limit.burst, 1), {schema}.smooth_time_v1(1, p_limit.per, s.size) - 1) end
+    from (select coalesce(p_limit.set_size, p_limit.size) as size) s
 $$;
 
 -- compute_capacity: the capacity of a bucket of which p_used is used. A smooth rate computes p_used here.
