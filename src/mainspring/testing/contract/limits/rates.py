@@ -391,7 +391,7 @@ class TestCostsNamedTwice:
     @pytest.mark.parametrize("order", [1, -1])
     async def test_by_a_job_that_is_handed_back(self, store: Store, order: int) -> None:
         await store.declare_limits(limits_of([job(buckets=self.TWICE)]))
-        hand, claim = await running(store)
+        hand, claim = await running(store, job())
         await hand.turn(Ack.returned(lease(claim), buckets=self.TWICE[::order]))
         assert len((await ask(hand, 1)).claims) == 1
         (row,) = await store.buckets([CALLS])
