@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from mainspring.stores.connect import sqlite_path
-from mainspring.stores.postgres.statements import schema_of
+from mainspring.stores.postgres.driver.statements import schema_of
 from mainspring.stores.redis.keys import tag
 from mainspring.testing import servers
 
