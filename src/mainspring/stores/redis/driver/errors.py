@@ -1,4 +1,4 @@
-"""What the errors of the server and of the connection mean."""
+"""The ``StoreError`` for each error of the server and of a connection."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .resp import ServerError
 _FULL = "OOM command not allowed"
 _READ_ONLY = "READONLY You"
 _CONFLICT = "CONFLICT "
-_AWAY = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "NOREPLICAS", "MISCONF", "DENIED")
+_UNAVAILABLE = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "NOREPLICAS", "MISCONF", "DENIED")
 _LOGIN = ("NOAUTH", "WRONGPASS")
-_NO_MORE = "max number of clients"
-_NOT_ALLOWED = "NOPERM"
+_TOO_MANY_CLIENTS = "max number of clients"
+_FORBIDDEN = "NOPERM"
 
 
 def translate(error: Exception, url: str = "") -> StoreError | None:
-    """The ``StoreError`` that an error means; None for what is not the connection's."""
+    """The ``StoreError`` for an error of the driver; None for any other error."""
     match error:
         case StoreError():
             return error
@@ -30,7 +30,7 @@ def translate(error: Exception, url: str = "") -> StoreError | None:
 
 
 def at_open(error: ServerError, url: str) -> StoreError:
-    """Of an error while the store is opened. What waiting does not mend is no ``StoreUnavailable`` there."""
+    """The error to raise while the store is opened: ``StoreUnavailable`` only where waiting can help."""
     text = str(error)
     if _READ_ONLY in text:
         return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")
@@ -44,21 +44,21 @@ def at_open(error: ServerError, url: str) -> StoreError:
 def _refused(text: str, code: str, url: str) -> StoreError:
     if code == "CONFLICT":
         return StoreConflict(text.removeprefix(_CONFLICT), url=url)
-    if _FULL in text:  # before Redis 7 a script's error has the script's place in front, here and below
+    if _FULL in text:  # before Redis 7 the error of a script begins with the position in the script, here and below
         return StoreFull(
             "the server has reached its maxmemory",
             url=url,
-            hint="Raise maxmemory, or shorten the retention; running jobs can still be reported.",
+            hint="Raise maxmemory, or shorten the retention. Workers can still acknowledge running jobs.",
         )
     if _READ_ONLY in text:
         return StoreUnavailable(
-            "the server has become a read-only replica", url=url, hint="Does the URL lead to the new primary?"
+            "the server has become a read-only replica", url=url, hint="Check that the URL leads to the new primary."
         )
     if _is_login(text, code):
         return StoreUnavailable(**_login(text), url=url)
     if _is_forbidden(text):
         return StoreUnavailable(**_forbidden(text), url=url)
-    if code in _AWAY or _NO_MORE in text:
+    if code in _UNAVAILABLE or _TOO_MANY_CLIENTS in text:
         return _unavailable(text, url)
     return StoreConflict(f"the server refused the call: {text}", url=url)
 
@@ -68,7 +68,7 @@ def _is_login(text: str, code: str) -> bool:
 
 
 def _is_forbidden(text: str) -> bool:
-    return text.startswith(_NOT_ALLOWED) or "User doesn't have permissions" in text or "ACL failure" in text
+    return text.startswith(_FORBIDDEN) or "User doesn't have permissions" in text or "ACL failure" in text
 
 
 def _login(text: str) -> dict[str, str]:
@@ -81,11 +81,11 @@ def _login(text: str) -> dict[str, str]:
 def _forbidden(text: str) -> dict[str, str]:
     return {
         "message": f"the server's ACL forbids what Mainspring needs: {text}",
-        "hint": "python -m mainspring.stores.redis prints the line that allows it, and no more.",
+        "hint": "Run python -m mainspring.stores.redis: it prints the ACL line that allows this and nothing else.",
     }
 
 
 def _unavailable(text: str, url: str) -> StoreError:
     return StoreUnavailable(
-        f"the server does not answer: {text}", url=url, hint="Is it running, and is the address in the URL right?"
+        f"the server does not answer: {text}", url=url, hint="Check that it runs and that the address in the URL is right."
     )

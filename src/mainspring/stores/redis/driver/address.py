@@ -1,4 +1,4 @@
-"""Where the server is and how to say hello to it, read from the URL.
+"""The address of the server and the first commands of a connection, read from the URL.
 
 ``redis://user:password@host:port/database``, ``valkey://`` the same, ``rediss://`` with TLS, ``unix:///path?db=1``.
 Options of the query: ``db``, and for TLS ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` and
@@ -25,8 +25,8 @@ _CHECKS = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl
 _FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a connection needs. ``path`` is that of a Unix socket, else empty."""
+class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a connection needs. ``path`` is the path of a Unix socket, or empty."""
 
     host: str = "localhost"
     port: int = PORT
@@ -35,11 +35,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     username: str = ""
     password: str = ""
     tls: dict[str, str] | None = None
-    """The TLS options, or None for a connection without it."""
+    """The TLS options, or None for a connection without TLS."""
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody but this machine can be on the way."""
+        """Whether the traffic stays on this machine."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -48,7 +48,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
     def greeting(self) -> list[tuple[str | int, ...]]:
-        """The commands that a new connection begins with. The name is for people who read CLIENT LIST."""
+        """The first commands of a new connection. SETNAME gives it a name for people who read CLIENT LIST."""
         words: list[tuple[str | int, ...]] = []
         if self.username:
             words.append(("AUTH", self.username, self.password))
@@ -59,7 +59,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return [*words, ("CLIENT", "SETNAME", NAME)]
 
     def context(self) -> ssl.SSLContext | None:
-        """How to speak TLS; the server's certificate and name are checked unless the URL says otherwise."""
+        """The TLS context, or None. It checks the certificate and the name of the server unless the URL turns that off."""
         if self.tls is None:
             return None
         context = ssl.create_default_context(cafile=self.tls.get("ssl_ca_certs"))
@@ -71,11 +71,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return context
 
 
-def parse(url: str) -> Address:
-    """The address in a URL; ``BadUrl`` for what cannot be read or would be ignored."""
+def parse(url: str) -> RedisAddress:
+    """The address in a URL. Raises ``BadUrl`` for a URL that cannot be read, and for an option that is not known."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
-        raise BadUrl(url, f"begins with {parts.scheme!r}", hint=f"Known here: {', '.join(_SCHEMES)}.")
+        raise BadUrl(url, f"begins with {parts.scheme!r}", hint=f"Use one of {', '.join(_SCHEMES)}.")
     tls: dict[str, str] | None = {} if parts.scheme == "rediss" else None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     database = options.pop("db", "") or ("" if parts.scheme == "unix" else parts.path.strip("/"))
@@ -84,16 +84,16 @@ def parse(url: str) -> Address:
         _check_tls(url, tls)
     if options:
         known = ", ".join(("db", *_TLS_OPTIONS) if tls is not None else ("db",))
-        raise BadUrl(url, f"has an option that is not known: {min(options)}", hint=f"Known here: {known}.")
+        raise BadUrl(url, f"has an unknown option: {min(options)}", hint=f"Known options: {known}.")
     if database and not database.isdecimal():
         raise BadUrl(url, "names a database that is not a number", hint="redis://host:6379/0")
     try:
         port = parts.port
     except ValueError:
-        raise BadUrl(url, "names a port that is not one", hint="redis://host:6379/0") from None
+        raise BadUrl(url, "names a port that is not a number", hint="redis://host:6379/0") from None
     if parts.scheme == "unix" and not parts.path:
         raise BadUrl(url, "names no socket", hint="unix:///path/of/the.sock")
-    return Address(
+    return RedisAddress(
         host=unquote(parts.hostname or "localhost"),
         port=port or PORT,
         path=unquote(parts.path) if parts.scheme == "unix" else "",
@@ -107,7 +107,7 @@ def parse(url: str) -> Address:
 def _check_tls(url: str, options: dict[str, str]) -> None:
     for name, allowed in (("ssl_cert_reqs", _CHECKS), ("ssl_check_hostname", _FLAGS)):
         if name in options and options[name].lower() not in allowed:
-            raise BadUrl(url, f"has a {name} that is not known", hint=f"One of {', '.join(allowed)}.")
+            raise BadUrl(url, f"has an unknown value of {name}", hint=f"Use one of {', '.join(allowed)}.")
         if name in options:
             options[name] = options[name].lower()
     if "ssl_keyfile" in options and "ssl_certfile" not in options:

@@ -1,8 +1,8 @@
 """The connection of an event loop: concurrent calls share it.
 
-What callers send within one step of the loop goes out in one write, and replies come in the order
-of the calls, so a hundred producers cost a few system calls. A caller that gives up leaves its
-place in the line behind, and the reply that comes for it is dropped.
+All commands that callers send within one step of the loop go out in one write, and replies come in the order of the
+commands, so a hundred producers cost a few system calls. The reply to a caller that was cancelled is dropped when it
+comes.
 """
 
 from __future__ import annotations
@@ -11,23 +11,32 @@ import asyncio
 from collections import deque
 from typing import Any, cast
 
-from .address import Address
-from .resp import MORE, Broken, ServerError, check, check_greeting, new_reader, pack, tend
+from .address import RedisAddress
+from .resp import (
+    INCOMPLETE,
+    ConnectionBroken,
+    ServerError,
+    check,
+    check_greeting,
+    new_reader,
+    pack,
+    set_socket_options,
+)
 
-SOON = 3.0
-"""Seconds to connect and to be greeted."""
-PATIENCE = 1.0
-"""Seconds after which a connection that said nothing to a caller who gave up is not trusted any more."""
+CONNECT_TIMEOUT = 3.0
+"""Seconds to connect and to get the replies to the first commands."""
+SILENCE = 1.0
+"""Seconds. A connection that gave a cancelled caller no reply for this long is closed."""
 
 
-class Wire(asyncio.Protocol):
-    """One connection. ``confirm`` are the commands that follow the calls which ask for it, once for all of a write."""
+class LoopConnection(asyncio.Protocol):
+    """One connection. ``confirm``: the commands that follow calls that ask for confirmation, once for each write."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, confirm: tuple[bytes, ...] = ()) -> None:
         self.lost = False
-        self.told: set[str] = set()
-        """Scripts whose text was said on it."""
-        self._why: Exception = Broken("there is no connection")
+        self.known_scripts: set[str] = set()
+        """Scripts whose whole text was sent on this connection."""
+        self._why: Exception = ConnectionBroken("there is no connection")
         self._loop = loop
         self._confirm = confirm
         self._confirming: list[asyncio.Future[Any]] = []
@@ -35,13 +44,13 @@ class Wire(asyncio.Protocol):
         self._reader = new_reader()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._unsent: list[bytes] = []
-        self._heard = 0.0
+        self._received_at = 0.0
         self._over: asyncio.Future[None] = loop.create_future()
 
     # ---- calls --------------------------------------------------------------------------------
 
     def send(self, packed: bytes) -> asyncio.Future[Any]:
-        """Send a packed command with the next write; the future has the reply, which may be a ``ServerError``."""
+        """Send a packed command with the next write. The result of the future is the reply, or a ``ServerError``."""
         if self.lost:
             raise self._why
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -57,11 +66,11 @@ class Wire(asyncio.Protocol):
         try:
             return check(await self.send(packed))
         except asyncio.CancelledError:
-            self._gave_up(sent)
+            self._check_after_cancel(sent)
             raise
 
     async def call_confirmed(self, packed: bytes) -> tuple[Any, list[Any]]:
-        """The same; beside the reply come those of ``confirm``, which all calls of this write share."""
+        """Send a command; return its reply and the replies to ``confirm``, which all calls of one write share."""
         sent = self._loop.time()
         try:
             future = self.send(packed)
@@ -71,12 +80,12 @@ class Wire(asyncio.Protocol):
             reply = check(await future)
             return reply, [check(await asyncio.shield(each)) for each in shared]
         except asyncio.CancelledError:
-            self._gave_up(sent)
+            self._check_after_cancel(sent)
             raise
 
-    def _gave_up(self, sent: float) -> None:
-        """The second whose reply is still to come: what they repeat would stand behind replies that nobody reads."""
-        silent = self._heard <= sent and self._loop.time() - sent >= PATIENCE
+    def _check_after_cancel(self, sent: float) -> None:
+        """Close a silent connection, or one with two dropped replies ahead: a repeated call would wait behind them."""
+        silent = self._received_at <= sent and self._loop.time() - sent >= SILENCE
         if silent or sum(each.done() for each in self._waiting) > 1:
             self.abort()
 
@@ -95,15 +104,15 @@ class Wire(asyncio.Protocol):
     # ---- life ---------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Send what is to be sent, and end."""
+        """Send the commands that are still unsent, then close."""
         if self._unsent:
             self._flush()
         self.abort()
         await self._over
 
     def abort(self) -> None:
-        """Throw the connection away; who waits on it is told."""
-        self._lose(Broken("the connection was given up"))
+        """Drop the connection. All calls that wait for a reply fail."""
+        self._lose(ConnectionBroken("the connection was closed by the client"))
 
     def _lose(self, error: Exception) -> None:
         if not self.lost:
@@ -115,56 +124,57 @@ class Wire(asyncio.Protocol):
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # heard: some of these nobody waits for any more
+                future.exception()  # retrieved here: no task waits for some of these futures any more
 
-    # ---- asyncio's side -----------------------------------------------------------------------
+    # ---- called by asyncio --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        tend(transport.get_extra_info("socket"))
+        set_socket_options(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._reader.feed(data)
         try:
-            while (reply := self._reader.gets()) is not MORE:
+            while (reply := self._reader.gets()) is not INCOMPLETE:
                 if not self._waiting:
-                    self._lose(reply if isinstance(reply, ServerError) else Broken("the server speaks unasked"))
+                    unasked = ConnectionBroken("the server sent a reply that no call waits for")
+                    self._lose(reply if isinstance(reply, ServerError) else unasked)
                     return
                 future = self._waiting.popleft()
                 if not future.done():
                     future.set_result(reply)
-        except Broken as error:
-            self._lose(error)  # not the protocol
+        except ConnectionBroken as error:
+            self._lose(error)  # these bytes are not the protocol
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lose(Broken(f"the connection was lost: {exc or 'the server closed it'}"))
+        self._lose(ConnectionBroken(f"the connection was lost: {exc or 'the server closed it'}"))
         if not self._over.done():
             self._over.set_result(None)
 
 
-async def connect(address: Address, confirm: tuple[bytes, ...] = ()) -> Wire:
-    """A connection of the running loop, greeted. Others may wait for it: it is there soon or given up."""
+async def connect(address: RedisAddress, confirm: tuple[bytes, ...] = ()) -> LoopConnection:
+    """A new connection of the running loop. Raises ``ConnectionBroken`` after ``CONNECT_TIMEOUT``: callers wait for it."""
     try:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(CONNECT_TIMEOUT):
             return await _connect(address, confirm)
     except TimeoutError as late:
-        raise Broken(f"no connection in {SOON:g} s") from late
+        raise ConnectionBroken(f"no connection in {CONNECT_TIMEOUT:g} s") from late
 
 
-async def _connect(address: Address, confirm: tuple[bytes, ...]) -> Wire:
+async def _connect(address: RedisAddress, confirm: tuple[bytes, ...]) -> LoopConnection:
     loop = asyncio.get_running_loop()
     context = address.context()
-    wire = Wire(loop, confirm)
+    connection = LoopConnection(loop, confirm)
     if address.path:
-        await loop.create_unix_connection(lambda: wire, address.path)
+        await loop.create_unix_connection(lambda: connection, address.path)
     else:
         name = address.host if context is not None else None
-        await loop.create_connection(lambda: wire, address.host, address.port, ssl=context, server_hostname=name)
+        await loop.create_connection(lambda: connection, address.host, address.port, ssl=context, server_hostname=name)
     try:
-        replies = [wire.send(pack(words)) for words in address.greeting()]
+        replies = [connection.send(pack(words)) for words in address.greeting()]
         check_greeting([await reply for reply in replies])
     except BaseException:
-        wire.abort()
+        connection.abort()
         raise
-    return wire
+    return connection

@@ -1,4 +1,4 @@
-"""The words of the protocol: commands are packed and replies are parsed by hiredis, in C."""
+"""The Redis protocol: hiredis packs commands and parses replies, in C."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from typing import Any, Final, cast
 
 import hiredis
 
-MORE: Final = object()
-"""What a reader says when a reply is not whole yet."""
+INCOMPLETE: Final = object()
+"""The value that a reader returns while a reply is not complete."""
 
 pack: Callable[[tuple[bytes | str | float, ...]], bytes] = cast("Any", hiredis.pack_command)
 """A command as the server reads it."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 8_000}
+"""Seconds, seconds, probes, milliseconds."""
 
 
 class ServerError(Exception):
-    """The server answered, and the answer is an error. Its first word is the code."""
+    """The server answered with an error. The first word of the text is its code."""
 
     @property
     def code(self) -> str:
         return str(self).partition(" ")[0]
 
 
-class Broken(ConnectionError):
-    """The connection is gone; whether the last calls took effect is unknown."""
+class ConnectionBroken(ConnectionError):
+    """The connection is gone. It is unknown whether the last calls took effect."""
 
 
 def new_reader() -> hiredis.Reader:
-    """For one connection."""
-    return hiredis.Reader(protocolError=Broken, replyError=ServerError, notEnoughData=MORE)
+    """A parser of replies for one connection."""
+    return hiredis.Reader(protocolError=ConnectionBroken, replyError=ServerError, notEnoughData=INCOMPLETE)
 
 
-def tend(link: socket.socket) -> None:
-    """Send small packets at once, and notice within ten seconds or so that nobody is at the other end."""
+def set_socket_options(link: socket.socket) -> None:
+    """Send small packets at once, and notice within about ten seconds that the server is unreachable."""
     if link.family == getattr(socket, "AF_UNIX", None):
         return
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -46,14 +47,14 @@ def tend(link: socket.socket) -> None:
 
 
 def check(reply: Any) -> Any:
-    """The reply, unless it is an error."""
+    """The reply. Raises it if it is an error."""
     if isinstance(reply, ServerError):
         raise reply
     return reply
 
 
 def check_greeting(replies: list[Any]) -> None:
-    """The last one gives the connection a name: a user who may not do that is let in all the same."""
+    """Check the replies to the first commands. The last command, SETNAME, may be forbidden for this user."""
     *needed, named = replies
     for reply in needed:
         check(reply)
