@@ -1,4 +1,8 @@
-"""Limits and buckets: the arguments and the replies of their scripts."""
+"""Limits and their buckets: the arguments and the replies of the scripts.
+
+Capacity, rates and waiting lanes are in ``lua/_limits.lua``, ``_limits_rates.lua``, ``_limits_capacity.lua`` and
+``_limits_waiting.lua``.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,28 @@ from typing import Any, Literal
 
 import msgspec
 
-from mainspring.breakers.records import BreakerRow
 from mainspring.jobs.lanes import bucket_label
-from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
+from mainspring.limits.records import Bucket, BucketRow, Limit, LimitRow
 
-from .connection import Connection
+from .breakers import breaker_row
+from .driver.client import RedisClient
 
 _Kind = Literal["concurrency", "rate", "smooth", "breaker"]
 
 _pack = msgspec.msgpack.Encoder().encode
 _stored = msgspec.msgpack.Decoder(tuple[_Kind, int, int, int, int | bool, int, int]).decode
 
+# ---- arguments ----------------------------------------------------------------------------------
 
-def packed(limits: Iterable[Limit]) -> bytes:
+
+def pack_limits(limits: Iterable[Limit]) -> bytes:
     return _pack(
         [(limit.name, limit.kind, limit.size, limit.per, limit.burst, limit.share, limit.span) for limit in limits]
     )
 
 
 def needed(buckets: Iterable[Bucket]) -> list[tuple[str, str, int]]:
-    """Each bucket once, gates first. Who names one twice means the dearer."""
+    """Limit, key and cost of each bucket, once; unkeyed limits first. A bucket that is named twice has its highest cost."""
     costs: dict[tuple[str, str], int] = {}
     for bucket in buckets:
         at = bucket.limit, bucket.key
@@ -35,41 +41,41 @@ def needed(buckets: Iterable[Bucket]) -> list[tuple[str, str, int]]:
 
 
 def labelled(buckets: Iterable[Bucket]) -> list[tuple[str, str, int, str]]:
-    """The same, each with what lanes call it."""
+    """The same, each with its label in the names of lanes."""
     return [(*each, bucket_label(Bucket(*each))) for each in needed(buckets)]
 
 
-def packed_buckets(buckets: Iterable[Bucket]) -> bytes:
+def pack_buckets(buckets: Iterable[Bucket]) -> bytes:
     return _pack(needed(buckets))
 
 
-def asked(buckets: Iterable[Bucket]) -> bytes:
-    """As they are asked for, also twice."""
-    return _pack([(bucket.limit, bucket.key, bucket.cost) for bucket in buckets])
+# ---- calls --------------------------------------------------------------------------------------
 
 
-def packed_costs(spent: Sequence[tuple[str, int]]) -> bytes:
-    return _pack(spent)
+async def declare_limits(client: RedisClient, limits: Sequence[Limit]) -> None:
+    await _recheck(client, await client.run("declare_limits", pack_limits(limits)))
 
 
-async def declare(connection: Connection, limits: Sequence[Limit]) -> None:
-    await _look_on(connection, await connection.run("declare", packed(limits)))
-
-
-async def change(connection: Connection, script: str, limit: str, *words: str | int) -> bool:
-    """``set_size`` or ``forget_limit``: whether there was such a limit."""
-    known, left = await connection.run(script, limit, *words)
-    await _look_on(connection, left)
+async def set_limit_size(client: RedisClient, limit: str, size: int | None) -> bool:
+    known, left = await client.run("set_limit_size", limit, "" if size is None else size)
+    await _recheck(client, left)
     return bool(known)
 
 
-async def _look_on(connection: Connection, left: int) -> None:
-    """Until all who waited for the limit were looked at. If nobody comes to the end of it, ``promote`` does."""
+async def forget_limit(client: RedisClient, limit: str) -> bool:
+    known, left = await client.run("forget_limit", limit)
+    await _recheck(client, left)
+    return bool(known)
+
+
+async def _recheck(client: RedisClient, left: int) -> None:
+    """Recheck the lanes that wait for a changed limit, in slices. ``promote`` does the rest if this caller stops."""
     while left:
-        left = await connection.run("reopen")
+        left = await client.run("recheck_limits")
 
 
-def limit_rows(stored: dict[bytes, bytes]) -> list[LimitRow]:
+async def limits(client: RedisClient) -> list[LimitRow]:
+    stored = await client.command("HGETALL", client.key("limits"))
     return sorted((_limit_row(name.decode(), raw) for name, raw in stored.items()), key=lambda row: row.limit.name)
 
 
@@ -79,48 +85,22 @@ def _limit_row(name: str, raw: bytes) -> LimitRow:
     return LimitRow(limit=limit, size=None if instead is False else instead)
 
 
-def bucket_rows(reply: list[list[Any]]) -> list[BucketRow]:
-    return [
-        BucketRow(
-            name=name.decode(),
-            limit=limit.decode(),
-            kind=kind.decode(),
-            size=size,
-            used=used,
-            next_at=next_at,
-            holders=tuple(holders),
-            breaker=None if breaker is None else breaker_row(breaker),
-        )
-        for name, limit, kind, size, used, next_at, holders, breaker in reply
-    ]
+async def buckets(client: RedisClient, buckets: Sequence[Bucket]) -> list[BucketRow]:
+    """One row for each bucket that is asked for, also if it is asked for twice."""
+    asked = _pack([(bucket.limit, bucket.key, bucket.cost) for bucket in buckets])
+    return [_bucket_row(*row) for row in await client.run("buckets", asked)]
 
 
-def breaker_row(said: list[Any]) -> BreakerRow:
-    name, state, failures, calls, opened, until, error, tripped = said
-    return BreakerRow(
+def _bucket_row(
+    name: bytes, limit: bytes, kind: bytes, size: int, used: int, next_at: int | None, holders: list[bytes], breaker: Any
+) -> BucketRow:
+    return BucketRow(
         name=name.decode(),
-        state=state.decode(),
-        failures=failures,
-        calls=calls,
-        opened=opened,
-        until=until,
-        error=error.decode("utf-8", "replace"),
-        tripped=tripped == 1,
+        limit=limit.decode(),
+        kind=kind.decode(),
+        size=size,
+        used=used,
+        next_at=next_at,
+        holders=tuple(holders),
+        breaker=None if breaker is None else breaker_row(breaker),
     )
-
-
-def taken(reply: list[Any]) -> HoldResult:
-    now, has_room, until, next_at, full, kept, breakers, token = reply
-    changed = tuple(map(breaker_row, breakers))
-    return HoldResult(
-        ok=has_room == 1, now=now, until=until, next_at=next_at, full=full.decode(), kept=kept == 1, breakers=changed,
-        token=token,
-    )  # fmt: skip
-
-
-def guest_rows(reply: list[list[Any]], limit: int) -> list[HolderRow]:
-    rows = sorted(reply, key=lambda row: (row[0], row[3], row[1]))
-    return [
-        HolderRow(holder=guest, bucket=bucket.decode(), token=token, since=since, until=until, left=left, info=info)
-        for bucket, guest, token, since, until, left, info in rows[:limit]
-    ]

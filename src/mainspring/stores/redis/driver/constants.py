@@ -59,6 +59,18 @@ FIELDS: Final = (
 
 FIXED: Final = Struct(">" + "".join(code for _, code in FIELDS))
 
+def _offsets() -> dict[str, int]:
+    """``SEQ_AT`` and ``SEQ_END``, ...: the first and the last byte of each fixed field, counted from 1 as in Lua."""
+    found, codes = {}, ">"
+    for name, code in FIELDS:
+        found[f"{name.upper()}_AT"] = calcsize(codes) + 1
+        codes += code
+        found[f"{name.upper()}_END"] = calcsize(codes)
+    return found
+
+
+OFFSETS: Final = _offsets()
+
 NONE: Final = -(2**62)
 """A moment that is not set."""
 
@@ -151,17 +163,10 @@ _NUMBERS: Mapping[str, int] = {
     # Jobs that one call of find.lua looks at.
     "FIND_LOOKED": 1000,
     "MILLISECOND": 1000,
+    # guilt_of() in _moves.lua: a job that crashed before, and a job that dies at its next crash.
+    "GUILT_CRASHED": 1,
+    "GUILT_SUSPECT": 2,
 }
-
-
-def _offsets() -> dict[str, int]:
-    """``SEQ_AT`` and ``SEQ_END``, ...: the first and the last byte of each fixed field, counted from 1 as in Lua."""
-    found, codes = {}, ">"
-    for name, code in FIELDS:
-        found[f"{name.upper()}_AT"] = calcsize(codes) + 1
-        codes += code
-        found[f"{name.upper()}_END"] = calcsize(codes)
-    return found
 
 
 def _format() -> str:
@@ -171,7 +176,7 @@ def _format() -> str:
 
 LUA: Mapping[str, object] = {
     **{state.name: code for state, code in CODES.items()},
-    **_offsets(),
+    **OFFSETS,
     **_NUMBERS,
     "JOB_FORMAT": _format(),
     "NONE": NONE,

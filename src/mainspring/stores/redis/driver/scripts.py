@@ -73,12 +73,12 @@ def _folder() -> Traversable:
     return files(__package__.rpartition(".")[0]).joinpath("lua")
 
 
-def _unbundled(names: Iterable[str]) -> Iterator[str]:
+def _unbundled(names: Iterable[str]) -> list[str]:
+    """The names of all parts, each once."""
+    parts: dict[str, None] = {}
     for name in names:
-        if name in BUNDLES:
-            yield from _unbundled(BUNDLES[name])
-        else:
-            yield name
+        parts.update(dict.fromkeys(_unbundled(BUNDLES[name]) if name in BUNDLES else [name]))
+    return list(parts)
 
 
 def _assembled(parts: Iterable[str]) -> Iterator[str]:

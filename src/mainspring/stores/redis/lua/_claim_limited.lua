@@ -1,62 +1,65 @@
--- limited: draws from lanes with limits. Needs common, heads, rooms, lines, parking, moves, claims.
--- gives: may_enter, draw_limited, oldest_in, draw_from
-with_rooms()
+-- claim_limited: claims from lanes with limits. Needs common, rows, limits, lanes, moves, claim.
+-- gives: may_enter, take_limited, oldest_in, take_from_set
+with_limits()
 
--- Whether lanes with the marks of this group are for this worker. Where there is no gate all buckets have keys.
-local function may_enter(group, worker)
-  local task = string.match(group, '^[^/]*/[^!?]*!?%?(.*)$')
-  local has_gates = string.find(group, '^[^/]*/[^#!?]*#%**,?[^!?*,]')
-  return (allowed > 0 or has_gates or is_free(group)) and (not task or knows(worker, task))
+-- Whether this worker may claim from a lane set: it knows the task of a parked lane, and the want may have more jobs in scarce
+-- buckets. Keyed buckets are always scarce, so this holds for a lane set without unkeyed limits as well.
+local function may_enter(set, worker)
+  local task = string.match(set, '^[^/]*/[^!?]*!?%?(.*)$')
+  local has_unkeyed = string.find(set, '^[^/]*/[^#!?]*#%**,?[^!?*,]')
+  return (allowed > 0 or has_unkeyed or is_free(set)) and (not task or knows(worker, task))
 end
 
--- What a lane lacks room in: a lane with keys is parked if it is a key's; a gate closes its whole group. Returns whether.
-local function give_way(group, lane)
-  local name, moment = lack.name, lack.moment
+-- A bucket of the lane is full. A full keyed bucket makes the lane wait. A full unkeyed limit closes the whole lane set for
+-- this turn. Returns whether the lane set is closed.
+local function give_way(set, lane)
+  local name, moment = full.name, full.moment
   if moment and (not soonest or moment < soonest) then soonest = moment end
-  if not is_gate(name) then
-    parks = parks + 1
-    park(lane, known_buckets[lane], name, moment)
+  if not is_unkeyed(name) then
+    made_wait = made_wait + 1
+    make_wait(lane, known_buckets[lane], name, moment)
     return false
   end
-  note(group, name)
-  local queue = string.match(group, '^[^/]*')
-  if not crowded[queue] then crowded[#crowded + 1], crowded[queue] = queue, true end
+  note_waiting(set, name)
+  local queue = string.match(set, '^[^/]*')
+  if not full_queues[queue] then full_queues[#full_queues + 1], full_queues[queue] = queue, true end
   return true
 end
 
--- The gates of a lane without keys, as far as its name tells them: what it costs to pass them is not known.
-local function gates_of(lane)
-  local gates = {}
+-- The unkeyed limits in the name of a lane without keys, with a cost of 1: the name does not say the cost. nil if a name is
+-- shortened.
+local function unkeyed_in(lane)
+  local buckets = {}
   for label in string.gmatch(string.match(lane, '#([^!?]*)'), '[^,]+') do
     if sub(label, 1, 1) == '~' then return nil end
-    gates[#gates + 1] = {label, '', 1}
+    buckets[#buckets + 1] = {label, '', 1}
   end
-  return gates
+  return buckets
 end
 
--- Draws from one line of a lane with limits. Returns how many, and whether its group is closed to this turn; if that is so
--- because the want may have no more in short buckets, 'short'.
-local function draw_limited(group, lane, line, n, bound, worker)
-  local keyed = lane ~= group
-  if keyed and allowed <= 0 and not is_fair(group) then return 0, 'short' end
-  if is_free(group) then
+-- Claims from one line of a lane with limits. Returns the number of jobs, and whether the lane set is closed for this turn;
+-- 'scarce' if it is closed because the want may have no more jobs in scarce buckets.
+local function take_limited(set, lane, line, n, bound, worker)
+  local keyed = lane ~= set
+  if keyed and allowed <= 0 and not is_fair(set) then return 0, 'scarce' end
+  if is_free(set) then
     known_buckets[lane] = {}
   elseif not keyed then
-    known_buckets[lane] = known_buckets[lane] or gates_of(lane)
+    known_buckets[lane] = known_buckets[lane] or unkeyed_in(lane)
   end
-  local taken, stuck = draw(source_of(named('heads', lane), line, lane), n, bound, worker)
-  local closed = stuck == 'short' and stuck or stuck and give_way(group, lane)
+  local taken, stuck = take_from_line(source_of(named('index', lane), line, lane), n, bound, worker)
+  local closed = stuck == 'scarce' and stuck or stuck and give_way(set, lane)
   settle_lanes()
   return taken, closed
 end
 
--- The first by seq alone of a group: its line, lane and seq; and the seq of the first that is of another line.
-local function oldest_in(group)
-  local ages = call('ZRANGE', named('ages', group), 0, 1, 'WITHSCORES')
+-- The oldest job of a lane set by seq alone: its line, lane and seq, and the seq of the first job of another line.
+local function oldest_in(set)
+  local ages = call('ZRANGE', named('ages', set), 0, 1, 'WITHSCORES')
   local lane, after = ages[1], tonumber(ages[4]) or math.huge
-  local lines, best, best_seq = lane and call('ZRANGE', named('heads', lane), 0, -1, 'WITHSCORES') or {}, nil, math.huge
+  local lines, best, best_seq = lane and call('ZRANGE', named('index', lane), 0, -1, 'WITHSCORES') or {}, nil, math.huge
   for n = 1, #lines, 2 do
-    local seq = tonumber(lines[n + 1]) % SPAN
+    local seq = tonumber(lines[n + 1]) % {SEQ_SPAN}
     if seq < best_seq then
       best, best_seq, after = lines[n], seq, math.min(after, best_seq)
     else
@@ -66,18 +69,18 @@ local function oldest_in(group)
   return best, lane, best_seq, after
 end
 
--- Draws from the lane that stands first in a group.
-local function draw_from(front, n, bound, worker)
-  local lane = front.line
-  local lines = call('ZRANGE', named('heads', lane), 0, 1, 'WITHSCORES')
+-- Claims from the first lane of a lane set.
+local function take_from_set(candidate, n, bound, worker)
+  local lane = candidate.line
+  local lines = call('ZRANGE', named('index', lane), 0, 1, 'WITHSCORES')
   opened[lane] = true
-  if not lines[1] then -- the index disagrees with its lane; mend it
+  if not lines[1] then -- the index disagrees with its lane and is repaired
     pending[lane] = {}
     settle_lanes()
     return 0, false
   end
   bound = math.min(bound, tonumber(lines[4]) or math.huge)
-  local taken, closed = draw_limited(front.group, lane, lines[1], n, bound, worker)
-  if closed == 'short' and lane ~= front.group then front.keyless, closed = true, false end
+  local taken, closed = take_limited(candidate.set, lane, lines[1], n, bound, worker)
+  if closed == 'scarce' and lane ~= candidate.set then candidate.keyless, closed = true, false end
   return taken, closed
 end

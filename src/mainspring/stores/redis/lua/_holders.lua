@@ -1,36 +1,37 @@
--- guests: places outside of a claim, for a time. Needs common, rooms.
--- What is kept of a guest is [its buckets, the number of its stay or 0, since when, what it says of itself].
-local GUESTS, VISITS, FENCES = TAG .. 'guests', TAG .. 'visits', TAG .. 'fences'
+-- holders: capacity outside of a claim (limiters, locks), for a time. Needs common, limits.
+-- `holds` has for each holder a packed [its buckets, its fencing token or 0, the moment it began, its info].
+local HOLDERS, HOLDS, FENCES = TAG .. 'holders', TAG .. 'holds', TAG .. 'fences'
 
-local function visit_of(guest)
-  local raw = call('HGET', VISITS, guest)
+local function hold_of(holder)
+  local raw = call('HGET', HOLDS, holder)
   if not raw then return {}, 0 end
   return unpack(cmsgpack.unpack(raw), 1, 2)
 end
 
--- The guest's places are free. Returns the buckets in which it was.
-local function end_visit(guest)
-  local buckets = visit_of(guest)
-  call('ZREM', GUESTS, guest)
-  call('HDEL', VISITS, guest)
+-- Frees the capacity of a holder. Returns the buckets that it held.
+local function release_holder(holder)
+  local buckets = hold_of(holder)
+  call('ZREM', HOLDERS, holder)
+  call('HDEL', HOLDS, holder)
   for _, bucket in ipairs(buckets) do
-    call('ZREM', named('visitors', name_of(bucket)), guest)
-    free(name_of(bucket))
+    call('ZREM', named('bucket_holders', name_of(bucket)), holder)
+    mark_freed(name_of(bucket))
   end
   return buckets
 end
 
--- Who stands for the next place in a bucket, which is kept for guests; and for the time in which none is kept.
-local function next_in(name) return 'next\0' .. name end
-local function rest_in(name) return 'rest\0' .. name end
+-- Two holders that the store itself makes for a bucket. The first reserves its next free capacity for holders, so that jobs do
+-- not take it. The second is there for a short time after a release, in which nothing is reserved.
+local function reserve_of(name) return 'next\0' .. name end
+local function rest_of(name) return 'rest\0' .. name end
 
-local function is_there(guest)
-  local till = call('ZSCORE', GUESTS, guest)
+local function is_holding(holder)
+  local till = call('ZSCORE', HOLDERS, holder)
   return till and tonumber(till) > NOW
 end
 
--- The next number of these buckets: larger than any that they gave.
-local function number_for(buckets)
+-- The next fencing token of these buckets: greater than any token that was given for them.
+local function token_for(buckets)
   local token = NOW
   for _, bucket in ipairs(buckets) do
     token = math.max(token, (tonumber(call('ZSCORE', FENCES, name_of(bucket))) or 0) + 1)

@@ -5,7 +5,7 @@
 -- stored as [kind, size, per, burst, the size that was set by hand or false, share, span].
 -- Each bucket is read once in a script: its capacity is a table, starts are counted in it at once, and write_capacities()
 -- writes it.
--- gives: capacity_of, LIMITS, name_of, is_breaker_name, buckets_in, declare_missing
+-- gives: capacity_of, LIMITS, name_of, is_unkeyed, is_breaker_name, buckets_in, declare_missing
 local LIMITS = TAG .. 'limits'
 local limits, capacities = {}, {}
 

@@ -67,8 +67,7 @@ local function headroom_in(name)
   load_rate(capacity)
   if capacity.pause > NOW then return 0 end
   if limit.kind == {LIMIT_RATE} then return limit.size - capacity.used end
-  local each = limit.per / limit.size
-  return math.floor(math.max(limit.burst, 1) - math.max(capacity.tat - NOW, 0) / each)
+  return math.max(math.max(limit.burst, 1) - smooth_used(capacity), 0)
 end
 
 -- The number of starts in an unkeyed limit before it is scarce. A limit is plentiful while at least half of it and at
@@ -99,7 +98,7 @@ local function count_start(bucket, n, capacity)
   local limit = capacity.limit
   if not limit or limit.kind == {LIMIT_CONCURRENCY} then return end
   if limit.kind == {LIMIT_BREAKER} then return begin_probe(capacity) end
-  use_rate(capacity, n * math.min(bucket[3], limit.size))
+  use_rate(capacity, math.min(bucket[3], limit.size), n)
 end
 
 -- `n` jobs start in the bucket, or the job `id`.

@@ -1,8 +1,9 @@
 -- limits_rates: how much of a rate is used. Needs common, limits.
 -- A rate keeps its starts, oldest first (the first and the last moment that an entry stands for, and their cost), the sum
--- of the costs, and a pause: the moment before which nothing starts. A smooth rate has no starts: it keeps the moment at
--- which all of its capacity is back (`tat`).
--- gives: load_rate, use_rate
+-- of the costs, and a pause: the moment before which nothing starts. A smooth rate has no starts: it keeps `tat`, the
+-- moment at which its whole burst is available again. The formulas of smooth rates are those of stores/shared/rates.py, in
+-- whole microseconds.
+-- gives: load_rate, use_rate, smooth_time, smooth_used
 local RATES, RATE_ENDS = TAG .. 'rates', TAG .. 'rate_ends'
 
 -- The nth start. The newest may have been changed by this script. Most callers read few starts: each read asks for more.
@@ -43,21 +44,38 @@ local function rate_moment(capacity, cost)
   return at
 end
 
-local function smooth_moment(capacity, cost)
+-- The microseconds that a start of this cost takes.
+local function smooth_time(limit, cost) return math.ceil(cost * limit.per / limit.size) end
+
+-- The moment from which on `tat` counts: earlier than `tat` by what the rounding of starts has added.
+local function smooth_back(capacity)
   local limit = capacity.limit
-  local each = limit.per / limit.size
-  return math.max(NOW, math.ceil(capacity.tat + (cost - math.max(limit.burst, cost)) * each))
+  return capacity.tat - math.min(math.max(limit.burst, 1), math.max(smooth_time(limit, 1) - 1, 0))
 end
 
--- Counts a cost in a rate, now.
-local function use_rate(capacity, cost)
+-- The units of a smooth rate that are not available again yet.
+local function smooth_used(capacity)
+  local limit = capacity.limit
+  return math.ceil(math.max(smooth_back(capacity) - NOW, 0) * limit.size / math.max(limit.per, 1))
+end
+
+local function smooth_moment(capacity, cost)
+  local limit = capacity.limit
+  cost = math.max(cost, 1)
+  local early = math.floor((math.max(limit.burst, cost) - cost) * limit.per / limit.size)
+  return math.max(NOW, smooth_back(capacity) - early)
+end
+
+-- Counts `n` starts of this cost in a rate, now.
+local function use_rate(capacity, cost, n)
   local limit = capacity.limit
   load_rate(capacity)
   capacity.dirty = true
   if limit.kind == {LIMIT_SMOOTH} then
-    capacity.tat = math.max(capacity.tat, NOW) + cost * limit.per / limit.size
+    capacity.tat = math.max(capacity.tat, NOW) + n * smooth_time(limit, cost)
     return
   end
+  cost = n * cost
   if not capacity.newest then
     capacity.total = call('LLEN', named('rate_starts', capacity.name))
     local raw = call('LINDEX', named('rate_starts', capacity.name), -1)

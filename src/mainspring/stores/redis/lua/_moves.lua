@@ -29,11 +29,10 @@ local function is_suspect(head)
   return head[CRASHES] > 0 and head[CRASHES] >= head[CRASH_LIMIT] - 1
 end
 
--- 0: a job that never crashed; 1: a job that crashed before; 2: a suspect. The lowest number above 0 among the running
--- jobs of a worker is charged with its crash.
+-- How likely the job is the one that crashed its worker: 0 if it never crashed before, more if it did, most for a suspect.
 local function guilt_of(head)
   if head[CRASHES] == 0 then return 0 end
-  return is_suspect(head) and 2 or 1
+  return is_suspect(head) and {GUILT_SUSPECT} or {GUILT_CRASHED}
 end
 
 -- The lane for a job as it is now: its home (base lane and buckets), `!` for a suspect, `?task` for a parked job.

@@ -1,8 +1,7 @@
--- select: the jobs of a query, a bounded number at a time. Needs common, heads, moves.
--- A query: [by ids, states, queues, tasks, marks, reasons, errors, since, until, ended before], a list empty for "any",
--- false for no time. By ids they follow as one argument (16 bytes each, newest first); else that argument is the id
--- after which to go on, or empty.
-local FEW = 2000
+-- query: the jobs of a query, a bounded number in one script. Needs common, rows, moves, finish.
+-- A query is [by ids, states, queues, tasks, marks, reasons, errors, since, until, ended before]. An empty list means any; false
+-- means no time. With `by ids` the next argument is the ids (16 bytes each, newest first); else it is the id after which the
+-- script continues, or empty.
 
 local function set_of(list)
   local set
@@ -21,14 +20,14 @@ local function has_marks(own, marks)
   return true
 end
 
--- Queue, NUL, task of a job as it is stored.
+-- The group (queue, NUL, task) of a stored job.
 local function group_in(raw)
-  local at = 100 + byte(raw, 99)
+  local at = {NAMES_AT} + byte(raw, {WORKER_SIZE_AT})
   local high, low = byte(raw, at, at + 1)
   return sub(raw, at + 2, at + 1 + high * 256 + low)
 end
 
--- Whether a job as it is stored fits all conditions but the ids. Most are told by a few of its bytes.
+-- A function that tells whether a stored job fits all conditions except the ids. For most queries it reads a few bytes.
 local function fitting(query)
   local states, queues, tasks = set_of(query[2]), set_of(query[3]), set_of(query[4])
   local marks, reasons, errors, since, till, before = query[5], set_of(query[6]), set_of(query[7]), query[8], query[9], query[10]
@@ -44,43 +43,44 @@ local function fitting(query)
     local state = byte(raw)
     if states and not states[state] then return false end
     if (queues or tasks) and not group_fits(group_in(raw)) then return false end
-    local enqueued = (since or till) and struct.unpack('>d', raw, 59)
+    local enqueued = (since or till) and struct.unpack('>d', raw, {ENQUEUED_AT})
     if (since and enqueued < since) or (till and enqueued >= till) then return false end
-    if before and (state <= RUNNING or struct.unpack('>d', raw, 35) >= before) then return false end
+    if before and (state <= {RUNNING} or struct.unpack('>d', raw, {ENDED_AT}) >= before) then return false end
     if #marks == 0 and not reasons and not errors then return true end
     local more = load_head(raw)[MORE]
     return has_marks(more.m, marks)
       and (not reasons or (more.r and reasons[more.r]))
-      and (not errors or (state == DEAD and errors[more.e or more.r]))
+      and (not errors or (state == {DEAD} and errors[more.e or more.r]))
   end
 end
 
--- A small set that has every job of the query, whatever its order; or nil.
+-- All jobs that a query by states may mean, in any order, if they are few; else nil.
 local function few_of(query)
-  local states = #query[7] > 0 and {DEAD} or query[2]
+  local states = #query[7] > 0 and { {DEAD} } or query[2]
   if #states == 0 then return nil end
   local ids, sets = {}, {}
   for _, state in ipairs(states) do
-    if state == RUNNING then
+    if state == {RUNNING} then
       for _, worker in ipairs(call('SMEMBERS', TAG .. 'workers')) do
-        for _, id in ipairs(call('SMEMBERS', named('running', worker))) do ids[#ids + 1] = id end
+        for _, id in ipairs(call('SMEMBERS', named('worker_jobs', worker))) do ids[#ids + 1] = id end
       end
-    elseif state == DEAD then
-      sets[DIED], sets[HELD] = true, true
-    elseif state == SCHEDULED or state == RETRYING then
-      sets[LATER] = true
+    elseif state == {DEAD} then
+      sets[DIED], sets[KEY_UNTIL] = true, true
+    elseif state == {SCHEDULED} or state == {RETRYING} then
+      sets[DUE_JOBS] = true
     else
       return nil
     end
   end
   for key in pairs(sets) do
-    if call('ZCARD', key) > FEW then return nil end
+    if call('ZCARD', key) > {QUERY_FEW} then return nil end
     for _, id in ipairs(call('ZRANGE', key, 0, -1)) do ids[#ids + 1] = id end
   end
   return ids
 end
 
-local function behind(ids, after)
+-- The ids after `after`, newest first.
+local function ids_after(ids, after)
   local rest = {}
   for _, id in ipairs(ids) do
     if after == '' or id < after then rest[#rest + 1] = id end
@@ -89,15 +89,15 @@ local function behind(ids, after)
   return rest
 end
 
--- The ids to look at, and whether there may be more behind the last of them.
+-- The ids to look at, and whether there may be more after the last of them.
 local function candidates(query, argument, most, upward)
   local ids = {}
   if query[1] then
-    for first = 1, #argument, 16 do ids[#ids + 1] = sub(argument, first, first + 15) end
+    for first = 1, #argument, {ID_BYTES} do ids[#ids + 1] = sub(argument, first, first + {ID_BYTES} - 1) end
     return ids, false
   end
   local few = #query[5] == 0 and few_of(query)
-  if few then return behind(few, argument), false end
+  if few then return ids_after(few, argument), false end
   local index = #query[5] > 0 and named('mark', query[5][1]) or IDS
   local after = '(' .. argument
   if upward then
@@ -108,13 +108,13 @@ local function candidates(query, argument, most, upward)
   return ids, #ids == most
 end
 
--- Calls visit(id, job as it is stored) for each job of the query until it says stop; `upward` is oldest id first.
--- Returns the id after which to go on, or false when the query is exhausted.
-local function each(query, argument, most, visit, upward)
+-- Calls visit(id, stored job) for each job of the query until it returns true; `upward`: oldest id first.
+-- Returns the id after which the next script continues, or false at the end of the query.
+local function visit_jobs(query, argument, most, visit, upward)
   local ids, more = candidates(query, argument, most, upward)
   local fits = fitting(query)
-  for first = 1, #ids, 200 do
-    local last = math.min(first + 199, #ids)
+  for first = 1, #ids, {QUERY_READ} do
+    local last = math.min(first + {QUERY_READ} - 1, #ids)
     for n, raw in ipairs(call('HMGET', JOBS, unpack(ids, first, last))) do
       local id = ids[first + n - 1]
       if raw and fits(raw) and visit(id, raw) then return id end

@@ -1,11 +1,11 @@
 -- uses: common
--- links: the parts that wait for others
--- args: now, how many of their jobs at most
--- returns for each: its name, packed those that it waits for, those of them that are missing, its jobs that wait
-local found, links = {}, call('HGETALL', TAG .. 'links')
-for n = 1, #links, 2 do
-  local part = links[n]
-  local jobs = call('ZRANGE', named('awaiting', part), 0, ARGV[2] - 1)
-  found[#found + 1] = {part, links[n + 1], call('SMEMBERS', named('missing', part)), jobs}
+-- dependencies: the schedules that wait for others
+-- args: now, how many waiting jobs to name
+-- returns for each: its name, packed the names it waits for, those of them that have not succeeded yet, its waiting jobs
+local found, rows = {}, call('HGETALL', TAG .. 'dependencies')
+for n = 1, #rows, 2 do
+  local schedule = rows[n]
+  local jobs = call('ZRANGE', named('awaiting', schedule), 0, ARGV[2] - 1)
+  found[#found + 1] = {schedule, rows[n + 1], call('SMEMBERS', named('missing', schedule)), jobs}
 end
 return found

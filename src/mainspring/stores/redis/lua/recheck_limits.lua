@@ -1,7 +1,7 @@
--- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves
--- reopen: looks on at those who waited for a limit that was changed
--- returns how many buckets are left
-with_rooms()
-local left = reopen()
+-- uses: jobs
+-- recheck_limits: goes on with the recheck of lanes that wait for a changed limit
+-- returns the number of buckets that are left
+with_limits()
+local left = recheck_buckets()
 flush()
 return left

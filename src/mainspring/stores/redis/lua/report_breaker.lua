@@ -1,15 +1,15 @@
--- uses: common, heads, wake, lines, rooms*, parking*, moves, breakers
--- tell: what came of work that no job did
--- args: now, breaker, when it began, how many successes, what failed or empty
--- returns the breaker, in a list, if it has changed
-with_rooms()
+-- uses: jobs, breakers_outcomes
+-- report_breaker: counts outcomes of work that is not a job
+-- args: now, breaker, when it began, number of successes, the failure or empty
+-- returns the breaker, in a list, if its state has changed
+with_limits()
 local began, good, fault = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 if good > 0 then
-  hear_numbers({{ARGV[2], good}})
-  end_of({{ARGV[2], '', 1}}, began)
+  add_successes({ {ARGV[2], good} })
+  note_outcome({ {ARGV[2], '', 1} }, began)
 end
-if fault ~= '' then end_of({{ARGV[2], '', 1}}, began, fault) end
+if fault ~= '' then note_outcome({ {ARGV[2], '', 1} }, began, fault) end
 pass_when_full()
-hear_all()
+apply_outcomes()
 flush()
-return news
+return changed_breakers

@@ -1,6 +1,6 @@
 -- uses: common
--- runs: what became of the occurrences of a schedule, the latest first
--- args: now, schedule, before which (`(` and a moment, or `+inf`), how many at most
+-- schedule_runs: the runs of a schedule, the latest occurrence first
+-- args: now, schedule, upper bound of the occurrences (`(` and a moment, or `+inf`), how many at most
 -- returns occurrences and runs (see _schedules.lua) in turn
 local found = {}
 local order = call('ZREVRANGEBYSCORE', named('occurrences', ARGV[2]), ARGV[3], '-inf', 'LIMIT', 0, ARGV[4])

@@ -1,11 +1,11 @@
--- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves
--- link: what parts wait for from now on; blocked -> ready | scheduled for whom that no longer holds back
--- args: now, [part, parts that it waits for], how many jobs are released at most of a part that waits for nobody
--- returns whether there are more of those
-with_parts()
+-- uses: jobs
+-- set_dependencies: what schedules wait for from now on; blocked -> ready | scheduled for the jobs that need not wait any more
+-- args: now, [[schedule, schedules it waits for], ...], how many jobs of a schedule without dependencies one script releases
+-- returns whether more jobs are to be released
+with_dependencies()
 local left = 0
-for _, link in ipairs(cmsgpack.unpack(ARGV[2])) do
-  local freed, more = parts.relink(link[1], link[2], tonumber(ARGV[3]))
+for _, row in ipairs(cmsgpack.unpack(ARGV[2])) do
+  local freed, more = dependencies.set(row[1], row[2], tonumber(ARGV[3]))
   for _, id in ipairs(freed) do unblock(id, live(id)) end
   if more then left = 1 end
 end

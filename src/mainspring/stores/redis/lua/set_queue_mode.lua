@@ -1,15 +1,15 @@
--- uses: common, heads, settings*, wake
--- set_mode: what queues do from now on; a queue without a mode is open
+-- uses: common, rows, queues*, wakeups
+-- set_queue_mode: sets the mode of queues; a queue without a stored mode is open
 -- args: now, mode, then the queues
--- returns how many queues there were
-with_settings()
+-- returns the number of queues
+with_queues()
 local mode = ARGV[2]
 for n = 3, #ARGV do
-  local kept = kept_of(ARGV[n])
-  if kept.mode ~= mode then
-    kept.mode, kept.since = mode, mode == 'open' and '0' or whole(NOW)
-    keep(ARGV[n], kept)
+  local row = row_of(ARGV[n])
+  if row.mode ~= mode then
+    row.mode, row.since = mode, mode == {QUEUE_OPEN} and '0' or whole(NOW)
+    put_row(ARGV[n], row)
   end
-  if mode ~= 'paused' then wake_up(ARGV[n]) end
+  if mode ~= {QUEUE_PAUSED} then wake_up(ARGV[n]) end
 end
 return #ARGV - 2
