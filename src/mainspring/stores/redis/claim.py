@@ -1,4 +1,4 @@
-"""Claims: what a turn hands out. ``lua/_claim.lua``, ``_claim_limited.lua`` and ``_claim_order.lua`` choose the jobs."""
+"""Claims: what a turn hands out. The scripts ``lua/_claim*.lua`` choose the jobs."""
 
 from __future__ import annotations
 

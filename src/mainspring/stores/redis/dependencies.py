@@ -1,4 +1,4 @@
-"""Dependencies of schedules: jobs that wait until jobs of other schedules have succeeded. See ``lua/_dependencies.lua``."""
+"""Schedule dependencies: jobs that wait for the success of other schedules. See ``lua/_dependencies.lua``."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """Enqueue: which script inserts a batch, its arguments and its replies; and calls that are sent together.
 
 A plain job only waits for its turn: it has no delay, parents, limits, fair key, unique key, marks or follow-up jobs. A
-batch of plain jobs is inserted by ``enqueue_plain.lua``, a single plain job by ``enqueue_one.lua``, and any other batch by
-``enqueue.lua``. All of them look for the id of a job among all jobs, live or ended. So ``Batch.retry`` needs nothing more,
-and a first try that arrives after a retry of its batch makes no second job.
+batch of plain jobs is inserted by ``enqueue_plain.lua``, a single plain job by ``enqueue_one.lua``, and any other batch
+by ``enqueue.lua``. All of them look for the id of a job among all jobs, live or ended. So ``Batch.retry`` needs nothing
+more, and a first try that arrives after a retry of its batch makes no second job.
 
-Concurrent calls on one event loop share a script (:class:`JointEnqueue`). A call that comes alone is sent at once. Calls
-that come while a script is on its way are sent together in the next one, which costs the server a fifth of single
+Concurrent calls on one event loop share a script (:class:`JointEnqueue`). A call that comes alone is sent at once.
+Calls that come while a script is on its way are sent together in the next one, which costs the server a fifth of single
 scripts. Two scripts may be on their way at once: the server writes the jobs of some callers while others prepare their
-next calls. They use one connection, so jobs are inserted in the order of the calls. Only plain batches are joined: nothing
-but a draining queue can refuse them.
+next calls. They use one connection, so jobs are inserted in the order of the calls. Only plain batches are joined:
+nothing but a draining queue can refuse them.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ Words = list[bytes | str]
 def arguments(batch: Batch, with_settings: Collection[str] = (), swap: bytes = b"") -> tuple[str, Words]:
     """The script for this batch, and its arguments.
 
-    ``with_settings``: queues that have settings, which the scripts for plain jobs do not read. ``swap``: a packed swap of a
-    schedule's row, which ``enqueue.lua`` does together with the batch.
+    ``with_settings``: queues that have settings, which the scripts for plain jobs do not read. ``swap``: a packed swap
+    of a schedule's row, which ``enqueue.lua`` does together with the batch.
     """
     plain = not swap and is_plain(batch, with_settings)
     return _bounded(batch.jobs, batch.limits, plain, _batch_options(batch, swap))
@@ -139,7 +139,7 @@ class _PlainKind(NamedTuple):
     """What plain jobs of one task have in common: their line, and all of a stored job except its record."""
 
     line: str
-    index: str
+    root: str
     queue: str
     counted: str
     before: bytes

@@ -1,7 +1,7 @@
 """The one way into a final state is ``finish`` in ``lua/_finish.lua``. This module names the sets of ended jobs.
 
-An ended job is in exactly one of these sorted sets, where :mod:`.prune` finds it. ``lua/_history.lua`` takes a job out of
-them again, for a retry by hand or a deletion.
+An ended job is in exactly one of these sorted sets, where :mod:`.prune` finds it. ``lua/_history.lua`` takes a job out
+of them again, for a retry by hand or a deletion.
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ async def beat(client: RedisClient, beats: Sequence[Beat]) -> list[BeatResult]:
     return [BeatResult(each.worker, number > 0, number) for each, number in zip(beats, numbers, strict=True)]
 
 
-async def rescue(
-    client: RedisClient, worker: str, number: int, cause: Outcome, delays: Sequence[int]
-) -> RescueResult:
+async def rescue(client: RedisClient, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> RescueResult:
     return _rescue_result(await client.run("rescue", worker, number, cause.value, _pack(delays)))
 
 

@@ -1,4 +1,4 @@
-"""Unique keys with their modes, as the scripts read them. ``lua/_keys.lua`` and ``lua/_keys_latest.lua`` decide on them."""
+"""Unique keys with their modes, as ``lua/_keys.lua`` and ``lua/_keys_latest.lua`` read them."""
 
 from __future__ import annotations
 

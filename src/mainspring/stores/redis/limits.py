@@ -32,7 +32,8 @@ def pack_limits(limits: Iterable[Limit]) -> bytes:
 
 
 def needed(buckets: Iterable[Bucket]) -> list[tuple[str, str, int]]:
-    """Limit, key and cost of each bucket, once; unkeyed limits first. A bucket that is named twice has its highest cost."""
+    """Limit, key and cost of each bucket, unkeyed limits first. A bucket named twice counts once, at its highest
+    cost."""
     costs: dict[tuple[str, str], int] = {}
     for bucket in buckets:
         at = bucket.limit, bucket.key
@@ -92,7 +93,14 @@ async def buckets(client: RedisClient, buckets: Sequence[Bucket]) -> list[Bucket
 
 
 def _bucket_row(
-    name: bytes, limit: bytes, kind: bytes, size: int, used: int, next_at: int | None, holders: list[bytes], breaker: Any
+    name: bytes,
+    limit: bytes,
+    kind: bytes,
+    size: int,
+    used: int,
+    next_at: int | None,
+    holders: list[bytes],
+    breaker: Any,
 ) -> BucketRow:
     return BucketRow(
         name=name.decode(),

@@ -31,9 +31,7 @@ async def disable_queues(client: RedisClient, names: Sequence[str], how: Disable
     await client.run("disable_queues", "" if how is None else how.value, by, *names)
 
 
-async def configure_queue(
-    client: RedisClient, queue: str, settings: QueueSettings | None, *, declared: bool
-) -> None:
+async def configure_queue(client: RedisClient, queue: str, settings: QueueSettings | None, *, declared: bool) -> None:
     """Store the settings. If they have a ``max_depth``, count the jobs that are stored already."""
     text = settings_json(settings) if settings else ""
     if not await client.run("configure_queue", queue, "declared" if declared else "given", text):

@@ -1,9 +1,9 @@
 """How a job is stored, and from stored jobs to records.
 
 A stored job is one string: its head (the fields that the store itself uses), its record and its result. This module
-writes it for a new job and reads it; ``lua/_rows.lua`` changes it. Numbers are big-endian, so that the bytes of two places
-or of two tokens compare as the numbers do. The fields that a claim or an ack changes have fixed offsets: the scripts
-replace them without reading the rest.
+writes it for a new job and reads it; ``lua/_rows.lua`` changes it. Numbers are big-endian, so that the bytes of two
+places or of two tokens compare as the numbers do. The fields that a claim or an ack changes have fixed offsets: the
+scripts replace them without reading the rest.
 
     fixed     see ``FIELDS`` in driver/constants.py
     worker    the last owner, empty after a rescue
@@ -141,8 +141,9 @@ def new_head(
     if any(mark.startswith(PART) for mark in more.m):
         ends |= FLAG_DEPENDENT
     apart = len(record) > LARGE
+    rest = (FLAG_EARLY if early else 0) | (FLAG_RECORD_APART if apart else 0)
     fixed = FIXED.pack(
-        CODES[State.READY], ends, ends & FLAG_LIMITED, (FLAG_EARLY if early else 0) | (FLAG_RECORD_APART if apart else 0),
+        CODES[State.READY], ends, ends & FLAG_LIMITED, rest,
         0.0, priority, 0, NONE, 0.0, NONE, 0, crash_limit, 1, 0, 0.0, NONE, NONE,
         0 if apart else len(record), len(packed), 0.0, 0,
     )  # fmt: skip

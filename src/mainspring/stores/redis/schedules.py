@@ -51,7 +51,9 @@ def _pack_swap(swap: ScheduleSwap) -> bytes:
     words = [swap.name.encode(), _decimal(swap.rev), doc, look, _decimal(swap.keep)]
     for run in swap.runs:
         if run.job is not None and len(run.job) != ID_BYTES:
-            raise StoreConflict(f"schedule {swap.name!r}: the job of the run at {run.at} does not have {ID_BYTES} bytes")
+            raise StoreConflict(
+                f"schedule {swap.name!r}: the job of the run at {run.at} does not have {ID_BYTES} bytes"
+            )
         words += (_decimal(run.at), run.job or b"", run.doc)
     return framed(*words)
 

@@ -58,9 +58,9 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]+")
 class RedisStore:
     """A store in one namespace of a Redis or Valkey server.
 
-    ``durability`` is what the server should do by its own settings: ``full``: keep an append-only file; ``normal``: keep an
-    append-only file or snapshots. A server that does less causes a warning, or an error if ``strict``. With ``replicas`` or
-    ``wait_fsync`` a write counts when this many replicas, or the disk, have it.
+    ``durability`` is what the server should do by its own settings: ``full``: keep an append-only file; ``normal``:
+    keep an append-only file or snapshots. A server that does less causes a warning, or an error if ``strict``. With
+    ``replicas`` or ``wait_fsync`` a write counts when this many replicas, or the disk, have it.
     """
 
     engine = "redis"

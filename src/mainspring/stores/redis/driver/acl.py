@@ -1,8 +1,8 @@
 """The ACL rules of a user who may do what Mainspring does in one namespace, and nothing else.
 
-``python -m mainspring.stores.redis [NAMESPACE]`` prints them as one line for a users file or for ``ACL SETUSER``. CONFIG
-is not allowed, because CONFIG shows the secrets of the server. Without CONFIG the durability class has no last word:
-``aof`` instead of ``aof-everysec``.
+``python -m mainspring.stores.redis [NAMESPACE]`` prints them as one line for a users file or for ``ACL SETUSER``.
+CONFIG is not allowed, because CONFIG shows the secrets of the server. Without CONFIG the durability class has no last
+word: ``aof`` instead of ``aof-everysec``.
 """
 
 from __future__ import annotations

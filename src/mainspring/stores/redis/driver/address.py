@@ -59,7 +59,8 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
         return [*words, ("CLIENT", "SETNAME", NAME)]
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context, or None. It checks the certificate and the name of the server unless the URL turns that off."""
+        """The TLS context, or None. It checks the certificate and the name of the server unless the URL turns that
+        off."""
         if self.tls is None:
             return None
         context = ssl.create_default_context(cafile=self.tls.get("ssl_ca_certs"))

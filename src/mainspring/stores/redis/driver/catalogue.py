@@ -1,8 +1,8 @@
 """The catalogue of keys: every key of a namespace, its type, what it holds, and which call deletes it.
 
 All keys begin with the hash tag of the namespace, so a cluster keeps them in one slot and one script may use all of
-them. Redis deletes a key when its last member is removed, so no key is left empty. Only the keys of listeners have a time
-to live. ``tests/stores/redis/test_keys.py`` compares the catalogue with a store in use.
+them. Redis deletes a key when its last member is removed, so no key is left empty. Only the keys of listeners have a
+time to live. ``tests/stores/redis/test_keys.py`` compares the catalogue with a store in use.
 """
 
 from __future__ import annotations
@@ -52,8 +52,12 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
     CatalogueKey("expiring", "zset", "waiting jobs by expires", "claim, finish"),
     CatalogueKey("overdue", "zset", "expired ready jobs that a claim met, by expires", "promote, claim, finish"),
     # ---- ready jobs: lines and lanes
-    CatalogueKey("line", "list", "id and seq of ready jobs, in order of seq; stale entries", "claim", per="priority:lane"),
-    CatalogueKey("line_moved", "zset", "ready jobs whose place is not the end of the list, by seq", "claim", per="priority:lane"),
+    CatalogueKey(
+        "line", "list", "id and seq of ready jobs, in order of seq; stale entries", "claim", per="priority:lane"
+    ),
+    CatalogueKey(
+        "line_moved", "zset", "ready jobs whose place is not the end of the list, by seq", "claim", per="priority:lane"
+    ),
     CatalogueKey(
         "index",
         "zset",
@@ -61,7 +65,13 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
         "claim",
         per="base lane or limited lane",
     ),
-    CatalogueKey("lanes", "zset", "open lanes by the place of their first job; of fair keys the priorities", "claim", per="lane set"),
+    CatalogueKey(
+        "lanes",
+        "zset",
+        "open lanes by the place of their first job; of fair keys the priorities",
+        "claim",
+        per="lane set",
+    ),
     CatalogueKey("ages", "zset", "open lanes by the seq of their oldest job", "claim", per="lane set"),
     CatalogueKey("vtimes", "zset", "open lanes of fair keys by virtual time", "claim", per="priority:lane set"),
     CatalogueKey("clocks", "hash", "priority -> the virtual time of the fair keys", "claim", per="queue"),
@@ -69,16 +79,29 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
     # ---- lanes that wait for capacity
     CatalogueKey("waiting_on", "hash", "waiting lane -> the bucket it waits for", _FREED),
     CatalogueKey("waiting_until", "zset", "waiting lanes whose moment is known, by that moment", _FREED),
-    CatalogueKey("waiting_lanes", "zset", "waiting lanes by the place of their first job", _FREED, per="lane set NUL bucket"),
-    CatalogueKey("waiting_sets", "set", "lane sets of which a job found no capacity in the bucket", _FREED, per="bucket"),
+    CatalogueKey(
+        "waiting_lanes", "zset", "waiting lanes by the place of their first job", _FREED, per="lane set NUL bucket"
+    ),
+    CatalogueKey(
+        "waiting_sets", "set", "lane sets of which a job found no capacity in the bucket", _FREED, per="bucket"
+    ),
     CatalogueKey("waiting_buckets", "set", "buckets of the limit that a lane set waits for", _FREED, per="limit"),
-    CatalogueKey("recheck", "set", "buckets of changed limits whose waiting lanes are not rechecked yet", "recheck_limits, promote"),
+    CatalogueKey(
+        "recheck",
+        "set",
+        "buckets of changed limits whose waiting lanes are not rechecked yet",
+        "recheck_limits, promote",
+    ),
     # ---- limits
     CatalogueKey(
         "limits", "hash", "limit -> kind, size, per, burst, the size that was set by hand, share, span", "forget_limit"
     ),
-    CatalogueKey("breakers", "hash", "breaker that is not closed, or counts failures -> its state", "its close, forget_limit"),
-    CatalogueKey("bucket_counts", "hash", "unkeyed bucket -> number of running jobs that name it", "any move out of running"),
+    CatalogueKey(
+        "breakers", "hash", "breaker that is not closed, or counts failures -> its state", "its close, forget_limit"
+    ),
+    CatalogueKey(
+        "bucket_counts", "hash", "unkeyed bucket -> number of running jobs that name it", "any move out of running"
+    ),
     CatalogueKey(
         "bucket_jobs",
         "zset",
@@ -86,35 +109,79 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
         "any move out of running, close of the breaker",
         per="bucket",
     ),
-    CatalogueKey("rates", "hash", "bucket -> sum of its starts, moment at which all capacity is back, end of its pause", "prune"),
+    CatalogueKey(
+        "rates", "hash", "bucket -> sum of its starts, moment at which all capacity is back, end of its pause", "prune"
+    ),
     CatalogueKey("rate_ends", "zset", "the same buckets by the moment after which the entry says nothing", "prune"),
-    CatalogueKey("rate_starts", "list", "first moment, last moment and cost of starts, oldest first", "claim, prune", per="bucket"),
+    CatalogueKey(
+        "rate_starts",
+        "list",
+        "first moment, last moment and cost of starts, oldest first",
+        "claim, prune",
+        per="bucket",
+    ),
     # ---- holders
     CatalogueKey("holders", "zset", "holders by the end of their hold", "release, promote"),
     CatalogueKey("holds", "hash", "holder -> its buckets, token, start, info", "release, promote"),
-    CatalogueKey("bucket_holders", "zset", "holders of the bucket by the end of their hold", "release, promote", per="bucket"),
+    CatalogueKey(
+        "bucket_holders", "zset", "holders of the bucket by the end of their hold", "release, promote", per="bucket"
+    ),
     CatalogueKey("fences", "zset", "buckets by the last fencing token that was given for them", "prune"),
     # ---- the fleet
     CatalogueKey("workers", "set", "all workers with a row", "retire, prune"),
-    CatalogueKey("worker", "hash", "number, turn, lost, started, seen, lease, queues, tasks, info", "retire, prune", per="worker"),
+    CatalogueKey(
+        "worker", "hash", "number, turn, lost, started, seen, lease, queues, tasks, info", "retire, prune", per="worker"
+    ),
     CatalogueKey("worker_jobs", "set", "its running jobs", "any move out of running", per="worker"),
     CatalogueKey("worker_orders", "hash", "running job to cancel -> reason", "any move out of running", per="worker"),
     CatalogueKey("wake", "list", "tokens, at most one for each listener", "listener; expires", per="queue"),
-    CatalogueKey("listeners", "zset", "listeners by the time of their last report", "close of the listener; expires", per="queue"),
+    CatalogueKey(
+        "listeners", "zset", "listeners by the time of their last report", "close of the listener; expires", per="queue"
+    ),
     # ---- queues
-    CatalogueKey("queues", "hash", "queue with a mode or settings -> mode, settings", "set_queue_mode, configure_queue, disable_queues"),
-    CatalogueKey("depth", "zset", "waiting jobs that count for the depth, by their enqueue", "any move out of waiting", per="queue"),
+    CatalogueKey(
+        "queues",
+        "hash",
+        "queue with a mode or settings -> mode, settings",
+        "set_queue_mode, configure_queue, disable_queues",
+    ),
+    CatalogueKey(
+        "depth",
+        "zset",
+        "waiting jobs that count for the depth, by their enqueue",
+        "any move out of waiting",
+        per="queue",
+    ),
     # ---- schedules
     CatalogueKey("schedules", "hash", "schedule -> revision, moment of the next look, document", "swap_schedule"),
     CatalogueKey("schedule_looks", "zset", "schedules by the moment of their next look", "swap_schedule"),
     CatalogueKey("occurrences", "zset", "occurrences with a run, by their moment", "swap_schedule", per="schedule"),
     CatalogueKey("runs", "hash", "occurrence -> its job, document", "swap_schedule", per="schedule"),
-    CatalogueKey("schedules_gone", "zset", "schedules that were deleted lately, by their last revision", "swap_schedule, prune"),
+    CatalogueKey(
+        "schedules_gone", "zset", "schedules that were deleted lately, by their last revision", "swap_schedule, prune"
+    ),
     CatalogueKey("dependencies", "hash", "schedule -> the schedules it waits for", "set_dependencies"),
     CatalogueKey("dependents", "set", "schedules that wait for it", "set_dependencies", per="schedule"),
-    CatalogueKey("missing", "set", "schedules it waits for that have not succeeded since its last start", "finish, set_dependencies", per="schedule"),
-    CatalogueKey("awaiting", "zset", "its jobs that wait for other schedules, in order of enqueue", "any move out of blocked", per="schedule"),
-    CatalogueKey("released", "hash", "schedule with dependencies -> its job that was released last, with its token", "set_dependencies"),
+    CatalogueKey(
+        "missing",
+        "set",
+        "schedules it waits for that have not succeeded since its last start",
+        "finish, set_dependencies",
+        per="schedule",
+    ),
+    CatalogueKey(
+        "awaiting",
+        "zset",
+        "its jobs that wait for other schedules, in order of enqueue",
+        "any move out of blocked",
+        per="schedule",
+    ),
+    CatalogueKey(
+        "released",
+        "hash",
+        "schedule with dependencies -> its job that was released last, with its token",
+        "set_dependencies",
+    ),
     # ---- documents
     CatalogueKey("documents", "hash", "name -> version, data", "never", per="kind"),
 )

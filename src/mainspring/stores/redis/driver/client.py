@@ -1,11 +1,11 @@
 """Runs scripts and commands on the connections of this process: two for each event loop, a few for threads.
 
-A call is one EVALSHA. A server that does not know the script refuses before anything runs, so only this case is repeated
-here, with the whole text (EVAL). After a timeout it is unknown whether the script ran: this module never repeats such a
-call. The caller repeats it by the rules of the contract.
+A call is one EVALSHA. A server that does not know the script refuses before anything runs, so only this case is
+repeated here, with the whole text (EVAL). After a timeout it is unknown whether the script ran: this module never
+repeats such a call. The caller repeats it by the rules of the contract.
 
-A confirmed call that needs a repeat would first wait for the confirmation of nothing, and a caller with a short deadline
-would never get a reply. Therefore a connection for confirmed calls sends the whole text the first time.
+A confirmed call that needs a repeat would first wait for the confirmation of nothing, and a caller with a short
+deadline would never get a reply. Therefore a connection for confirmed calls sends the whole text the first time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RedisClient:
         self._closed = False
 
     async def close(self) -> None:
-        """Close the connections of this process and this loop. Connections of other loops are closed when their loop ends."""
+        """Close the connections of threads and of this loop. Those of another loop are closed when that loop ends."""
         self._closed = True
         self._leave_to_parent()
         mine = self._loops.pop(asyncio.get_running_loop(), None)
@@ -116,7 +116,7 @@ class RedisClient:
             return await self._call(shared, self._packed("EVAL", name, arguments), confirmed)
 
     async def own_connection(self) -> LoopConnection:
-        """A connection for one caller that blocks in its calls. The caller closes it, or it is closed with the store."""
+        """A connection for one caller that blocks in its calls, until the caller or the store closes it."""
         mine, own = self._mine(), await loop_connection.connect(self.address)
         mine.lent.add(own)
         return own
@@ -128,7 +128,7 @@ class RedisClient:
             # EVAL: with EVALSHA an unknown script would be an error that no caller sees.
             mine.plain.current.send(self._packed("EVAL", name, arguments))
 
-    async def _call(self, shared: SharedConnectionConnection, packed: bytes, confirmed: bool = False) -> Any:
+    async def _call(self, shared: SharedConnection, packed: bytes, confirmed: bool = False) -> Any:
         ours = await shared.ready()
         try:
             if not confirmed:
@@ -184,7 +184,13 @@ class RedisClient:
         return replies
 
     def _call_now(
-        self, connection: ThreadConnection, verb: str, name: str, arguments: tuple[bytes | str | int, ...], until: float, confirmed: bool
+        self,
+        connection: ThreadConnection,
+        verb: str,
+        name: str,
+        arguments: tuple[bytes | str | int, ...],
+        until: float,
+        confirmed: bool,
     ) -> list[Any]:
         more = self._confirm.commands if confirmed else ()
         return connection.call(self._packed(verb, name, arguments) + b"".join(more), 1 + len(more), until)

@@ -23,7 +23,18 @@ MARK = b"redis.call('HDEL', KEYS[1], '') return redis.call('HINCRBY', KEYS[1], '
 
 NOTHING_TO_LOSE = frozenset(
     {
-        *("beat", "buckets", "dependencies", "due_schedules", "find", "holders", "listen", "notify", "promote", "prune"),
+        *(
+            "beat",
+            "buckets",
+            "dependencies",
+            "due_schedules",
+            "find",
+            "holders",
+            "listen",
+            "notify",
+            "promote",
+            "prune",
+        ),
         *("prune_limits", "prune_schedules", "prune_workers", "recheck_limits", "report_breaker", "schedule_runs"),
         *("tally", "unlisten", "workers"),
     }

@@ -59,6 +59,7 @@ FIELDS: Final = (
 
 FIXED: Final = Struct(">" + "".join(code for _, code in FIELDS))
 
+
 def _offsets() -> dict[str, int]:
     """``SEQ_AT`` and ``SEQ_END``, ...: the first and the last byte of each fixed field, counted from 1 as in Lua."""
     found, codes = {}, ">"
@@ -79,12 +80,12 @@ LARGE: Final = 1024
 does not read it."""
 
 FLAG_CHILDREN, FLAG_ORDERED, FLAG_LIMITED, FLAG_FOLLOWED, FLAG_KEEP, FLAG_DEPENDENT = 1, 2, 4, 8, 16, 32
-"""Bits of ``ends``: what the end of the job has to look at. Children that wait for it, a cancel order, buckets, follow-up
-jobs, a retention of its own, a mark of a schedule dependency."""
+"""Bits of ``ends``: what the end of the job has to look at. Children that wait for it, a cancel order, buckets,
+follow-up jobs, a retention of its own, a mark of a schedule dependency."""
 
 FLAG_EXPIRES, FLAG_PARKED, FLAG_COUNTED = 1, 2, 8
-"""Bits of ``claims``, besides ``FLAG_LIMITED``: what a claim of the job has to look at. A moment after which it expires,
-a lane for workers that know its task, a place in the depth of its queue."""
+"""Bits of ``claims``, besides ``FLAG_LIMITED``: what a claim of the job has to look at. A moment after which it
+expires, a lane for workers that know its task, a place in the depth of its queue."""
 
 FLAG_EARLY, FLAG_RECORD_APART, FLAG_RESULT, FLAG_ERROR, FLAG_RESULT_APART = 1, 2, 4, 8, 16
 """Bits of ``rest``. Early acknowledgement; a record in the hash ``records``; a result; an error; a result in the hash

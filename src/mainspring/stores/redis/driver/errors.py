@@ -9,7 +9,17 @@ from .resp import ServerError
 _FULL = "OOM command not allowed"
 _READ_ONLY = "READONLY You"
 _CONFLICT = "CONFLICT "
-_UNAVAILABLE = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "NOREPLICAS", "MISCONF", "DENIED")
+_UNAVAILABLE = (
+    "LOADING",
+    "BUSY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "UNBLOCKED",
+    "NOREPLICAS",
+    "MISCONF",
+    "DENIED",
+)
 _LOGIN = ("NOAUTH", "WRONGPASS")
 _TOO_MANY_CLIENTS = "max number of clients"
 _FORBIDDEN = "NOPERM"
@@ -87,5 +97,7 @@ def _forbidden(text: str) -> dict[str, str]:
 
 def _unavailable(text: str, url: str) -> StoreError:
     return StoreUnavailable(
-        f"the server does not answer: {text}", url=url, hint="Check that it runs and that the address in the URL is right."
+        f"the server does not answer: {text}",
+        url=url,
+        hint="Check that the server is running and that the address in the URL is right.",
     )

@@ -1,7 +1,7 @@
 """Wake-ups: a listener blocks on the wake lists of its queues, on a connection of its own.
 
-Scripts put tokens into the wake list of a queue, at most one for each listener (``lua/_wakeups.lua``). A token is lost if
-the connection breaks that took it: a listener polls as well.
+Scripts put tokens into the wake list of a queue, at most one for each listener (``lua/_wakeups.lua``). A token is lost
+if the connection breaks that took it: a listener polls as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .loop_connection import LoopConnection
 from .resp import ConnectionBroken, check, pack
 
 REFRESH = 20.0
-"""Seconds after which a listener reports again that it listens. It counts for three times as long (``LISTENER_TTL``)."""
+"""Seconds between the reports of a listener that it listens. It counts for three times as long."""
 
 BLOCK = 10.0
 """Seconds for which the server blocks one call. An empty reply shows that the connection is alive."""

@@ -154,7 +154,8 @@ class LoopConnection(asyncio.Protocol):
 
 
 async def connect(address: RedisAddress, confirm: tuple[bytes, ...] = ()) -> LoopConnection:
-    """A new connection of the running loop. Raises ``ConnectionBroken`` after ``CONNECT_TIMEOUT``: callers wait for it."""
+    """A new connection of the running loop. Raises ``ConnectionBroken`` after ``CONNECT_TIMEOUT``: callers wait for
+    it."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             return await _connect(address, confirm)

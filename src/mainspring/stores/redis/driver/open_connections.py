@@ -14,7 +14,7 @@ from .resp import ConnectionBroken
 
 
 class SharedConnection:
-    """A connection that is made at the first call. Calls that come meanwhile wait for the same try and share its error."""
+    """A connection that is made at the first call. Calls that come meanwhile wait for it and share its error."""
 
     def __init__(self, address: RedisAddress, confirm: tuple[bytes, ...]) -> None:
         self.current: LoopConnection | None = None
@@ -53,8 +53,8 @@ class OpenConnections:
     """The open connections of one event loop. Confirmed calls have a connection of their own: a call that waits for
     replicas delays all calls behind it.
 
-    A loop closes its async generators before it ends. ``_live`` uses that to close the connections that were not closed:
-    a user's ``asyncio.run()`` leaves neither an open connection nor a warning.
+    A loop closes its async generators before it ends. ``_live`` uses that to close the connections that were not
+    closed: a user's ``asyncio.run()`` leaves neither an open connection nor a warning.
     """
 
     def __init__(

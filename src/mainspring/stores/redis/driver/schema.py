@@ -174,7 +174,7 @@ def refusal(facts: ServerFacts, url: str) -> StoreError | None:
         return StoreError(
             "the server is a node of a cluster",
             url=url,
-            hint="All keys of a namespace are on one node. Use a server without cluster mode, with replicas if you like.",
+            hint="All keys of a namespace are on one node: use a server without cluster mode, with replicas if needed.",
         )
     if facts.replica:
         return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")

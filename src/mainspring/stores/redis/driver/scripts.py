@@ -38,8 +38,8 @@ BUNDLES = {
     ),
     "claims": ("claim", "claim_limited*", "fair*", "claim_order"),
 }
-"""Parts that always go together, in the order in which they need each other. ``jobs`` is all that a script needs to move
-a job from one state to another."""
+"""Parts that always go together, in the order in which they need each other. ``jobs`` is all that a script needs to
+move a job from one state to another."""
 
 _CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (-?\d+(?:, -?\d+)*)(?: --.*)?$", re.MULTILINE)
 _NAME = re.compile(r"\b[A-Z][A-Z_]*\b(?!')")

@@ -2,12 +2,12 @@
 -- ack_handback.
 -- A plain success is one argument: id, token, and `+` and the result if there is one. Any other ack is two arguments: a
 -- packed [outcome, to, reason, delay, due, refund, park, label, has a result, has an error, slow, spent [limit, cost],
--- fault, buckets [limit, key, cost, label], schedule], where false stands for a missing value; and id, token, result, error,
--- each of the last two after its length.
+-- fault, buckets [limit, key, cost, label], schedule], where false stands for a missing value; and id, token, result,
+-- error, each of the last two after its length.
 -- gives: apply_acks
 
--- Whether this worker has sent this ack of this attempt before. Every ended attempt has a row except a plain success, after
--- which the head names its worker until the next claim.
+-- Whether this worker has sent this ack of this attempt before. Every ended attempt has a row except a plain success,
+-- after which the head names its worker until the next claim.
 local function is_repeated(id, token, worker, outcome)
   for _, entry in ipairs(call('LRANGE', named('attempts', id), 0, -1)) do
     local row = cmsgpack.unpack((struct.unpack('>I4c0', entry)))
@@ -70,8 +70,8 @@ end
 
 local SUCCESS = {{OUTCOME_SUCCEEDED}, {SUCCEEDED}, false, 0, false, false, false, false, false, false, false}
 
--- Jobs of one kind have the same queue and task; of jobs with limits all fields up to the buckets are the same. `ids` and the
--- latest `began` are collected only where a bucket has a sorted set of its jobs.
+-- Jobs of one kind have the same queue and task; of jobs with limits all fields up to the buckets are the same. `ids`
+-- and the latest `began` are collected only where a bucket has a sorted set of its jobs.
 local function kind_of(raw, ends, group_at, kinds)
   local buckets, text
   if ends == {FLAG_LIMITED} then
@@ -167,8 +167,8 @@ local function apply_plain(worker, first, last)
   return others
 end
 
--- Applies the acks of a worker: `plain` successes from argument `first` on, then the others. Returns the leases of acks that
--- were applied before, and of acks whose lease is not valid any more.
+-- Applies the acks of a worker: `plain` successes from argument `first` on, then the others. Returns the leases of acks
+-- that were applied before, and of acks whose lease is not valid any more.
 local function apply_acks(worker, plain, first)
   local already, stale = {}, {}
   local others = apply_plain(worker, first, first + plain - 1)

@@ -9,8 +9,8 @@ local function unspent(buckets)
   return spent
 end
 
--- A job without a schedule becomes a job of this schedule. Returns whether it has to wait for dependencies; else it is the
--- next start of the schedule.
+-- A job without a schedule becomes a job of this schedule. Returns whether it has to wait for dependencies; else it is
+-- the next start of the schedule.
 local function joins(id, head, schedule)
   local mark = {PART} .. schedule
   head[MORE].m = head[MORE].m or {}

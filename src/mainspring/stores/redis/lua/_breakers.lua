@@ -1,7 +1,7 @@
 -- breakers: the stored state of a breaker. Needs common, limits.
 -- A breaker that is closed and counts no failure is not stored. Else it is stored as [failures, calls, the moment until
--- which it is open or 0, the moment it opened, whether a probe has begun, whether it was opened by hand, the last error,
--- and for each piece of its window the beginning, successes and failures].
+-- which it is open or 0, the moment it opened, whether a probe has begun, whether it was opened by hand, the last
+-- error, and for each piece of its window the beginning, successes and failures].
 -- gives: changed_breakers, breaker_of, close_breaker, put_breaker, narrow_window, describe_breaker, report_change
 local BREAKERS = TAG .. 'breakers'
 local breakers = {}
@@ -18,9 +18,11 @@ local function breaker_of(name)
   if breakers[name] == nil then
     local raw, breaker = call('HGET', BREAKERS, name), false
     if raw then
-      breaker = {}
-      breaker.failures, breaker.calls, breaker.till, breaker.opened, breaker.half, breaker.tripped, breaker.error, breaker.counts =
-        unpack(cmsgpack.unpack(raw), 1, 8)
+      local failures, calls, till, opened, half, tripped, error, counts = unpack(cmsgpack.unpack(raw), 1, 8)
+      breaker = {
+        failures = failures, calls = calls, till = till, opened = opened, half = half, tripped = tripped,
+        error = error, counts = counts,
+      }
     end
     breakers[name] = breaker
   end

@@ -1,7 +1,7 @@
 -- claim: ready -> running, for jobs from the front of a line. Needs common, rows, limits, lanes, moves.
 -- A claimed job is changed in place where nothing but its line can hold it back.
--- A turn that has met {CLAIM_LOOKED} useless entries and full lanes, or has claimed {CLAIM_BYTES} bytes, stops and says so; the
--- next turn goes on from there.
+-- A turn that has met {CLAIM_LOOKED} useless entries and full lanes, or has claimed {CLAIM_BYTES} bytes, stops and says
+-- so; the next turn goes on from there.
 -- gives: looked, made_wait, claimed, writes, running, groups, full_queues, soonest, allowed, started, is_enough
 -- gives: claim_again, knows, begin, full, source_of, take_from_line, scarce
 local looked, made_wait = 0, 0 -- useless entries that were met; lanes that had to wait
@@ -14,15 +14,16 @@ local started = {} -- ids: a claim is written at the end of the turn, and a job 
 
 -- Adds a job to the reply: its id and the stored job, with a large record behind it.
 local function add_claim(id, raw)
-  if byte(raw, {REST_AT}) % (2 * {FLAG_RECORD_APART}) >= {FLAG_RECORD_APART} then raw = raw .. call('HGET', RECORDS, id) end
+  local has_large = byte(raw, {REST_AT}) % (2 * {FLAG_RECORD_APART}) >= {FLAG_RECORD_APART}
+  if has_large then raw = raw .. call('HGET', RECORDS, id) end
   claimed[#claimed + 1], claimed[#claimed + 2] = id, raw
   weight = weight + #raw
 end
 
 local function is_enough() return looked + made_wait >= {CLAIM_LOOKED} or weight >= {CLAIM_BYTES} end
 
--- Adds the running jobs of this worker that a turn above `seen` claimed and that are not among the leases it holds: the reply
--- of that turn may be lost.
+-- Adds the running jobs of this worker that a turn above `seen` claimed and that are not among the leases it holds: the
+-- reply of that turn may be lost.
 local function claim_again(worker, seen, holds)
   local ids, again, known = call('SMEMBERS', named('worker_jobs', worker)), {}, {}
   for first = 1, #holds, {LEASE_BYTES} do known[sub(holds, first, first + {LEASE_BYTES} - 1)] = true end
@@ -60,7 +61,8 @@ end
 
 -- One more attempt, in place. If `text` is given, the job has this text from its group on, and `group` is its group.
 local function start(id, raw, text, group)
-  local token, owner, attempt = sub(raw, {TOKEN_AT}, {TOKEN_END}), byte(raw, {WORKER_SIZE_AT}), sub(raw, {ATTEMPT_AT}, {ATTEMPT_END})
+  local token, owner = sub(raw, {TOKEN_AT}, {TOKEN_END}), byte(raw, {WORKER_SIZE_AT})
+  local attempt = sub(raw, {ATTEMPT_AT}, {ATTEMPT_END})
   token = token < NOW_PACKED and NOW_PACKED or struct.pack('>d', struct.unpack('>d', token) + 1)
   attempt = attempt == '\0\0\0\0' and '\0\0\0\1' or struct.pack('>I4', struct.unpack('>I4', attempt) + 1)
   if not text then
@@ -85,8 +87,8 @@ local function count_passed()
   passed = 0
 end
 
--- Takes capacity in the buckets of a job. Returns nil, or 'stuck' (one of the buckets is full, see `full`), or 'scarce' (one of
--- the buckets is scarce, and the want may have no more jobs in scarce buckets).
+-- Takes capacity in the buckets of a job. Returns nil, or 'stuck' (one of the buckets is full, see `full`), or 'scarce'
+-- (one of the buckets is scarce, and the want may have no more jobs in scarce buckets).
 local function enter_buckets(id, buckets)
   if buckets ~= entered then
     count_passed()
@@ -104,15 +106,15 @@ local function enter_buckets(id, buckets)
   for _, bucket in ipairs(buckets) do take_capacity(bucket, 1, id) end
 end
 
--- The next jobs of a source are probably like this one: the same bytes from the group to the lane, and with limits to the
--- buckets. Then they need no closer look.
+-- The next jobs of a source are probably like this one: the same bytes from the group to the lane, and with limits to
+-- the buckets. Then they need no closer look.
 local function expect_alike(source, raw, buckets, more)
   source.group = struct.unpack('>Hc0', raw, {NAMES_AT} + byte(raw, {WORKER_SIZE_AT}))
   source.alike, source.buckets = packed_lane(source.group) .. source.own .. more, buckets
 end
 
--- Whether the job may run now: nil, then it has taken its capacity and left the indexes of waiting jobs; or 'expired'; or
--- 'stuck' or 'scarce', then its line is of no more use to this turn.
+-- Whether the job may run now: nil, then it has taken its capacity and left the indexes of waiting jobs; or 'expired';
+-- or 'stuck' or 'scarce', then its line is of no more use to this turn.
 local function obstacle_of(id, raw, claims, source, worker)
   full.name, full.moment = nil, nil
   if claims == {FLAG_LIMITED} and source.lane then
@@ -126,7 +128,7 @@ local function obstacle_of(id, raw, claims, source, worker)
   local head = load_head(raw)
   local buckets = head[MORE].b
   known_buckets[head[LANE]] = buckets
-  if head[EXPIRES] ~= {NONE} and head[EXPIRES] <= NOW then return 'expired', head end
+  if head[EXPIRES] ~= {NONE} and head[EXPIRES] <= NOW then return {EXPIRED}, head end
   if head[PARKED] and not knows(worker, task_of(head)) then return 'stuck' end
   if buckets then
     with_limits()
@@ -140,8 +142,8 @@ local function obstacle_of(id, raw, claims, source, worker)
   if head[MORE].d then call('ZREM', named('depth', queue_of(head)), id) end
 end
 
--- A source is the list of a line (entries of id and seq) or, behind `~`, the sorted set beside it (by seq). `lane`: set for a
--- lane with limits.
+-- A source is the list of a line (entries of id and seq) or, behind `~`, the sorted set beside it (by seq). `lane`: set
+-- for a lane with limits.
 local function source_of(index, line, lane)
   local moved = sub(line, 1, 1) == '~'
   local name = moved and sub(line, 2) or line
@@ -164,8 +166,9 @@ local function entries_of(source, n)
   return entries
 end
 
--- Claims up to `n` jobs from the front of a source whose place is before `bound`. After stale entries it reads further: there
--- are probably more of them. Returns the number of jobs and, if the source is of no more use to this turn, 'stuck' or 'scarce'.
+-- Claims up to `n` jobs from the front of a source whose place is before `bound`. After stale entries it reads further:
+-- there are probably more of them. Returns the number of jobs and, if the source is of no more use to this turn,
+-- 'stuck' or 'scarce'.
 local function take_from_line(source, n, bound, worker)
   local most = math.max(n, looked)
   if source.lane then most = math.min(n, entries_worth_reading(known_buckets[source.lane], allowed)) end
@@ -207,7 +210,7 @@ local function take_from_line(source, n, bound, worker)
       elseif raw and source.lane then
         known_buckets[source.lane] = known_buckets[source.lane] or load_head(raw)[MORE].b
       end
-      stuck = obstacle ~= 'expired' and obstacle
+      stuck = obstacle ~= {EXPIRED} and obstacle
       if stuck then break end
       if fresh and not obstacle then
         start(id, raw)
@@ -221,7 +224,11 @@ local function take_from_line(source, n, bound, worker)
   end
   count_passed()
   if consumed > 0 then
-    if source.moved then call('ZREMRANGEBYRANK', source.key, 0, consumed - 1) else call('LPOP', source.key, consumed) end
+    if source.moved then
+      call('ZREMRANGEBYRANK', source.key, 0, consumed - 1)
+    else
+      call('LPOP', source.key, consumed)
+    end
   end
   -- nothing consumed, yet not stuck: the index disagrees with its list and is repaired
   if consumed > 0 or not stuck then

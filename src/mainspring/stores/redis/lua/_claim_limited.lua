@@ -2,16 +2,16 @@
 -- gives: may_enter, take_limited, oldest_in, take_from_set
 with_limits()
 
--- Whether this worker may claim from a lane set: it knows the task of a parked lane, and the want may have more jobs in scarce
--- buckets. Keyed buckets are always scarce, so this holds for a lane set without unkeyed limits as well.
+-- Whether this worker may claim from a lane set: it knows the task of a parked lane, and the want may have more jobs in
+-- scarce buckets. Keyed buckets are always scarce, so this holds for a lane set without unkeyed limits as well.
 local function may_enter(set, worker)
   local task = string.match(set, '^[^/]*/[^!?]*!?%?(.*)$')
   local has_unkeyed = string.find(set, '^[^/]*/[^#!?]*#%**,?[^!?*,]')
   return (allowed > 0 or has_unkeyed or is_free(set)) and (not task or knows(worker, task))
 end
 
--- A bucket of the lane is full. A full keyed bucket makes the lane wait. A full unkeyed limit closes the whole lane set for
--- this turn. Returns whether the lane set is closed.
+-- A bucket of the lane is full. A full keyed bucket makes the lane wait. A full unkeyed limit closes the whole lane set
+-- for this turn. Returns whether the lane set is closed.
 local function give_way(set, lane)
   local name, moment = full.name, full.moment
   if moment and (not soonest or moment < soonest) then soonest = moment end
@@ -26,8 +26,8 @@ local function give_way(set, lane)
   return true
 end
 
--- The unkeyed limits in the name of a lane without keys, with a cost of 1: the name does not say the cost. nil if a name is
--- shortened.
+-- The unkeyed limits in the name of a lane without keys, with a cost of 1: the name does not say the cost. nil if a
+-- name is shortened.
 local function unkeyed_in(lane)
   local buckets = {}
   for label in string.gmatch(string.match(lane, '#([^!?]*)'), '[^,]+') do
@@ -37,8 +37,8 @@ local function unkeyed_in(lane)
   return buckets
 end
 
--- Claims from one line of a lane with limits. Returns the number of jobs, and whether the lane set is closed for this turn;
--- 'scarce' if it is closed because the want may have no more jobs in scarce buckets.
+-- Claims from one line of a lane with limits. Returns the number of jobs, and whether the lane set is closed for this
+-- turn; 'scarce' if it is closed because the want may have no more jobs in scarce buckets.
 local function take_limited(set, lane, line, n, bound, worker)
   local keyed = lane ~= set
   if keyed and allowed <= 0 and not is_fair(set) then return 0, 'scarce' end

@@ -1,5 +1,5 @@
--- claim_order: from which line the next job comes: by priority (highest first), then by seq. Only the first entries of lines
--- are compared. Needs common, rows, limits, lanes, moves, lanes_moved, claim, claim_limited, fair.
+-- claim_order: from which line the next job comes: by priority (highest first), then by seq. Only the first entries of
+-- lines are compared. Needs common, rows, limits, lanes, moves, lanes_moved, claim, claim_limited, fair.
 -- A candidate is the first line of one index: of a root, or of a lane set once the turn has come to it.
 -- gives: claim
 
@@ -66,8 +66,8 @@ local function look_at(candidate)
     return
   end
   local lines = call('ZRANGEBYSCORE', candidate.index, candidate.floor, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
-  candidate.line, candidate.at, candidate.after = lines[1], tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
-  candidate.mark = lines[2]
+  candidate.line, candidate.mark = lines[1], lines[2]
+  candidate.at, candidate.after = tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
 end
 
 local function candidate_of(name, set)
@@ -89,7 +89,8 @@ local function claim_in_order(roots, n, worker)
     local best, bound, at = nil, math.huge, nil
     if fair then hide_later(candidates) end
     for m, candidate in ipairs(candidates) do
-      if candidate.line and not candidate.hidden and (not best or candidate.at < best.at) then best, at = candidate, m end
+      local is_open = candidate.line and not candidate.hidden
+      if is_open and (not best or candidate.at < best.at) then best, at = candidate, m end
     end
     if not best then break end
     for _, candidate in ipairs(candidates) do

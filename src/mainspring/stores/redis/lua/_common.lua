@@ -1,6 +1,6 @@
 -- common: key names, the time, and helpers. A part of every script.
--- KEYS[1] is the meta key. A script finds the lanes, buckets and dependents itself, so its other keys cannot be declared.
--- All of them have the hash tag of KEYS[1]. driver/catalogue.py lists all keys.
+-- KEYS[1] is the meta key. A script finds the lanes, buckets and dependents itself, so its other keys cannot be
+-- declared. All of them have the hash tag of KEYS[1]. driver/catalogue.py lists all keys.
 -- ARGV[1] is the time in microseconds, or empty: then the clock of the server is used.
 local call, sub, byte, find = redis.call, string.sub, string.byte, string.find
 local META = KEYS[1]
@@ -27,8 +27,8 @@ end
 local function whole(number) return string.format('%.0f', number) end
 
 -- At maxmemory the server refuses a script at its first command that may need memory, unless the script has deleted
--- something before. The deletion of a field that does not exist is enough. Scripts that must work in a full store (acks,
--- heartbeats, rescues) call this first.
+-- something before. The deletion of a field that does not exist is enough. Scripts that must work in a full store
+-- (acks, heartbeats, rescues) call this first.
 local passed = false
 local function pass_when_full()
   if not passed then call('HDEL', META, '') end

@@ -1,8 +1,8 @@
--- dependencies: jobs of a schedule that wait until jobs of other schedules have succeeded. Needs common, rows.
--- A mark (`^@` and a name) says of which schedule a job is. The hash `dependencies` has the names that a schedule waits
--- for, and `dependents` of each of those names has the schedule. `missing` has the names of which no success is recorded
--- since the last start. `awaiting` has the jobs that wait, in order of enqueue; more.w of a head is the schedule for which
--- its job waits. `released` has the job of a schedule that was released last, and its token at that moment.
+-- dependencies: jobs of a schedule that wait until jobs of other schedules have succeeded. Needs common, rows. A mark
+-- (`^@` and a name) says of which schedule a job is. The hash `dependencies` has the names that a schedule waits for,
+-- and `dependents` of each of those names has the schedule. `missing` has the names of which no success is recorded
+-- since the last start. `awaiting` has the jobs that wait, in order of enqueue; more.w of a head is the schedule for
+-- which its job waits. `released` has the job of a schedule that was released last, and its token at that moment.
 -- gives: dependencies
 local dependencies = {}
 local DEPENDENCIES, RELEASED = TAG .. 'dependencies', TAG .. 'released'
@@ -56,8 +56,8 @@ local function await(schedule, place, id, head)
   head[MORE].w, head[DEPS] = schedule, head[DEPS] + 1
 end
 
--- A new job of a schedule with dependencies: it waits, or it is the next start. `place` is set for a job that was enqueued
--- earlier. A forced job never waits.
+-- A new job of a schedule with dependencies: it waits, or it is the next start. `place` is set for a job that was
+-- enqueued earlier. A forced job never waits.
 function dependencies.hold_back(id, head, forced, place)
   local schedule = schedule_of(head)
   if not schedule or call('HEXISTS', DEPENDENCIES, schedule) == 0 then return end
@@ -78,8 +78,8 @@ function dependencies.hold_again(id, head, forced, was)
   end
 end
 
--- A job has succeeded: this is recorded for the schedules that wait for its schedule, unless the job that such a schedule
--- released last has not started yet. Returns the jobs that are released.
+-- A job has succeeded: this is recorded for the schedules that wait for its schedule, unless the job that such a
+-- schedule released last has not started yet. Returns the jobs that are released.
 function dependencies.record_success(head)
   local schedule, freed = schedule_of(head), {}
   local dependents = call('SMEMBERS', named('dependents', schedule))
@@ -104,8 +104,8 @@ local function set_of(names)
   return set
 end
 
--- The schedule has no dependencies from now on. Returns the released jobs, at most `most`, and whether more jobs wait: then
--- the dependencies stay until the next call.
+-- The schedule has no dependencies from now on. Returns the released jobs, at most `most`, and whether more jobs wait:
+-- then the dependencies stay until the next call.
 local function remove(schedule, old, most)
   local ids, freed = call('ZRANGE', named('awaiting', schedule), 0, most - 1), {}
   preload(ids)

@@ -1,6 +1,6 @@
--- fair: which lane of fair keys is next. Needs common, rows, limits, lanes, moves, claim, claim_limited.
--- Self-clocked fair queuing: a lane has a virtual time (vtime) for its next claim. The lane with the lowest vtime is served,
--- and its vtime grows by 1 / weight: one step. The clock of the queue is the vtime that was served last. A lane that appears
+-- fair: which lane of fair keys is next. Needs common, rows, limits, lanes, moves, claim, claim_limited. Self-clocked
+-- fair queuing: a lane has a virtual time (vtime) for its next claim. The lane with the lowest vtime is served, and its
+-- vtime grows by 1 / weight: one step. The clock of the queue is the vtime that was served last. A lane that appears
 -- begins one step after the clock. An empty lane need not be remembered: its vtime is before the clock.
 -- gives: charge_aged, look_at_fair, hide_later, take_fair
 

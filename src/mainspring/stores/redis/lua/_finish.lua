@@ -1,6 +1,6 @@
 -- finish: the one way into a final state. Needs common, rows, dependencies, moves, follow_ups.
--- A job that ends moves to history; its children are freed or end with it; its follow-up jobs are inserted; a success is
--- recorded for the schedules that wait for it.
+-- A job that ends moves to history; its children are freed or end with it; its follow-up jobs are inserted; a success
+-- is recorded for the schedules that wait for it.
 -- gives: DONE, DIED, KEEP_UNTIL, KEY_UNTIL, ERRORS, resolve, enter_history, finish_all, finish, keep_attempt
 local DONE, DIED, KEEP_UNTIL, KEY_UNTIL = TAG .. 'done', TAG .. 'died', TAG .. 'keep_until', TAG .. 'key_until'
 local ERRORS = TAG .. 'errors'
@@ -65,7 +65,9 @@ local function finish(id, head, state, reason, note) finish_all({ {id, head, sta
 -- Keeps the row of an ended attempt. `acked`: true if its worker acknowledged it, false after a rescue or a retirement.
 local function keep_attempt(id, head, outcome, acked, error)
   local key = named('attempts', id)
-  local row = {head[TOKEN], head[EPOCH], head[ATTEMPT], head[WORKER], head[STARTED], NOW, outcome, acked, error and true or false}
-  local packed = cmsgpack.pack(row)
-  if call('RPUSH', key, struct.pack('>I4c0', #packed, packed) .. (error or '')) > {ATTEMPTS_KEPT} then call('LPOP', key) end
+  local packed = cmsgpack.pack({
+    head[TOKEN], head[EPOCH], head[ATTEMPT], head[WORKER], head[STARTED], NOW, outcome, acked, error and true or false,
+  })
+  local n = call('RPUSH', key, struct.pack('>I4c0', #packed, packed) .. (error or ''))
+  if n > {ATTEMPTS_KEPT} then call('LPOP', key) end
 end

@@ -1,4 +1,5 @@
--- fleet: the running jobs of a worker that is lost, has crashed or retires. Needs common, rows, moves, finish, outcomes.
+-- fleet: the running jobs of a worker that is lost, has crashed or retires. Needs common, rows, moves, finish,
+-- outcomes.
 local function by_seq(a, b) return a[2][SEQ] < b[2][SEQ] end
 
 local function has_buckets(held)
@@ -7,8 +8,8 @@ local function has_buckets(held)
   end
 end
 
--- The running jobs of a worker as [id, head], by seq; and the guilt whose jobs are charged with a crash (see guilt_of()): the
--- lowest guilt of the jobs that crashed before, or 0 if no job crashed before, then all are charged.
+-- The running jobs of a worker as [id, head], by seq; and the guilt whose jobs are charged with a crash (see
+-- guilt_of()): the lowest guilt of the jobs that crashed before, or 0 if no job crashed before, then all are charged.
 local function jobs_of(worker)
   local ids = call('SMEMBERS', named('worker_jobs', worker))
   preload(ids)

@@ -1,7 +1,8 @@
 -- follow_ups: the follow-up jobs of a job that ends. Needs common, rows, queues, moves.
 -- gives: insert_follow_ups
 
--- Inserts the follow-up jobs for this state. Their ids contain the epoch of the job, so each epoch makes each of them once.
+-- Inserts the follow-up jobs for this state. Their ids contain the epoch of the job, so each epoch makes each of them
+-- once.
 local function insert_follow_ups(id, head, state)
   local text, at = call('HGET', FOLLOW_UPS, id), 1
   local epoch = head[EPOCH] % {EPOCHS}

@@ -1,4 +1,5 @@
--- history: an ended job leaves history, or is deleted with all that is stored of it. Needs common, rows, moves, finish, keys.
+-- history: an ended job leaves history, or is deleted with all that is stored of it. Needs common, rows, moves, finish,
+-- keys.
 local PROGRESS = TAG .. 'progress'
 
 -- Deletes a job. It has left its indexes before.

@@ -20,8 +20,8 @@ local function release_holder(holder)
   return buckets
 end
 
--- Two holders that the store itself makes for a bucket. The first reserves its next free capacity for holders, so that jobs do
--- not take it. The second is there for a short time after a release, in which nothing is reserved.
+-- Two holders that the store itself makes for a bucket. The first reserves its next free capacity for holders, so that
+-- jobs do not take it. The second is there for a short time after a release, in which nothing is reserved.
 local function reserve_of(name) return 'next\0' .. name end
 local function rest_of(name) return 'rest\0' .. name end
 

@@ -1,9 +1,9 @@
 -- keys: unique keys. Needs common, rows, finish.
--- The entry of a key has the job that took it last and the end of its window. Whether that job still holds the key is decided
--- when a caller asks for it: a job holds its key while it is live, and until the end of its window. Some keys have more
--- fields: the mode; for how long after its success (mode KEPT) or its start (mode THROTTLE) the job counts; the print of its
--- arguments; the job of the key that was started before; and the enqueue that replaced it last. Zeros stand for a missing
--- value.
+-- The entry of a key has the job that took it last and the end of its window. Whether that job still holds the key is
+-- decided when a caller asks for it: a job holds its key while it is live, and until the end of its window. Some keys
+-- have more fields: the mode; for how long after its success (mode KEPT) or its start (mode THROTTLE) the job counts;
+-- the print of its arguments; the job of the key that was started before; and the enqueue that replaced it last. Zeros
+-- stand for a missing value.
 local UNIQUE_KEYS = TAG .. 'unique_keys'
 local NO_ID = string.rep('\0', {ID_BYTES})
 

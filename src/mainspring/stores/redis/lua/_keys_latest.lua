@@ -36,9 +36,9 @@ local function plan_next(plan, last, head, before)
   end
 end
 
--- Plans a new job. Returns the id of the job that answers for it, if this enqueue is a repeat; else fills into the plan the
--- job that it replaces, its due time, its parents, and the job of the key that was started last. An expired job of the key
--- is added to `expired`: it has to end first.
+-- Plans a new job. Returns the id of the job that answers for it, if this enqueue is a repeat; else fills into the plan
+-- the job that it replaces, its due time, its parents, and the job of the key that was started last. An expired job of
+-- the key is added to `expired`: it has to end first.
 local function plan_latest(plan, expired)
   local last, _, more = key_entry(plan.head[MORE].u)
   local was, _, _, before, said = unpack_more(more)

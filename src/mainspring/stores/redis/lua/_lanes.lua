@@ -1,8 +1,8 @@
 -- lanes: where ready jobs are. Needs common, rows, wakeups.
--- A line is a list of id and seq, one for each lane and priority. An index is a sorted set of the lines that have entries,
--- by the place of their first entry. Each base lane has one index for itself and the lanes beside it, but suspects have an
--- index of their own: these are the roots. A lane with limits has an index of its own; the lane is in the index of its
--- lane set (base lane, unkeyed limits and marks), and the lane set is in its root as `#` and its name.
+-- A line is a list of id and seq, one for each lane and priority. An index is a sorted set of the lines that have
+-- entries, by the place of their first entry. Each base lane has one index for itself and the lanes beside it, but
+-- suspects have an index of their own: these are the roots. A lane with limits has an index of its own; the lane is in
+-- the index of its lane set (base lane, unkeyed limits and marks), and the lane set is in its root as `#` and its name.
 -- gives: home_of, line_of, index_of, arrivals, arriving, pending, touch, index_list, index_moved, line_up, leave_line
 -- gives: close_gaps, known_buckets
 local function home_of(lane) return string.match(lane, '^[^/]*/[^!?]*') end
@@ -26,8 +26,8 @@ local function touch(head)
   end
 end
 
--- The index has the place of the first entry of a list. Behind `~` it has the place of the first member of the sorted set
--- beside the list.
+-- The index has the place of the first entry of a list. Behind `~` it has the place of the first member of the sorted
+-- set beside the list.
 local function index_list(line, index)
   local first = call('LINDEX', named('line', line), 0)
   if not first then return call('ZREM', index, line) end
@@ -42,8 +42,9 @@ local function index_moved(line, index)
   call('ZADD', index, place(priority, tonumber(first)), '~' .. line)
 end
 
--- Gives the jobs that became ready their places, in the order in which they became ready, and wakes listeners. Jobs of a
--- lifo queue get places that fall from the middle of all places, where the others begin: they go into the sorted sets.
+-- Gives the jobs that became ready their places, in the order in which they became ready, and wakes listeners. Jobs of
+-- a lifo queue get places that fall from the middle of all places, where the others begin: they go into the sorted
+-- sets.
 local function line_up()
   local here, lists, queues = arrivals, {}, {}
   arrivals, arriving = {}, {}
@@ -96,9 +97,9 @@ local function leave_line(id, head)
   end
 end
 
--- For each gap two entries leave the front of the list; entries of ready jobs go into the sorted set beside the list. So a
--- list never has more entries than there are ready jobs, and a claim meets few stale entries even if there was no claim
--- for a long time. The heads are written already.
+-- For each gap two entries leave the front of the list; entries of ready jobs go into the sorted set beside the list.
+-- So a list never has more entries than there are ready jobs, and a claim meets few stale entries even if there was no
+-- claim for a long time. The heads are written already.
 local function close_gap(line, gap)
   local key, priority, lane = named('line', line), string.match(line, '^(-?%d+):(.*)$')
   local wanted, own = struct.pack('>h', tonumber(priority)), packed_lane(lane)

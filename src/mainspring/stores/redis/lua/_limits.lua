@@ -3,8 +3,8 @@
 -- share their names.
 -- A bucket is [limit, key, cost]; without a key it is an unkeyed limit. Its name is the limit, or limit=key. A limit is
 -- stored as [kind, size, per, burst, the size that was set by hand or false, share, span].
--- Each bucket is read once in a script: its capacity is a table, starts are counted in it at once, and write_capacities()
--- writes it.
+-- Each bucket is read once in a script: its capacity is a table, starts are counted in it at once, and
+-- write_capacities() writes it.
 -- gives: capacity_of, LIMITS, name_of, is_unkeyed, is_breaker_name, buckets_in, declare_missing
 local LIMITS = TAG .. 'limits'
 local limits, capacities = {}, {}
@@ -14,8 +14,8 @@ local function limit_in(name) return (string.match(name, '^[^=]*')) end
 local function is_unkeyed(name) return not string.find(name, '=', 1, true) end
 local function is_breaker_name(name) return sub(name, -#{BREAKER_SUFFIX}) == {BREAKER_SUFFIX} and is_unkeyed(name) end
 
--- The buckets of a stored job with limits: one table for all jobs that have the same rare fields. Also returns the packed
--- rare fields, their offset, and the lane.
+-- The buckets of a stored job with limits: one table for all jobs that have the same rare fields. Also returns the
+-- packed rare fields, their offset, and the lane.
 local known = {}
 local function buckets_in(raw)
   local _, lane, at = struct.unpack('>Hc0Hc0', raw, {NAMES_AT} + byte(raw, {WORKER_SIZE_AT}))

@@ -145,8 +145,8 @@ local function first_full(buckets)
   return name, moment
 end
 
--- The number of entries of a lane to read: as many as fit into the buckets, once these are known, and at most `allowed` in
--- scarce buckets.
+-- The number of entries of a lane to read: as many as fit into the buckets, once these are known, and at most `allowed`
+-- in scarce buckets.
 local function entries_worth_reading(buckets, allowed)
   if not buckets then return 1 end
   local most = math.min({CLAIM_ALL}, plentiful_starts(buckets) + allowed)

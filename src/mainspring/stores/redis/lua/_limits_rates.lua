@@ -1,12 +1,13 @@
 -- limits_rates: how much of a rate is used. Needs common, limits.
--- A rate keeps its starts, oldest first (the first and the last moment that an entry stands for, and their cost), the sum
--- of the costs, and a pause: the moment before which nothing starts. A smooth rate has no starts: it keeps `tat`, the
--- moment at which its whole burst is available again. The formulas of smooth rates are those of stores/shared/rates.py, in
--- whole microseconds.
+-- A rate keeps its starts, oldest first (the first and the last moment that an entry stands for, and their cost), the
+-- sum of the costs, and a pause: the moment before which nothing starts. A smooth rate has no starts: it keeps `tat`,
+-- the moment at which its whole burst is available again. The formulas of smooth rates are those of
+-- stores/shared/rates.py, in whole microseconds.
 -- gives: load_rate, use_rate, smooth_time, smooth_used
 local RATES, RATE_ENDS = TAG .. 'rates', TAG .. 'rate_ends'
 
--- The nth start. The newest may have been changed by this script. Most callers read few starts: each read asks for more.
+-- The nth start. The newest may have been changed by this script. Most callers read few starts: each read asks for
+-- more.
 local function start_at(capacity, n)
   if capacity.newest and n >= capacity.total then return n == capacity.total and capacity.newest or nil end
   if not capacity.entries[n] then

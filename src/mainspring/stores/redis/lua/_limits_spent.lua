@@ -36,11 +36,15 @@ local function correct_cost(capacity, cost, spent)
   local limit = capacity.limit
   cost, spent = math.min(cost, limit.size), math.max(spent, 0)
   if limit.kind == {LIMIT_SMOOTH} then return correct_smooth(capacity, cost, spent) end
-  if spent > cost then use_rate(capacity, spent - cost, 1) elseif spent < cost then give_back(capacity, cost - spent) end
+  if spent > cost then
+    use_rate(capacity, spent - cost, 1)
+  elseif spent < cost then
+    give_back(capacity, cost - spent)
+  end
 end
 
--- Corrects the rates of these buckets by what a start really cost: `spent` [[limit, cost], ...]. `slow`: microseconds for
--- which the rates let nothing through.
+-- Corrects the rates of these buckets by what a start really cost: `spent` [[limit, cost], ...]. `slow`: microseconds
+-- for which the rates let nothing through.
 local function correct_costs(buckets, spent, slow)
   local real = {}
   for _, pair in ipairs(spent) do real[pair[1]] = pair[2] end

@@ -1,9 +1,9 @@
--- limits_waiting: lanes that wait for capacity. Needs common, rows, wakeups, lanes, limits, limits_capacity.
--- A keyed lane whose bucket is full leaves the index of its lane set until the bucket may have capacity, so a claim meets
--- it once. `waiting_lanes` has it by its place, for its lane set and the bucket, and `waiting_until` by the moment at which
--- it may start, if that is known. A script that frees capacity opens the first waiting lanes of each lane set. When an
--- open lane begins to wait for another bucket or becomes empty, the next lanes are opened: capacity must not stay unused.
--- The lanes of fair keys are in a sorted set for each priority by their virtual times: see _fair.lua.
+-- limits_waiting: lanes that wait for capacity. Needs common, rows, wakeups, lanes, limits, limits_capacity. A keyed
+-- lane whose bucket is full leaves the index of its lane set until the bucket may have capacity, so a claim meets it
+-- once. `waiting_lanes` has it by its place, for its lane set and the bucket, and `waiting_until` by the moment at
+-- which it may start, if that is known. A script that frees capacity opens the first waiting lanes of each lane set.
+-- When an open lane begins to wait for another bucket or becomes empty, the next lanes are opened: capacity must not
+-- stay unused. The lanes of fair keys are in a sorted set for each priority by their virtual times: see _fair.lua.
 -- gives: is_fair, is_free, level_of, step_of, clock_of, set_clock
 -- gives: opened, WAITING_UNTIL, note_waiting, make_wait, open_due_lanes, settle_lanes, settle_lane_sets
 -- gives: wake_waiting_queues, recheck_buckets, wake_for_unkeyed, recheck_lane
@@ -54,8 +54,8 @@ local function settle_clock(queue, set, is_new, is_gone)
   end
 end
 
--- Puts the lane of a fair key into the sorted sets of the priorities of its jobs. A lane that was not there begins one step
--- after the clock.
+-- Puts the lane of a fair key into the sorted sets of the priorities of its jobs. A lane that was not there begins one
+-- step after the clock.
 local function index_fair(lane, set, lines)
   local present, n, levels = {}, 0, nil
   for m = 1, #lines, 2 do
@@ -166,8 +166,8 @@ local function index_lane(lane, set, keyed, buckets)
 end
 
 -- The bucket may have capacity: opens the first waiting lanes of each lane set, even more than fit, because the turn
--- decides the order in which jobs start. Of a rate without capacity one lane without a known moment is opened, so that the
--- next turn finds its moment. wake_waiting_queues() wakes the listeners later.
+-- decides the order in which jobs start. Of a rate without capacity one lane without a known moment is opened, so that
+-- the next turn finds its moment. wake_waiting_queues() wakes the listeners later.
 local function open_waiting_lanes(name)
   local sets = call('SMEMBERS', named('waiting_sets', name))
   if #sets == 0 then return end
@@ -195,8 +195,8 @@ local function settle_lanes()
   end
 end
 
--- Puts the lane sets that have changed into their roots. A lane set of fair keys goes before all others of its priority:
--- the claim looks inside to find the key that is next.
+-- Puts the lane sets that have changed into their roots. A lane set of fair keys goes before all others of its
+-- priority: the claim looks inside to find the key that is next.
 local function settle_lane_sets()
   local sets = grown
   grown = {}

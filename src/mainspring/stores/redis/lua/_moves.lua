@@ -29,7 +29,8 @@ local function is_suspect(head)
   return head[CRASHES] > 0 and head[CRASHES] >= head[CRASH_LIMIT] - 1
 end
 
--- How likely the job is the one that crashed its worker: 0 if it never crashed before, more if it did, most for a suspect.
+-- How likely the job is the one that crashed its worker: 0 if it never crashed before, more if it did, most for a
+-- suspect.
 local function guilt_of(head)
   if head[CRASHES] == 0 then return 0 end
   return is_suspect(head) and {GUILT_SUSPECT} or {GUILT_CRASHED}

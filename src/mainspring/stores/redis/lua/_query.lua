@@ -1,7 +1,7 @@
 -- query: the jobs of a query, a bounded number in one script. Needs common, rows, moves, finish.
--- A query is [by ids, states, queues, tasks, marks, reasons, errors, since, until, ended before]. An empty list means any; false
--- means no time. With `by ids` the next argument is the ids (16 bytes each, newest first); else it is the id after which the
--- script continues, or empty.
+-- A query is [by ids, states, queues, tasks, marks, reasons, errors, since, until, ended before]. An empty list means
+-- any; false means no time. With `by ids` the next argument is the ids (16 bytes each, newest first); else it is the id
+-- after which the script continues, or empty.
 
 local function set_of(list)
   local set
@@ -30,7 +30,8 @@ end
 -- A function that tells whether a stored job fits all conditions except the ids. For most queries it reads a few bytes.
 local function fitting(query)
   local states, queues, tasks = set_of(query[2]), set_of(query[3]), set_of(query[4])
-  local marks, reasons, errors, since, till, before = query[5], set_of(query[6]), set_of(query[7]), query[8], query[9], query[10]
+  local marks, reasons, errors = query[5], set_of(query[6]), set_of(query[7])
+  local since, till, before = query[8], query[9], query[10]
   local known = {}
   local function group_fits(group)
     if known[group] == nil then

@@ -1,7 +1,8 @@
 -- queues: the stored modes and settings of queues, and what they do to new jobs. Needs common, rows.
--- An entry is the mode, marks, `:`, and the moment since when the queue has this mode. The marks say that more is stored:
--- `!` the queue hands out no jobs, `+` an enqueue has to read the entry. Then `|` and a packed [declared settings, settings
--- given by hand, how it is disabled, since when, by whom] follow; settings are JSON, false stands for none.
+-- An entry is the mode, marks, `:`, and the moment since when the queue has this mode. The marks say that more is
+-- stored: `!` the queue hands out no jobs, `+` an enqueue has to read the entry. Then `|` and a packed [declared
+-- settings, settings given by hand, how it is disabled, since when, by whom] follow; settings are JSON, false stands
+-- for none.
 -- gives: row_of, put_row, settings_in, apply_settings, add_buckets
 local QUEUES = TAG .. 'queues'
 
@@ -54,8 +55,8 @@ local function joined(there, labels)
   return table.concat(all, ',')
 end
 
--- The job also names these buckets [limit, key, cost, label], and its lane has their labels: see jobs/lanes.py. A limit that
--- the job names already stays as it is.
+-- The job also names these buckets [limit, key, cost, label], and its lane has their labels: see jobs/lanes.py. A limit
+-- that the job names already stays as it is.
 local function add_buckets(head, more)
   local buckets, own, unkeyed, keys = head[MORE].b or {}, {}, {}, {}
   for _, bucket in ipairs(buckets) do own[bucket[1]] = true end

@@ -1,12 +1,13 @@
 -- schedules: rows that a caller replaces if it knows their revision. Needs common.
--- A row is its revision, the moment of the next look (or nothing) and the document of the core, with colons between them. A run
--- is a byte (1: it has a job), the job (16 bytes or nothing), and the document of the core. Moments are stored as decimals, so
--- they are exact; the sorted sets order them as doubles.
+-- A row is its revision, the moment of the next look (or nothing) and the document of the core, with colons between
+-- them. A run is a byte (1: it has a job), the job (16 bytes or nothing), and the document of the core. Moments are
+-- stored as decimals, so they are exact; the sorted sets order them as doubles.
 -- gives: read_swap, refusal_of, replace_row
 local SCHEDULES, LOOKS, GONE = TAG .. 'schedules', TAG .. 'schedule_looks', TAG .. 'schedules_gone'
 
--- The text has fields, each after its length: name, revision, `+` and the new document (nothing: the row is deleted), the moment
--- of the next look or nothing, the number of runs to keep; then for each run the occurrence, the job or nothing, the document.
+-- The text has fields, each after its length: name, revision, `+` and the new document (nothing: the row is deleted),
+-- the moment of the next look or nothing, the number of runs to keep; then for each run the occurrence, the job or
+-- nothing, the document.
 local function read_swap(text)
   local words, at = {}, 1
   while at <= #text do words[#words + 1], at = struct.unpack('>I4c0', text, at) end
@@ -16,7 +17,8 @@ local function read_swap(text)
   return swap
 end
 
--- The reply of the script if the row must not be replaced: its revision is another, or an occurrence has another job. Else nil.
+-- The reply of the script if the row must not be replaced: its revision is another, or an occurrence has another job.
+-- Else nil.
 local function refusal_of(swap)
   if swap.stored ~= swap.rev then return {'swapped', 0, NOW, swap.stored, false} end
   for _, run in ipairs(swap.runs) do

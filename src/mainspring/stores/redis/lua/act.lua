@@ -14,7 +14,8 @@ local function rival(id, head)
   return holder ~= id and holder or nil, expired ~= id and expired or nil
 end
 
--- The jobs that an action can change; and the jobs that it has not changed yet, so that a repeated call by a filter ends.
+-- The jobs that an action can change; and the jobs that it has not changed yet, so that a repeated call by a filter
+-- ends.
 local able = {
   cancel = function(head) return head[STATE] <= {RUNNING} end,
   retry = function(head) return head[STATE] > {RUNNING} end,

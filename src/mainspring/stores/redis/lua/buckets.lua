@@ -1,12 +1,12 @@
 -- uses: common, rows, wakeups, lanes, limits, holders
 -- buckets: the state of buckets by the rules of the claim; buckets of limits that are not declared are left out
 -- args: now, buckets [limit, key, cost]
--- returns for each: name, limit, kind, size, used, the moment at which a start fits or false if it fits now or that is not
---         known, up to {HOLDERS_SHOWN} jobs that use it, and of a breaker its state (see _breakers.lua) or false
+-- returns for each: name, limit, kind, size, used, the moment at which a start fits or false if it fits now or that is
+--         not known, up to {HOLDERS_SHOWN} jobs that use it, and of a breaker its state (see _breakers.lua) or false
 with_limits()
 
--- The oldest running jobs that name an unkeyed limit, as the moment of the claim and the id. They are not stored: the script
--- looks at {HOLDERS_SEARCHED} running jobs at most.
+-- The oldest running jobs that name an unkeyed limit, as the moment of the claim and the id. They are not stored: the
+-- script looks at {HOLDERS_SEARCHED} running jobs at most.
 local function jobs_in_unkeyed(wanted)
   local found, looked = {}, 0
   for _, worker in ipairs(call('SMEMBERS', TAG .. 'workers')) do

@@ -1,10 +1,11 @@
 -- uses: common, schedules*, jobs, lanes_moved, keys, keys_latest*
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all jobs of the batch or none
--- args: now, limits to declare if they are missing [name, kind, size, per, burst, share, span] or empty; empty, or each after its
---       length: [whether the batch was accepted before, settings to declare if there are none [queue, JSON], whether it is forced]
---       and the swap of a schedule's row or empty; then for each job two arguments: id and stored job (see rows.py); and, each
---       after its length: times [delay, run_at, expires_in, conflict, window; of a key with a mode also the mode, max_wait or
---       keep, print], edges (parent and code of the policy, {EDGE_BYTES} bytes each), follow-up jobs, a large record
+-- args: now, limits to declare if they are missing [name, kind, size, per, burst, share, span] or empty; empty, or each
+--       after its length: [whether the batch was accepted before, settings to declare if there are none [queue, JSON],
+--       whether it is forced] and the swap of a schedule's row or empty; then for each job two arguments: id and stored
+--       job (see rows.py); and, each after its length: times [delay, run_at, expires_in, conflict, window; of a key
+--       with a mode also the mode, max_wait or keep, print], edges (parent and code of the policy, {EDGE_BYTES} bytes
+--       each), follow-up jobs, a large record
 -- returns for each job 1: new, 0: found, or the id of the job that holds its key. Or a refusal of the whole batch:
 --   {REFUSED_DRAINING}, queue
 --   {REFUSED_DISABLED}, queue, by whom
@@ -58,8 +59,8 @@ local function stored_of(queue)
   return unpack(stored[queue])
 end
 
--- Applies mode and settings of a queue to a new job, or to a job that replaces another: in the same queue that one is not new.
--- Returns a refusal of the batch or nil.
+-- Applies mode and settings of a queue to a new job, or to a job that replaces another: in the same queue that one is
+-- not new. Returns a refusal of the batch or nil.
 local function enter_queue(plan, queue)
   with_queues()
   local row, settings = stored_of(queue)
@@ -86,8 +87,8 @@ local function leaving_from(key)
   return leaving, n
 end
 
--- Makes room for `n` new jobs in a queue with max_depth: if on_full says so, the oldest jobs are dropped, but no job that this
--- batch names. Returns a refusal of the batch or nil.
+-- Makes room for `n` new jobs in a queue with max_depth: if on_full says so, the oldest jobs are dropped, but no job
+-- that this batch names. Returns a refusal of the batch or nil.
 local function make_room(queue, n)
   local _, settings = stored_of(queue)
   local key = named('depth', queue)
@@ -108,8 +109,8 @@ local function make_room(queue, n)
   for _, each in ipairs(old) do dropped[#dropped + 1] = each end
 end
 
--- Reads the third argument: a swap, and settings that are declared here. A full store refuses here. Returns the reply of a swap
--- that is refused.
+-- Reads the third argument: a swap, and settings that are declared here. A full store refuses here. Returns the reply
+-- of a swap that is refused.
 local function read_settings()
   local settings, swap_text = struct.unpack('>I4c0I4c0', ARGV[3])
   if swap_text ~= '' then
@@ -201,7 +202,8 @@ local function insert_job(plan)
   enter(id, head, {BLOCKED})
 end
 
--- The live parents of a new job, as a list and as parent -> policy; and whether a parent that ended before ends the job.
+-- The live parents of a new job, as a list and as parent -> policy; and whether a parent that ended before ends the
+-- job.
 local function live_parents(edges)
   local parents, ends = {}, false
   for first = 1, #edges, {EDGE_BYTES} do

@@ -9,7 +9,9 @@ if draining and not call('ZSCORE', IDS, id) then return {{REFUSED_DRAINING}, que
 if call('ZADD', IDS, 'NX', '0', id) == 0 then return {0} end
 local seq = call('HINCRBY', META, 'seq', 1)
 local placed = struct.pack('>d', seq)
-call('HSET', JOBS, id, sub(head, 1, {REST_END}) .. placed .. sub(head, {PRIORITY_AT}, {DEPS_END}) .. NOW_PACKED .. sub(head, {DUE_AT}) .. rest)
+local raw = sub(head, 1, {REST_END}) .. placed .. sub(head, {PRIORITY_AT}, {DEPS_END}) .. NOW_PACKED
+  .. sub(head, {DUE_AT}) .. rest
+call('HSET', JOBS, id, raw)
 if call('RPUSH', named('line', line), id .. placed) == 1 then
   call('ZADD', named('index', index), place(tonumber(string.match(line, '^-?%d+')), seq), line)
 end

@@ -1,8 +1,10 @@
 -- uses: common, wakeups
 -- enqueue of plain jobs: (new) -> ready, for jobs that only wait for their turn; all jobs of the batch or none
--- args: now, [kinds [line, index, queue, field of counts], runs (number of a kind, how many jobs in a row are of this kind)], for
---       each kind the beginning of its stored jobs, for each job its id (no id occurs twice), for each job the rest of it
--- returns 1 if all jobs are new, else 1 or 0 for each; or a refusal: {REFUSED_DRAINING} or {REFUSED_SETTINGS}, and the queue
+-- args: now, [kinds [line, index, queue, field of counts], runs (number of a kind, how many jobs in a row are of this
+--       kind)], for each kind the beginning of its stored jobs, for each job its id (no id occurs twice), for each job
+--       the rest of it
+-- returns 1 if all jobs are new, else 1 or 0 for each; or a refusal: {REFUSED_DRAINING} or {REFUSED_SETTINGS}, and the
+--         queue
 local kinds, runs = unpack(cmsgpack.unpack(ARGV[2]))
 local before = 2 + #kinds
 local jobs = (#ARGV - before) / 2
@@ -44,7 +46,8 @@ local heads, lists, counts, queues, pack = {}, {}, {}, {}, struct.pack
 for run = 1, #runs, 2 do
   local line, index, queue, field = unpack(kinds[runs[run]])
   local head = ARGV[2 + runs[run]]
-  local first, second = sub(head, 1, {REST_END}), sub(head, {PRIORITY_AT}, {DEPS_END}) .. NOW_PACKED .. sub(head, {DUE_AT})
+  local first = sub(head, 1, {REST_END})
+  local second = sub(head, {PRIORITY_AT}, {DEPS_END}) .. NOW_PACKED .. sub(head, {DUE_AT})
   local list = lists[line]
   if not list then
     list = {}

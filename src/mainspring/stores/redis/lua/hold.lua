@@ -1,17 +1,17 @@
 -- uses: jobs, holders
--- hold: takes capacity for a holder in all of the buckets or in none; a holder that has its capacity gets a later end. Without
---       buckets an existing hold is renewed and nothing else is done
--- args: now, holder, ttl, buckets [limit, key, cost], limits to declare if they are missing, microseconds for which to reserve
---       the next free capacity for holders, info, whether the hold gets a fencing token
--- returns now, whether it holds, until when, the moment to ask again or false, the bucket that was full, whether the next
---         capacity in each full bucket is reserved for holders, breakers that it probes first, its token or 0
+-- hold: takes capacity for a holder in all of the buckets or in none; a holder that has its capacity gets a later end.
+--       Without buckets an existing hold is renewed and nothing else is done
+-- args: now, holder, ttl, buckets [limit, key, cost], limits to declare if they are missing, microseconds for which to
+--       reserve the next free capacity for holders, info, whether the hold gets a fencing token
+-- returns now, whether it holds, until when, the moment to ask again or false, the bucket that was full, whether the
+--         next capacity in each full bucket is reserved for holders, breakers that it probes first, its token or 0
 with_limits()
 local holder, till, buckets = ARGV[2], NOW + tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4])
 local keep, token = tonumber(ARGV[6]), 0
 declare_missing(ARGV[5])
 
--- Reserves the next capacity in the full buckets, unless a holder has just released capacity there. Returns whether all of the
--- buckets have a reserve.
+-- Reserves the next capacity in the full buckets, unless a holder has just released capacity there. Returns whether all
+-- of the buckets have a reserve.
 local function reserve(stuck)
   local all = true
   for _, bucket in ipairs(stuck) do
@@ -33,7 +33,8 @@ local function full_buckets()
   local stuck, full, moment = {}, nil, false
   for _, bucket in ipairs(buckets) do
     local capacity = capacity_of(name_of(bucket))
-    if is_holding(reserve_of(capacity.name)) then capacity.running = running_in(capacity) - 1 end -- it is for this holder
+    -- the reserve is for this holder
+    if is_holding(reserve_of(capacity.name)) then capacity.running = running_in(capacity) - 1 end
     local fit, at = fits(capacity.name, bucket[3])
     if not fit and (not full or moment) then
       full = full or capacity.name

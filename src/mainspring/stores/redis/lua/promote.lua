@@ -1,6 +1,6 @@
 -- uses: jobs, holders
--- promote: waiting -> cancelled (expired); scheduled | retrying -> ready, in order of due; frees holds that are over; opens lanes
--- whose moment has come
+-- promote: waiting -> cancelled (expired); scheduled | retrying -> ready, in order of due; frees holds that are over;
+-- opens lanes whose moment has come
 -- args: now, limit
 -- returns now, number of promoted jobs, their queues, the next due moment or false, ids that expired
 with_limits()

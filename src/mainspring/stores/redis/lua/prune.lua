@@ -2,11 +2,13 @@
 -- prune: deletes ended jobs past their retention, the oldest first, a bounded number in one script
 -- args: now, which set (key_until, keep_until, done, died), keep, keep_count, keep_at_least, how many jobs to look at
 -- returns the number of deleted jobs, and whether there may be more
--- A job whose unique key still counts moves to key_until, out of the way of the others, and comes back when its window is over.
+-- A job whose unique key still counts moves to key_until, out of the way of the others, and comes back when its window
+-- is over.
 local which, keep, most_kept, at_least = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local limit, key = tonumber(ARGV[6]), TAG .. which
 
--- Jobs that ended before this moment are deleted: by age, or because there are too many, but never younger than at_least.
+-- Jobs that ended before this moment are deleted: by age, or because there are too many, but never younger than
+-- at_least.
 local function horizon()
   local crowd = 0
   if most_kept <= 0 then

@@ -1,7 +1,8 @@
 -- uses: common
 -- report: stores progress, log lines and stream items of running attempts
--- args: now, worker, then for each report: id and token, progress (`+` and the bytes, or empty), number of log lines, how many
---       of them follow, how many items follow; then the lines (packed) and the items (number, 8 bytes, and data)
+-- args: now, worker, then for each report: id and token, progress (`+` and the bytes, or empty), number of log lines,
+--       how many of them follow, how many items follow; then the lines (packed) and the items (number, 8 bytes, and
+--       data)
 -- returns 1 or 0 for each report: stored, or the lease is not valid
 local worker, replies, at = ARGV[2], {}, 3
 local alive = call('HGET', named('worker', worker), 'lost') == '0'

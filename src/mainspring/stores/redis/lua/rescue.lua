@@ -1,5 +1,6 @@
 -- uses: jobs, outcomes, fleet
--- rescue: running -> ready | retrying | dead | cancelled, for all jobs of a worker whose heartbeat number has not changed
+-- rescue: running -> ready | retrying | dead | cancelled, for all jobs of a worker whose heartbeat number has not
+-- changed
 -- args: now, worker, number, cause, delays
 -- returns whether it was done, ready, retrying, dead, cancelled, breakers that have changed
 local worker, number, cause, delays = ARGV[2], ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5])

@@ -1,6 +1,8 @@
 -- uses: jobs
--- set_dependencies: what schedules wait for from now on; blocked -> ready | scheduled for the jobs that need not wait any more
--- args: now, [[schedule, schedules it waits for], ...], how many jobs of a schedule without dependencies one script releases
+-- set_dependencies: what schedules wait for from now on; blocked -> ready | scheduled for the jobs that need not wait
+-- any more
+-- args: now, [[schedule, schedules it waits for], ...], how many jobs of a schedule without dependencies one script
+--       releases
 -- returns whether more jobs are to be released
 with_dependencies()
 local left = 0

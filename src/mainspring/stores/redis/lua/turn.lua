@@ -1,10 +1,11 @@
 -- uses: jobs, outcomes, lanes_moved, ack_handback*, ack, claims
 -- turn: running -> the state that its ack says; ready -> running for the wants of a worker
--- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], number of plain successes, with
---       holds, successes [breaker, number]], holds (id and token, {LEASE_BYTES} bytes each), then the acks (see _ack.lua)
--- returns now, lost, claims (id, job, id, job, ...), already, stale, orders [id, token, reason], gone (as they came), whether
---       there may be more, whether the store is full, when a rate has capacity or false, queues in which an unkeyed limit was
---       full, breakers that have changed, ids of the claims that are in a scarce bucket
+-- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], number of plain
+--       successes, with holds, successes [breaker, number]], holds (id and token, {LEASE_BYTES} bytes each), then the
+--       acks (see _ack.lua)
+-- returns now, lost, claims (id, job, id, job, ...), already, stale, orders [id, token, reason], gone (as they came),
+--       whether there may be more, whether the store is full, when a rate has capacity or false, queues in which an
+--       unkeyed limit was full, breakers that have changed, ids of the claims that are in a scarce bucket
 local worker, holds = ARGV[2], ARGV[4]
 local number, seen, suspects, wants, plain, with_holds, good = unpack(cmsgpack.unpack(ARGV[3]), 1, 7)
 local row = call('HMGET', named('worker', worker), 'turn', 'lost')

@@ -1,4 +1,4 @@
-"""Entries of jobs that left their list by another door than a claim."""
+"""Entries of jobs that left their line without a claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.jobs.records import UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, put_in
 from mainspring.worker.records import Want
 from tests.jobs.world import World
@@ -21,14 +21,14 @@ HOUR = 3_600_000_000
 
 
 async def entries(client: redis.asyncio.Redis, namespace: str) -> int:
-    return int(await client.llen(f"{tag(namespace)}ready:0:{LANE}"))
+    return int(await client.llen(f"{tag(namespace)}line:0:{LANE}"))
 
 
 class TestGaps:
-    async def test_a_list_is_no_longer_than_there_are_jobs(
+    async def test_a_list_has_no_more_entries_than_jobs(
         self, own_store: Door, own_client: redis.asyncio.Redis, namespace: str
     ) -> None:
-        """A paused queue whose one job of a key is replaced again and again: nobody claims, nothing grows."""
+        """The job of a key is replaced again and again in a paused queue: without claims nothing grows."""
         await own_store.set_queue_mode(["q"], QueueMode.PAUSED)
         first, last = job(), job()
         await put_in(own_store, first)
@@ -39,8 +39,8 @@ class TestGaps:
         assert await entries(own_client, namespace) <= 3
 
     @pytest.mark.parametrize("oldest", [0, 100])
-    async def test_those_who_stay_keep_their_order(self, store: Door, oldest: int) -> None:
-        """Whoever stood before the gaps stands in the set beside the list, before whoever comes."""
+    async def test_jobs_that_stay_keep_their_order(self, store: Door, oldest: int) -> None:
+        """Jobs before the gaps are in the sorted set beside the list, before jobs that come later."""
         made = [job() for _ in range(60)]
         await put_in(store, *made)
         await store.act(Action.CANCEL, Query(ids=tuple(ids(made[10:50:2]))))
@@ -52,7 +52,7 @@ class TestGaps:
         taken = await hand.take(7, oldest=min(oldest, 7))
         assert ids([*taken, *await hand.take(100, oldest=oldest)]) == ids(left)
 
-    async def test_one_that_moved_and_came_back_runs_once(self, store: Door) -> None:
+    async def test_a_job_that_moved_and_came_back_runs_once(self, store: Door) -> None:
         made = [job() for _ in range(9)]
         await put_in(store, *made)
         for priority in (5, 0):
@@ -69,14 +69,14 @@ class TestMore:
     """A turn that stopped before it had looked at all that waits says so."""
 
     async def expired_before(self, store: Door, number: int) -> bytes:
-        """So many expired jobs before one that is not."""
+        """Many expired jobs before one that is not expired."""
         for _ in range(number // 1000):
             await put_in(store, *(job(id=each.bytes, expires_in=0) for each in new_ids(1000)))
         last = job()
         await put_in(store, last)
         return last.id
 
-    async def test_after_many_entries_of_no_use(self, store: Door) -> None:
+    async def test_a_turn_says_more_after_many_useless_entries(self, store: Door) -> None:
         last = await self.expired_before(store, 3000)
         hand = await Hand(store).join()
         said = [await hand.turn(wants=[Want((LANE,), 1)]) for _ in range(4)]
@@ -84,8 +84,8 @@ class TestMore:
         assert not said[3].more
         assert [claim.id for each in said for claim in each.claims] == [last]
 
-    async def test_after_many_bytes(self, store: Door) -> None:
-        """A reply must come through in time, and a script stops the whole server."""
+    async def test_a_turn_says_more_after_many_bytes(self, store: Door) -> None:
+        """A reply must arrive in time, and a script stops the whole server."""
         made = [job(record=bytes(400_000)) for _ in range(7)]
         await put_in(store, *made)
         hand = await Hand(store).join()
@@ -109,7 +109,7 @@ class TestMore:
         await world.close()
 
 
-async def test_what_the_worker_holds_is_not_said_again(store: Door) -> None:
+async def test_a_repeated_turn_leaves_out_leases_that_the_worker_holds(store: Door) -> None:
     """It asks for all that runs under its name: the answer has what it does not know."""
     made = [job() for _ in range(3)]
     await put_in(store, *made)

@@ -1,4 +1,4 @@
-"""Places in buckets without keys: jobs are counted there, and nothing is written for each of them."""
+"""Unkeyed limits: running jobs are counted, and nothing is written for each of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mainspring.limits.records import Bucket, Limit
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.testing.contract.breakers import NAME, failure, guard, guarded, opened
 from mainspring.testing.contract.hands import ERROR, LANE, Hand, bucket, ids, job, lease, put_in, row
 from mainspring.worker.records import Want
 
-from .test_entries import commands
 from .test_keys import client
+from .test_lines import commands
 
 __all__ = ["client"]
 
@@ -44,10 +44,10 @@ async def timed_store(redis_url: str, namespace: str, clock: MovableClock) -> As
 
 
 async def places(client: redis.asyncio.Redis, namespace: str) -> int:
-    return int(await client.hget(f"{tag(namespace)}places", "gate") or 0)
+    return int(await client.hget(f"{tag(namespace)}bucket_counts", "gate") or 0)
 
 
-async def test_every_way_out_of_running_gives_the_place_back(
+async def test_every_way_out_of_running_frees_capacity(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
     hand, other, third = [await Hand(store).join() for _ in range(3)]
@@ -72,10 +72,10 @@ async def test_every_way_out_of_running_gives_the_place_back(
     assert [each.used for each in await store.buckets([GATE])] == [4]
     await hand.turn(*map(Ack.succeeded, (leases[1], *leases[9:])))
     assert (await row(store, claims[1])).state is State.CANCELLED
-    assert not await client.exists(f"{tag(namespace)}places")
+    assert not await client.exists(f"{tag(namespace)}bucket_counts")
 
 
-async def test_the_oldest_claims_are_told(store: Door) -> None:
+async def test_bucket_rows_name_the_oldest_claims(store: Door) -> None:
     await put_in(store, *(job(buckets=[GATE, bucket("key", 99, key="k")]) for _ in range(8)), job())
     await put_in(store, *(job(buckets=[GATE]) for _ in range(8)))
     hands = [await Hand(store).join() for _ in range(3)]
@@ -105,10 +105,10 @@ async def test_a_turn_with_many_costs_as_many_commands_as_one_with_few(
     assert max(costs[5:]) - min(costs[5:]) <= 2
 
 
-async def test_a_turn_costs_as_many_commands_where_the_name_of_a_gate_is_long(
+async def test_a_long_name_of_an_unkeyed_limit_costs_no_more_commands(
     own_store: Door, own_client: redis.asyncio.Redis
 ) -> None:
-    """The name of its lane does not tell which gate that is: those that are acked do."""
+    """A long name is shortened in the lane; the acked jobs name the limit."""
     hand = await Hand(own_store).join()
     costs = []
     for name in ("gate", "shop.warehouse.tasks.reserve_the_stock:at-once"):
@@ -123,7 +123,7 @@ async def test_a_turn_costs_as_many_commands_where_the_name_of_a_gate_is_long(
 
 
 @pytest.mark.parametrize("buckets", [[], [GATE]], ids=["plain", "gated"])
-async def test_one_look_takes_all_that_is_wanted_of_the_only_line(
+async def test_one_read_claims_all_wanted_jobs_of_the_only_line(
     own_store: Door, own_client: redis.asyncio.Redis, buckets: list[Bucket]
 ) -> None:
     """Reading on costs a limited lane all its indexes each time."""
@@ -138,10 +138,10 @@ async def test_one_look_takes_all_that_is_wanted_of_the_only_line(
     assert costs[0] == costs[1]
 
 
-async def test_only_who_came_since_it_opened_stands_in_a_breaker(
+async def test_a_breaker_stores_only_jobs_claimed_since_it_opened(
     timed_store: Door, clock: MovableClock, namespace: str, client: redis.asyncio.Redis
 ) -> None:
-    key, store = f"{tag(namespace)}bucket:{NAME}", timed_store
+    key, store = f"{tag(namespace)}bucket_jobs:{NAME}", timed_store
     both = [guard(TWO), bucket("key", 9, key="k")]
     await put_in(store, *(job(queue="keyed", buckets=both) for _ in range(2)))
     hand = await opened(store, TWO)
@@ -158,10 +158,10 @@ async def test_only_who_came_since_it_opened_stands_in_a_breaker(
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
-async def test_a_breaker_that_is_set_right_by_hand_leaves_nobody_behind(
+async def test_a_breaker_reset_by_hand_leaves_no_jobs_in_its_set(
     timed_store: Door, clock: MovableClock, namespace: str, client: redis.asyncio.Redis, forgotten: bool
 ) -> None:
-    key, store = f"{tag(namespace)}bucket:{NAME}", timed_store
+    key, store = f"{tag(namespace)}bucket_jobs:{NAME}", timed_store
     hand = await opened(store, TWO)
     await guarded(store, 3, TWO)
     clock.advance("1s")
@@ -171,14 +171,14 @@ async def test_a_breaker_that_is_set_right_by_hand_leaves_nobody_behind(
     assert not await client.exists(key)
 
 
-async def test_jobs_of_one_lane_pay_what_each_costs(store: Door) -> None:
+async def test_each_job_of_a_lane_uses_its_own_cost(store: Door) -> None:
     costs = [1, 5, 1, 5, 5, 1, 1, 3]
     await put_in(store, *(job(buckets=[bucket("rate", 1000, cost=cost, per=3_600_000_000)]) for cost in costs))
     assert len(await (await Hand(store).join()).take(8)) == 8
     assert [each.used for each in await store.buckets([Bucket("rate")])] == [sum(costs)]
 
 
-async def test_many_by_age_come_in_the_order_of_all_lines(store: Door) -> None:
+async def test_claims_by_age_follow_the_order_of_all_lines(store: Door) -> None:
     """Of several priorities and lanes, limited or not."""
     kinds = [[], [GATE], [bucket("key", 99, key="a")], [bucket("key", 99, key="b")], [], [GATE]]
     jobs = [job(buckets=kinds[n % 6], priority=n // 2 % 3) for n in range(60)]

@@ -1,4 +1,4 @@
-"""Lanes with keys: parked when they have no room, opened when there may be some, and never forgotten."""
+"""Keyed lanes: they wait while their bucket is full, are opened when it may have capacity, and are never lost."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mainspring.queues.records import QueueMode
 from mainspring.states import Action
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.testing.contract.hands import LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in
 from mainspring.worker.records import Want
 
-from .test_entries import commands
+from .test_lines import commands
 
 
 async def everything(hand: Hand, n: int, *lanes: str) -> int:
@@ -50,15 +50,17 @@ class TestCosts:
         assert len(await hand.take(99, "other/any")) == 50
         assert await cost_of(own_client, hand, 1) == (1, short)
 
-    async def test_a_gate_is_claimed_in_bulk(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+    async def test_jobs_of_an_unkeyed_limit_are_claimed_in_bulk(
+        self, own_store: Door, own_client: redis.asyncio.Redis
+    ) -> None:
         hand = await Hand(own_store).join()
         await put_in(own_store, *(job(buckets=[bucket("bulk", 150)]) for _ in range(300)))
         got, cost = await cost_of(own_client, hand, 300)
         assert got == 150
         assert cost.total() < 60
 
-    async def test_a_full_key_is_met_once(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
-        """Thousands of lanes without room cost a turn nothing, once they are parked."""
+    async def test_a_full_keyed_lane_is_met_once(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+        """Thousands of full lanes cost a turn nothing once they wait."""
         for first in range(0, 3000, 500):
             keys = range(first, first + 500)
             await put_in(own_store, *(job(buckets=[bucket("t", 1, key=str(n))]) for n in keys for _ in "ab"))
@@ -71,8 +73,8 @@ class TestCosts:
 
 
 class TestOpening:
-    async def test_a_place_goes_to_whoever_can_use_it(self, store: Door) -> None:
-        """Many lanes of a queue that is paused stand before it."""
+    async def test_freed_capacity_goes_to_a_lane_that_can_use_it(self, store: Door) -> None:
+        """Many lanes of a paused queue come before it."""
         region = bucket("region", 1, key="r")
         held = job(buckets=[region])
         await put_in(store, held)
@@ -88,7 +90,7 @@ class TestOpening:
         await hand.succeed(*claims)
         assert ids(await hand.take(9, LANE, "paused/any")) == [good.id]
 
-    async def test_a_place_goes_on_when_its_lane_vanishes(self, store: Door) -> None:
+    async def test_freed_capacity_goes_on_when_its_lane_becomes_empty(self, store: Door) -> None:
         """More lanes than are opened at once, and all that were opened are cancelled."""
         region = bucket("region", 1, key="r")
         lanes = [job(buckets=[region, bucket("t", 1, key=str(n))]) for n in range(250)]
@@ -100,7 +102,7 @@ class TestOpening:
         await store.act(Action.CANCEL, Query(ids=tuple(ids(lanes[:249]))))
         assert ids(await hand.take(9)) == [lanes[249].id]
 
-    async def test_a_place_goes_on_when_its_lane_waits_for_another(self, store: Door) -> None:
+    async def test_freed_capacity_goes_on_when_its_lane_waits_for_another_bucket(self, store: Door) -> None:
         """More lanes than are opened at once, and all that were opened are stuck on their other key."""
         region, tenants = bucket("region", 1, key="r"), [bucket("tenant", 1, key=str(n)) for n in range(150)]
         holding = job(buckets=[region], priority=9)
@@ -113,8 +115,8 @@ class TestOpening:
         await hand.succeed(claims[0])
         assert ids(await hand.take(9)) == [good.id]
 
-    async def test_a_better_job_opens_its_lane(self, store: Door) -> None:
-        """However many stood before it when it was parked."""
+    async def test_a_job_of_higher_priority_opens_its_lane(self, store: Door) -> None:
+        """Also if many lanes came before it when it began to wait."""
         region = bucket("region", 1, key="r")
         first = [job(buckets=[region, bucket("t", 1, key=str(n))]) for n in range(150)]
         await put_in(store, *first)
@@ -126,10 +128,10 @@ class TestOpening:
         assert ids(await hand.take(9)) == [late.id]
 
     @pytest.mark.parametrize("goes_on", [True, False])
-    async def test_all_keys_are_opened_when_their_limit_changes(
+    async def test_all_waiting_lanes_are_rechecked_when_their_limit_changes(
         self, own_store: Door, namespace: str, own_client: redis.asyncio.Redis, goes_on: bool
     ) -> None:
-        """Also if the caller is gone after the first step: promote goes on, and is due at once."""
+        """Also if the caller stops after the first step: ``promote`` continues, and is due at once."""
         await own_store.declare_limits([Limit(name="t", size=1)])
         await own_store.set_limit_size("t", 0)
         for first in range(0, 1500, 500):
@@ -141,17 +143,17 @@ class TestOpening:
         else:
             inner = own_store.inner
             assert isinstance(inner, RedisStore)
-            _, left = await inner._connection.run("set_size", "t", "")
+            _, left = await inner._client.run("set_limit_size", "t", "")
             assert left > 0
             while (promoted := await own_store.promote()).next_due is not None:
                 assert promoted.next_due <= promoted.now
-        assert await own_client.exists(f"{tag(namespace)}reopen", f"{tag(namespace)}parked") == 0
+        assert await own_client.exists(f"{tag(namespace)}recheck", f"{tag(namespace)}waiting_on") == 0
         assert await everything(hand, 500) == 1500
 
-    async def test_a_turn_that_takes_the_place_itself_wakes_nobody(
+    async def test_a_turn_that_takes_freed_capacity_wakes_no_listener(
         self, store: Door, namespace: str, redis_owner_url: str
     ) -> None:
-        """Else every end would wake a whole fleet for nothing."""
+        """Otherwise every end of a job would wake all workers for nothing."""
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(3)))
         hand = await Hand(store).join()
         (claim,) = await hand.take(9)
@@ -173,7 +175,7 @@ class TestMoments:
     def timed(self, redis_url: str, namespace: str, clock: MovableClock) -> Door:
         return Door(RedisStore(redis_url, namespace=namespace, clock=clock))
 
-    async def test_a_guest_that_does_not_give_frees_its_key(self, timed: Door, clock: MovableClock) -> None:
+    async def test_a_hold_that_ends_without_a_release_frees_its_bucket(self, timed: Door, clock: MovableClock) -> None:
         await timed.open()
         table = bucket("table", 1, key="k")
         await one(timed, job(buckets=[table]))
@@ -186,8 +188,8 @@ class TestMoments:
         assert len(await hand.take(9)) == 1
         await timed.close()
 
-    async def test_a_rate_that_was_shut_learns_its_moment(self, timed: Door, clock: MovableClock) -> None:
-        """A lane that waited for nobody knows what, and then for the window."""
+    async def test_a_lane_of_a_closed_rate_gets_its_moment(self, timed: Door, clock: MovableClock) -> None:
+        """A lane that waited without a known moment, and then for the end of the window."""
         await timed.open()
         calls = bucket("calls", 1, key="k", per=10 * SECOND)
         await put_in(timed, job(buckets=[calls]), job(buckets=[calls]))
@@ -204,8 +206,8 @@ class TestMoments:
         assert len(await hand.take(9)) == 1
         await timed.close()
 
-    async def test_a_moment_is_for_all_who_wait_for_it(self, timed: Door, clock: MovableClock) -> None:
-        """Also for those who were not told: the line is kept."""
+    async def test_a_moment_opens_all_lanes_that_wait_for_it(self, timed: Door, clock: MovableClock) -> None:
+        """Also lanes without a moment of their own: the order is kept."""
         await timed.open()
         calls = bucket("calls", 2, key="k", per=10 * SECOND)
         await put_in(timed, job(buckets=[calls]), job(buckets=[calls]))
@@ -222,7 +224,7 @@ class TestMoments:
         assert ids(await hand.take(9)) == ids(line[:2])
         await timed.close()
 
-    async def test_nothing_is_left_of_a_rate_that_is_over(
+    async def test_a_rate_that_is_over_leaves_no_keys(
         self, timed: Door, clock: MovableClock, namespace: str, redis_owner_url: str
     ) -> None:
         await timed.open()

@@ -1,4 +1,4 @@
-"""Connections that are left: by callers who gave up, by servers that were demoted, by loops that were closed."""
+"""Connections after cancelled calls, demoted servers and closed event loops."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import weakref
 import pytest
 
 from mainspring import Mainspring
-from mainspring.stores.redis import address, wire
-from mainspring.stores.redis.connection import _has_moved
-from mainspring.stores.redis.resp import ServerError, pack
+from mainspring.stores.redis.driver import address, loop_connection
+from mainspring.stores.redis.driver.client import is_not_primary
+from mainspring.stores.redis.driver.resp import ServerError, pack
 from mainspring.testing import servers
 
 
-async def test_a_second_who_gives_up_leaves_the_connection(own_server: servers.Valkey) -> None:
-    """What they ask again would stand behind replies that nobody reads any more."""
-    link = await wire.connect(address.parse(own_server.url))
+async def test_a_second_cancelled_call_closes_the_connection(own_server: servers.Valkey) -> None:
+    """A repeated call would wait behind replies that are dropped."""
+    link = await loop_connection.connect(address.parse(own_server.url))
     for lost in (False, True):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(link.call(pack(("BLPOP", "nothing", 30))), 0.05)
@@ -33,12 +33,12 @@ async def test_a_second_who_gives_up_leaves_the_connection(own_server: servers.V
         ("ERR no such key", False),
     ],
 )
-def test_a_demoted_server_is_known_by_what_it_says(text: str, moved: bool) -> None:
-    assert _has_moved(ServerError(text)) is moved
+def test_a_demoted_server_is_recognised_by_its_error(text: str, moved: bool) -> None:
+    assert is_not_primary(ServerError(text)) is moved
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_loop_that_was_closed_in_a_hurry_is_not_kept(redis_url: str) -> None:
+def test_a_closed_loop_is_not_kept(redis_url: str) -> None:
     """Without asyncio.run(), as old test suites do it."""
     app = Mainspring(redis_url)
 

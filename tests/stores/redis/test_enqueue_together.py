@@ -1,4 +1,4 @@
-"""Enqueues that meet on one event loop: one script for all, a reply for each."""
+"""Concurrent enqueues of one event loop: one script for all, a reply for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Hand, ids, job, one, put_in
 
 
-async def test_enqueues_that_meet_are_one_script(own_store: Door, own_client: redis.asyncio.Redis) -> None:
+async def test_concurrent_enqueues_are_one_script(own_store: Door, own_client: redis.asyncio.Redis) -> None:
     """Each has its own reply: what was there already says so."""
     known = await one(own_store)
     await own_client.config_resetstat()
@@ -25,7 +25,7 @@ async def test_enqueues_that_meet_are_one_script(own_store: Door, own_client: re
     assert ids(await hand.take(200))[1:151] == ids(jobs)
 
 
-async def test_a_queue_that_takes_no_more_refuses_only_its_own(own_store: Door) -> None:
+async def test_a_draining_queue_refuses_only_its_own_jobs(own_store: Door) -> None:
     await own_store.set_queue_mode(["shut"], QueueMode.DRAINING)
     said = await asyncio.gather(
         *(put_in(own_store, job(queue=queue)) for queue in ("q", "q", "shut", "q")), return_exceptions=True

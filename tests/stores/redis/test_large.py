@@ -1,4 +1,4 @@
-"""Many jobs: what one script reads is bounded, and a call that walks through them goes on where it stopped."""
+"""Many jobs: one script reads a bounded number, and a walk continues where it stopped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from mainspring.jobs.records import Retention, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
-from mainspring.stores.redis import RedisStore, where
-from mainspring.stores.redis.heads import LARGE
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis import RedisStore
+from mainspring.stores.redis import query as query_calls
+from mainspring.stores.redis.driver.catalogue import tag
+from mainspring.stores.redis.driver.constants import LARGE
 from mainspring.testing.contract.hands import Hand, ids, job, lease, put_in, row
 
 HOUR = 3_600_000_000
@@ -32,7 +33,7 @@ async def read(client: redis.asyncio.Redis) -> int:
 
 class TestCursors:
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.REPRIORITISE])
-    async def test_what_was_done_is_not_looked_at_again(
+    async def test_an_action_continues_after_the_cursor(
         self, own_store: Door, own_client: redis.asyncio.Redis, action: Action
     ) -> None:
         cost = []
@@ -46,7 +47,7 @@ class TestCursors:
             cost.append(await read(own_client) - before)
         assert cost == [20, 60]  # of 4,000 and 12,000 jobs each is read once, with 199 others
 
-    async def test_who_has_no_time_left_says_how_far_it_came(
+    async def test_a_walk_without_time_left_returns_a_cursor(
         self, store: Door, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However many jobs there are that a query does not mean."""
@@ -54,9 +55,9 @@ class TestCursors:
         await put_in(store, meant)
         for _ in range(2):
             await put_in(store, *(job(id=each.bytes) for each in new_ids(1000)))
-        monkeypatch.setattr(where, "PATIENCE", -1.0)
+        monkeypatch.setattr(query_calls, "TIME_LIMIT", -1.0)
         with monkeypatch.context() as patched:
-            patched.setattr(where.Walk, "is_late", property(_late_after_one))
+            patched.setattr(query_calls.QueryWalk, "is_late", property(_late_after_one))
             query = Query.where(tasks=["rare"])
             found = await store.find(query)
             assert found.jobs == ()
@@ -68,19 +69,21 @@ class TestCursors:
             (tally,) = await store.tally(Query.where(states=["ready"]), "queue")
             assert tally.count == 2000
 
-    async def test_a_walk_by_ids_goes_on_as_well(self, store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_walk_by_ids_continues_after_the_cursor(self, store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         made = [job(id=each.bytes) for each in new_ids(900)]
         await put_in(store, *made)
-        monkeypatch.setattr(where.Walk, "is_late", property(_late_after_one))
+        monkeypatch.setattr(query_calls.QueryWalk, "is_late", property(_late_after_one))
         assert await actions.act(store, Action.CANCEL, Query(ids=tuple(ids(made)))) == 900
 
 
-def _late_after_one(walk: where.Walk) -> bool:
+def _late_after_one(walk: query_calls.QueryWalk) -> bool:
     return walk.left is not None and walk._went_to is not None
 
 
-async def test_a_large_result_lies_apart(own_store: Door, own_client: redis.asyncio.Redis, namespace: str) -> None:
-    """Who counts or looks for jobs does not read it; it goes with its job, or with a retry."""
+async def test_a_large_result_is_stored_in_its_own_hash(
+    own_store: Door, own_client: redis.asyncio.Redis, namespace: str
+) -> None:
+    """Counts and queries do not read it; it is deleted with its job or by a retry."""
     await put_in(own_store, job(), job(unique=UniqueKey(b"k" * 16)), job())
     hand = await Hand(own_store).join()
     claims = await hand.take(3)
@@ -99,7 +102,7 @@ async def test_a_large_result_lies_apart(own_store: Door, own_client: redis.asyn
 
 
 class TestWindows:
-    """Ended jobs that a unique window keeps are out of the way of retention until it is over."""
+    """Ended jobs with a running unique window are not looked at by retention until the window is over."""
 
     async def ended(self, store: Door, number: int, window: int) -> list[bytes]:
         made = [job(unique=UniqueKey(n.to_bytes(16), window=window)) for n in range(number)]
@@ -108,14 +111,16 @@ class TestWindows:
         await hand.turn(*(Ack.succeeded(lease(each)) for each in await hand.take(number)))
         return ids(made)
 
-    async def test_they_are_looked_at_once(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+    async def test_jobs_with_a_running_window_are_looked_at_once(
+        self, own_store: Door, own_client: redis.asyncio.Redis
+    ) -> None:
         await self.ended(own_store, 1000, HOUR)
         assert await own_store.prune(FORGET) == 0
         before = await read(own_client)
         assert await own_store.prune(FORGET) == 0
         assert await read(own_client) <= before + 1  # the row of a worker
 
-    async def test_they_go_when_it_is_over_or_taken_away(self, redis_url: str, namespace: str) -> None:
+    async def test_jobs_are_pruned_when_their_window_is_over_or_taken(self, redis_url: str, namespace: str) -> None:
         clock = MovableClock()
         store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
         await store.open()

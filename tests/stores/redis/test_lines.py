@@ -1,4 +1,4 @@
-"""Lists, indexes and keys: what a claim costs, what is skipped, what is left behind."""
+"""Lines and indexes: the cost of a claim, skipped entries, leftovers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from mainspring.jobs.records import Enqueued
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.heads import LARGE, moment
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
+from mainspring.stores.redis.driver.constants import LARGE
+from mainspring.stores.redis.rows import moment
 from mainspring.testing.contract.hands import (
     LANE,
     Hand,
@@ -44,7 +45,7 @@ async def commands(client: redis.asyncio.Redis) -> Counter[str]:
 
 
 async def cost_of_a_round(client: redis.asyncio.Redis, hand: Hand) -> Counter[str]:
-    """What one claim and one ack take."""
+    """The commands of one claim and one ack."""
     before = await commands(client)
     await hand.succeed(await hand.take_one())
     return await commands(client) - before
@@ -71,7 +72,7 @@ async def test_a_cancelled_entry_is_skipped(store: Door) -> None:
     assert ids(await hand.take(5)) == ids([*jobs[:2], *jobs[3:]])
 
 
-async def test_thousands_of_cancelled_entries_are_in_nobodys_way(store: Door) -> None:
+async def test_thousands_of_cancelled_entries_do_not_slow_a_claim(store: Door) -> None:
     first = await one(store)
     for _ in range(3):
         await put_in(store, *(job(id=each.bytes, task="doomed") for each in new_ids(1000)))
@@ -82,7 +83,7 @@ async def test_thousands_of_cancelled_entries_are_in_nobodys_way(store: Door) ->
     assert ids(await hand.take(100)) == ids([first, last])
 
 
-async def test_a_job_that_went_round_has_one_good_entry(store: Door) -> None:
+async def test_a_job_that_became_ready_again_has_one_valid_entry(store: Door) -> None:
     """Interrupted and taken again many times: old entries never hand it out twice."""
     made = await one(store)
     hand = await Hand(store).join()
@@ -91,26 +92,26 @@ async def test_a_job_that_went_round_has_one_good_entry(store: Door) -> None:
     assert ids(await hand.take(5)) == [made.id]
 
 
-async def test_an_entry_with_an_old_seq_is_worth_nothing(store: Door, namespace: str, redis_owner_url: str) -> None:
-    """What a job left in a list when it went another way: neither its place in the line nor a second run."""
+async def test_an_entry_with_an_old_seq_is_skipped(store: Door, namespace: str, redis_owner_url: str) -> None:
+    """A stale entry gives a job neither a place in the line nor a second run."""
     first, second = job(), job()
     await put_in(store, first, second)
     async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
-        await client.lpush(f"{tag(namespace)}ready:0:{LANE}", second.id + moment(0))
+        await client.lpush(f"{tag(namespace)}line:0:{LANE}", second.id + moment(0))
     hand = await Hand(store).join()
     assert ids(await hand.take(1)) == [first.id]
     assert ids(await hand.take(5)) == [second.id]
 
 
 async def test_an_index_that_names_an_empty_list_heals(store: Door, namespace: str, redis_owner_url: str) -> None:
-    """A script that waited for such a list to give something would stop the whole server."""
+    """A script that loops until such a list has an entry would stop the whole server."""
     made = await one(store)
     async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
-        heads = f"{tag(namespace)}heads:{LANE}"
-        await client.zadd(heads, {f"100:{LANE}": 0, f"0:{LANE}": 1})
+        index = f"{tag(namespace)}index:{LANE}"
+        await client.zadd(index, {f"100:{LANE}": 0, f"0:{LANE}": 1})
         hand = await Hand(store).join()
         assert ids(await hand.take(5, oldest=1)) == [made.id]
-        assert await client.exists(heads) == 0
+        assert await client.exists(index) == 0
 
 
 async def test_jobs_that_expired_return_to_their_places_when_the_clock_goes_back(
@@ -136,7 +137,7 @@ async def test_jobs_that_expired_return_to_their_places_when_the_clock_goes_back
 async def test_a_parent_and_its_child_that_expire_together_are_counted_once_each(
     redis_url: str, namespace: str
 ) -> None:
-    """One is freed and then expired in the same step, one goes with its parent; neither is left in the line."""
+    """One child is freed and expires in the same step, one ends with its parent; neither is left in a line."""
     clock = MovableClock()
     store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
     await store.open()
@@ -161,7 +162,7 @@ async def test_a_repeated_enqueue_of_a_finished_job_does_not_run_it_again(store:
     assert await hand.take(5, f"{claim.queue}/any") == ()
 
 
-async def test_the_same_word_twice_in_one_turn_counts_once(store: Door) -> None:
+async def test_the_same_ack_twice_in_one_turn_counts_once(store: Door) -> None:
     hand, claim = await running(store)
     said = await hand.turn(*[Ack.succeeded(lease(claim), b"1")] * 2)
     assert (said.already, said.stale) == ((lease(claim),), ())
@@ -169,7 +170,7 @@ async def test_the_same_word_twice_in_one_turn_counts_once(store: Door) -> None:
 
 
 async def test_an_edge_ends_with_its_child(store: Door) -> None:
-    """A job that comes back under the same id does not wait for the parents of the old one."""
+    """A new job with the same id does not wait for the parents of the deleted job."""
     old, other, new = job(queue="old"), job(queue="other"), job(queue="new")
     child = job(after=[old, other])
     await put_in(store, old, other, new, child)
@@ -181,8 +182,8 @@ async def test_an_edge_ends_with_its_child(store: Door) -> None:
     assert (found.state, found.deps) == (State.BLOCKED, 1)
 
 
-async def test_full_lanes_hide_nobody_behind_them(store: Door) -> None:
-    """Thousands of lanes without room stand before one that has it."""
+async def test_full_lanes_hide_no_jobs_behind_them(store: Door) -> None:
+    """Thousands of full lanes come before one lane with capacity."""
     gate, open_gate = bucket("gate", 1), bucket("open", 1)
     lanes = [job(id=each.bytes, buckets=[gate, bucket(f"b{n}", 1)]) for n, each in enumerate(new_ids(1000))]
     await put_in(store, *lanes)
@@ -192,7 +193,7 @@ async def test_full_lanes_hide_nobody_behind_them(store: Door) -> None:
 
 
 async def test_a_limited_suspect_hides_no_other(store: Door) -> None:
-    """Suspects with different limits stand in different lanes: a full bucket stops its own only."""
+    """Suspects with different limits are in different lanes: a full bucket stops only its own lane."""
     gate = bucket("gate", 1)
     held, stuck, other = job(buckets=[gate], priority=9), job(buckets=[gate]), job()
     await put_in(store, stuck, other)
@@ -206,7 +207,7 @@ async def test_a_limited_suspect_hides_no_other(store: Door) -> None:
 
 
 async def test_a_job_that_came_to_another_place_and_back_is_claimed_once(store: Door) -> None:
-    """It stands in two sources of one line; a turn that draws from both hands it out once, in its place."""
+    """The job is in two sources of one line; a turn that reads both claims it once, at its place."""
     first, second, third = job(), job(), job()
     await put_in(store, first, second, third)
     for priority in (5, 0, -5, 0):
@@ -233,7 +234,8 @@ async def test_places_of_moved_jobs_merge_exactly(store: Door) -> None:
 
 @pytest.mark.parametrize("size", [0, LARGE, LARGE + 1, 1_000_000])
 async def test_a_record_of_any_size_stays_whole(store: Door, namespace: str, redis_owner_url: str, size: int) -> None:
-    """Also beside a result and an error, and through a retry; a large one lies apart and goes with its job."""
+    """Also with a result and an error, and after a retry; a large record has its own hash and is deleted with its
+    job."""
     made = await one(store, job(record=bytes(range(256)) * (size // 256) + b"x" * (size % 256)))
     hand = await Hand(store).join()
     claim = await hand.take_one()
@@ -251,7 +253,7 @@ async def test_a_record_of_any_size_stays_whole(store: Door, namespace: str, red
         assert await client.exists(f"{tag(namespace)}records", f"{tag(namespace)}jobs") == 0
 
 
-async def test_what_a_job_takes_in_memory(own_store: Door, own_client: redis.asyncio.Redis) -> None:
+async def test_memory_of_a_stored_job(own_store: Door, own_client: redis.asyncio.Redis) -> None:
     """A queued job and one that succeeded, with a record of 100 bytes: bounded, all indexes included."""
 
     async def used() -> int:
