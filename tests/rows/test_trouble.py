@@ -7,9 +7,9 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,13 +17,12 @@ from mainspring import AsyncContext, Context, Mainspring
 from mainspring.errors import StoreUnavailable
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.states import State
-from mainspring.stores.door import Door
+from mainspring.stores.door import Door, contract_methods
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, until
 from tests.rows.test_store import skewed
 
 LIMIT = 60
-R = TypeVar("R")
 
 
 @pytest.fixture
@@ -123,11 +122,6 @@ class Lossy(Door):
     losing: ClassVar[set[str]] = set()
     lost: ClassVar[list[str]] = []
 
-    async def _call(self, name: str, call: Awaitable[R], deadline: float | None = None) -> R:
-        reply = await super()._call(name, call, deadline)
-        self._lose(name)
-        return reply
-
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         reply = super().enqueue_now(batch, connection)
         self._lose("enqueue")
@@ -138,6 +132,19 @@ class Lossy(Door):
             self.losing.discard(name)
             self.lost.append(name)
             raise StoreUnavailable(f"{name}: the answer was lost")
+
+
+def _losing(name: str) -> Callable[..., Awaitable[Any]]:
+    async def call(self: Lossy, *args: Any, **options: Any) -> Any:
+        reply = await getattr(Door, name)(self, *args, **options)
+        self._lose(name)
+        return reply
+
+    return call
+
+
+for _name in contract_methods():
+    setattr(Lossy, _name, _losing(_name))
 
 
 @pytest.fixture

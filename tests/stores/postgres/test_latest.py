@@ -14,7 +14,7 @@ from mainspring.jobs.records import Enqueued
 from mainspring.states import Action, State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import LANE, Hand, gone, lease, one, put_in, row, running, state
-from mainspring.testing.contract.latest import KeyMode, latest
+from mainspring.testing.contract.unique_keys.replace import KeyMode, latest
 from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Sides
 from tests.stores.used_keys import use_keys

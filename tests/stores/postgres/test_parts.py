@@ -15,8 +15,8 @@ from mainspring.jobs.records import Batch, Edge, NewJob, UniqueKey
 from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import Action, State
 from mainspring.stores.postgres import PostgresStore
+from mainspring.testing.contract.dependencies.release import after, noted, of, succeeds, waiting
 from mainspring.testing.contract.hands import HOUR, Hand, job, lease, one, put_in, row, running, state
-from mainspring.testing.contract.parts import after, noted, of, succeeds, waiting
 from mainspring.worker.records import Claim, Turn
 from tests.stores.postgres.sides import Side, Sides
 

@@ -16,7 +16,7 @@ from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver.catalogue import tag
-from mainspring.testing.contract.breakers import NAME, failure, guard, guarded, opened
+from mainspring.testing.contract.breakers.failures import NAME, failure, guard, guarded, opened
 from mainspring.testing.contract.hands import ERROR, LANE, Hand, bucket, ids, job, lease, put_in, row
 from mainspring.worker.records import Want
 

@@ -91,7 +91,7 @@ def _sorted(states: Iterable[State]) -> tuple[str, ...]:
 
 
 CONSTANTS: Mapping[str, object] = {
-    # States, reasons and outcomes share names only where the values are equal too: CRASHED, TIMED_OUT, SUCCEEDED, CANCELLED.
+    # A state, a reason and an outcome of one name have one value too: SUCCEEDED, CANCELLED, CRASHED, TIMED_OUT.
     **_members("", State),
     **_members("", Reason),
     **_members("", Outcome),

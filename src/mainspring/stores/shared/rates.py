@@ -1,16 +1,17 @@
 """The arithmetic of smooth rates (GCRA) and the cost of a bucket that a job names twice, as every engine counts them.
 
-A smooth rate keeps one number for each bucket: ``tat``, the moment at which its whole burst is available again, in whole
-microseconds. All arithmetic is in whole numbers, so the three engines agree to the microsecond. SQL and Lua repeat the
-formulas of :class:`SmoothRate`; ``mainspring.testing.contract`` compares an engine with this class.
+A smooth rate keeps one number for each bucket: ``tat``, the moment at which its whole burst is available again, in
+whole microseconds. All arithmetic is in whole numbers, so the three engines agree to the microsecond. SQL and Lua
+repeat the formulas of :class:`SmoothRate`; ``mainspring.testing.contract`` compares an engine with this class.
 
-- A start of cost ``c`` moves ``tat`` by ``ceil(c * per / size)`` microseconds. The time is rounded up for each start, also
-  of several starts in one step. So a rate is never exceeded, and a start loses less than one microsecond.
-- ``slack = min(burst, ceil(per / size) - 1)`` makes up for the rounding: ``burst`` starts fit at one moment, in one step or
-  one by one. The slack is less than the time of one unit, so in no window of ``per`` starts more than ``size + burst``.
+- A start of cost ``c`` moves ``tat`` by ``ceil(c * per / size)`` microseconds. The time is rounded up for each start,
+  also where one step starts several. So a rate is never exceeded, and a start loses less than one microsecond.
+- ``slack = min(burst, ceil(per / size) - 1)`` makes up for the rounding: ``burst`` starts fit at one moment, in one
+  step or one by one. It is 0 where ``per`` is a multiple of ``size``: then nothing is rounded. The slack is less than
+  the time of one unit, so a window of ``per`` never has starts of more than ``size + burst``.
 - ``used = ceil(max(tat - slack - now, 0) * size / per)`` and ``available = burst - used``, never below 0.
-- A start of cost ``c`` fits while ``available >= min(c, burst)``: from ``tat - slack - floor((max(burst, c) - c) * per / size)``
-  on.
+- A start of cost ``c`` fits while ``available >= min(c, burst)``. The first such moment is
+  ``tat - slack - floor((max(burst, c) - c) * per / size)``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SmoothRate(NamedTuple):
     @property
     def slack(self) -> int:
         """Microseconds that ``tat`` may be late by because of rounding."""
-        return min(max(self.burst, 1), max(self.time(1) - 1, 0))
+        return min(max(self.burst, 1), self.time(1) - 1) if self.per % self.size else 0
 
     def used(self, *, tat: int, now: int) -> int:
         """The units that are not available again yet."""

@@ -48,10 +48,11 @@ end
 -- The microseconds that a start of this cost takes.
 local function smooth_time(limit, cost) return math.ceil(cost * limit.per / limit.size) end
 
--- The moment from which on `tat` counts: earlier than `tat` by what the rounding of starts has added.
+-- `tat` without what the rounding of starts has added.
 local function smooth_back(capacity)
   local limit = capacity.limit
-  return capacity.tat - math.min(math.max(limit.burst, 1), math.max(smooth_time(limit, 1) - 1, 0))
+  if limit.per % limit.size == 0 then return capacity.tat end
+  return capacity.tat - math.min(math.max(limit.burst, 1), smooth_time(limit, 1) - 1)
 end
 
 -- The units of a smooth rate that are not available again yet.
