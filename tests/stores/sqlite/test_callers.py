@@ -21,7 +21,8 @@ from mainspring.errors import (
 from mainspring.jobs.records import Edge, Enqueued, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, gate
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import write_lock
 
 from .words import batch, close, enqueue, job, run, states
 
@@ -145,8 +146,8 @@ class TestForgotten:
 
     @pytest.fixture(autouse=True)
     def _short_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(gate, "OWN_PATIENCE", 0.05)
-        monkeypatch.setattr(gate, "PATIENCE", 5.0)
+        monkeypatch.setattr(write_lock, "OWN_PATIENCE", 0.05)
+        monkeypatch.setattr(write_lock, "PATIENCE", 5.0)
 
     def test_it_is_refused_with_the_fix(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
         mine.execute("begin immediate")

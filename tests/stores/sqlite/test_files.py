@@ -20,8 +20,9 @@ from mainspring.errors import (
     UnsupportedFileSystem,
 )
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, files
-from mainspring.stores.sqlite.schema import VERSION
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import files
+from mainspring.stores.sqlite.driver.schema import VERSION
 
 from .words import close, enqueue, job, jobs, run, states
 
@@ -135,7 +136,7 @@ class TestUnsound:
             (size,) = other.execute("pragma page_size").fetchone()
         other.close()
         store = SqliteStore(str(path))
-        store._checked = True
+        store.database._is_checked = True
         damage(path, size * (page - 1), b"\xff" * size)
         with pytest.raises(StoreCorrupt):
             enqueue(store, job())

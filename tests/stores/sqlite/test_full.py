@@ -11,7 +11,8 @@ import pytest
 
 from mainspring.errors import StoreFull
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, reserve
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import files
 
 from .words import Worker, batch, job, jobs, states, succeeded
 
@@ -41,7 +42,7 @@ class SmallDisk:
                             break
                     except OSError:
                         break
-        assert reserve.free_space(str(self.folder)) == 0
+        assert files.free_space(str(self.folder)) == 0
 
     def make_room(self, store: SqliteStore) -> None:
         (self.folder / "ballast").unlink()
@@ -52,29 +53,29 @@ class Quota:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.free, self._patch = folder, 1 << 30, monkeypatch
-        monkeypatch.setattr(reserve, "free_space", lambda _: self.free)
+        monkeypatch.setattr(files, "free_space", lambda _: self.free)
 
     def fill(self, store: SqliteStore) -> None:
         self.free = 0
         self._limit(store, 1)
-        given_up = store._reserve.release
+        given_up = store.database.reserve.release
 
         def release() -> bool:
-            connection = store._writer._cursor.connection if store._writer._cursor else None
+            connection = store.database.writer._cursor.connection if store.database.writer._cursor else None
             if not given_up() or connection is None:
                 return False
             pages = connection.execute("pragma page_count").fetchone()[0]
-            connection.execute(f"pragma max_page_count = {pages + reserve.SIZE // 4096}")
+            connection.execute(f"pragma max_page_count = {pages + files.RESERVE_SIZE // 4096}")
             return True
 
-        self._patch.setattr(store._reserve, "release", release)
+        self._patch.setattr(store.database.reserve, "release", release)
 
     def make_room(self, store: SqliteStore) -> None:
         self.free = 1 << 30
         self._limit(store, 1 << 30)
 
     def _limit(self, store: SqliteStore, pages: int) -> None:
-        store._writer.do(lambda tx: tx.cursor.execute(f"pragma max_page_count = {pages}").fetchall())
+        store.database.writer.do(lambda tx: tx.cursor.execute(f"pragma max_page_count = {pages}").fetchall())
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def disk(request: pytest.FixtureRequest) -> Disk:
 
 def look(store: SqliteStore) -> None:
     """The next enqueue looks at the disk again, as it does after a second."""
-    store._reserve._looked = 0.0
+    store.database.reserve._looked = 0.0
 
 
 def reserved(store: SqliteStore) -> int:
@@ -130,13 +131,13 @@ class TestFullDisk:
         assert reserved(store) == 0
         with pytest.raises(StoreFull):
             store.enqueue_now(batch(job()))
-        check = await store._write(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall())
+        check = await store.database.write(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall())
         assert check == [("ok",)]
         disk.make_room(store)
         look(store)
         await store.enqueue(batch(job()))
         assert await states(store) == {State.READY: 11, State.SUCCEEDED: 40}
-        assert reserved(store) == reserve.SIZE
+        assert reserved(store) == files.RESERVE_SIZE
         await store.close()
 
     async def test_a_batch_that_does_not_fit_is_refused_whole(self, disk: Disk) -> None:

@@ -16,8 +16,9 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Enqueued, FollowUp, Retention, UniqueKey
 from mainspring.queues.records import QueueMode, QueueRow
 from mainspring.states import Action, Reason, State
-from mainspring.stores.sqlite import SqliteStore, schema
-from mainspring.stores.sqlite.statements import Statements
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import schema
+from mainspring.stores.sqlite.driver.statements import SqliteStatements
 from mainspring.worker.records import Turn
 
 from .words import TASK, Worker, batch, close, enqueue, job, states, succeeded
@@ -34,9 +35,9 @@ def insert(connection: sqlite3.Connection, table: str, **values: Any) -> None:
 def first_version(path: Path) -> None:
     """A file as version 1 wrote it: a job in each place, a child that waits, and the worker that runs its parent."""
     connection = sqlite3.connect(path)
-    sql = Statements("mainspring_")
-    connection.execute(sql["meta"])
-    for statement in schema._constrained(sql["migration_1"]).split(";"):
+    sql = SqliteStatements("mainspring_")
+    connection.execute(sql["create_meta"])
+    for statement in sql["migration_1"].split(";"):
         connection.execute(statement)
     connection.execute(sql["set_version"], ("default", 1))
     live = {"queue": "q", "lane": LANE, "task": TASK, "priority": 3, "crash_limit": 3, "early": 0, "enqueued": 1}

@@ -13,7 +13,7 @@ import pytest
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.wake import _LOOK
+from mainspring.stores.sqlite.driver.wakeups import LOOK_SECONDS
 from mainspring.worker.records import Beat
 
 from .words import PATIENCE, Worker, batch, child, close, enqueue, finish, hear, job, jobs, run, states, succeeded, tell
@@ -184,7 +184,7 @@ asyncio.run(main())
 
 def look_again() -> None:
     """From now on a writer sees who has begun to listen: it looks each 20 ms at most, and the poll covers the rest."""
-    time.sleep(2 * _LOOK)
+    time.sleep(2 * LOOK_SECONDS)
 
 
 class TestWaking:
@@ -215,7 +215,7 @@ class TestWaking:
         assert [each for each in folder.iterdir() if each.suffix == ".sock"]
         look_again()
         run(store.notify(["q"]))
-        assert [each.name for each in folder.iterdir()] == ["gate"]
+        assert [each.name for each in folder.iterdir()] == ["waiting"]
         run(close(store))
 
     @pytest.mark.asyncio
@@ -286,8 +286,8 @@ class TestFairness:
         mine = sqlite3.connect(path, isolation_level=None)
         mine.execute("begin immediate")
         waiting = child('enqueue(store, job()); say("done")', path)
-        gate = store._gate
-        file = gate._opened()
+        lock = store.database.write_lock
+        file = lock._opened()
         assert file is not None
         import fcntl  # POSIX only
 
@@ -323,7 +323,7 @@ def test_a_killed_writer_loses_nothing_it_was_told(path: Path) -> None:
     heard = max([heard, *(int(line) for line in said.split() if line)])
     store = SqliteStore(str(path))
     assert run(states(store))[State.READY] >= heard
-    assert store._writer.do(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall()) == [("ok",)]
+    assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall()) == [("ok",)]
     run(close(store))
 
 

@@ -13,15 +13,16 @@ from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention
 from mainspring.states import Action, Reason, State
-from mainspring.stores.sqlite import SqliteStore, act, prune
-from mainspring.stores.sqlite.find import count, find
-from mainspring.stores.sqlite.statements import Statements
-from mainspring.stores.sqlite.tally import tally
-from mainspring.stores.sqlite.tx import Tx
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.actions import find_candidates
+from mainspring.stores.sqlite.driver.statements import SqliteStatements
+from mainspring.stores.sqlite.driver.transaction import Tx
+from mainspring.stores.sqlite.prune import find_prunable
+from mainspring.stores.sqlite.query import count, find, tally
 
 from .words import Worker, batch, jobs, run, succeeded
 
-SQL = Statements("mainspring_")
+SQL = SqliteStatements("mainspring_")
 NOW = 2 * 10**15
 WHOLE = re.compile(r"SCAN mainspring_\w+\b(?! USING (COVERING )?INDEX mainspring_jobs_running)")
 SORT = "USE TEMP B-TREE FOR ORDER BY"
@@ -110,7 +111,7 @@ def test_numbers_and_actions_look_only_at_the_jobs_that_are_meant(tx: Tx, name: 
     for work in (
         lambda: count(tx, query),
         lambda: tally(tx, query, "queue"),
-        lambda: act.candidates(tx, action, query, 100, 0),
+        lambda: find_candidates(tx, action, query, 100, 0),
     ):
         steps = plan(tx, work)
         assert not [step for step in steps if WHOLE.match(step)], steps
@@ -133,7 +134,7 @@ def test_counting_everything_reads_indexes_only(tx: Tx) -> None:
 
 def test_prune_walks_by_age(tx: Tx) -> None:
     """It counts the young in an index, and of the old it looks at no more than it takes."""
-    steps = plan(tx, lambda: prune.old(tx, Retention(), 100))
+    steps = plan(tx, lambda: find_prunable(tx, Retention(), 100))
     assert not [step for step in steps if SORT in step], steps
     tables = [step for step in steps if re.search(r"mainspring_(finished|dead)\b(?!_)", step)]
     assert all("INDEX mainspring_finished_" in step or "INDEX mainspring_dead_age" in step for step in tables), steps

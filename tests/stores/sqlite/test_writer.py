@@ -16,8 +16,8 @@ from mainspring.jobs.records import Edge, Enqueued
 from mainspring.states import State
 from mainspring.stores.records import Document
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.reports import put
-from mainspring.stores.sqlite.tx import Tx
+from mainspring.stores.sqlite.documents import put_document
+from mainspring.stores.sqlite.driver.transaction import Tx
 
 from .words import PATIENCE, batch, close, enqueue, job, run, states
 
@@ -27,7 +27,7 @@ class Held:
 
     def __init__(self, store: SqliteStore) -> None:
         self.entered, self.let_go = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=lambda: store._writer.do(self._wait))
+        self.thread = threading.Thread(target=lambda: store.database.writer.do(self._wait))
         self.thread.start()
         assert self.entered.wait(PATIENCE)
 
@@ -42,7 +42,7 @@ class Held:
 
 def gathered(store: SqliteStore, n: int) -> None:
     """``n`` calls wait for the writer: they are handed in before the first await of a caller returns."""
-    assert len(store._writer._pending) == n
+    assert len(store.database.writer._pending) == n
 
 
 @pytest.mark.asyncio
@@ -62,13 +62,13 @@ class TestGroups:
 
     async def test_what_a_failing_call_wrote_is_undone(self, store: SqliteStore) -> None:
         def write_and_fail(tx: Tx) -> None:
-            tx.run("put_doc", ("kind", "half", 1, b""))
+            tx.run("put_document", ("kind", "half", 1, b""))
             raise ZeroDivisionError
 
         held = Held(store)
         calls = [
-            store._writer.send(write_and_fail),
-            store._writer.send(lambda tx: put(tx, Document("kind", "whole", 1, b""))),
+            store.database.writer.send(write_and_fail),
+            store.database.writer.send(lambda tx: put_document(tx, Document("kind", "whole", 1, b""))),
         ]
         gathered(store, 2)
         held.release()
@@ -122,7 +122,7 @@ class TestGroups:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await store._write(broken)
+            await store.database.write(broken)
         await store.enqueue(batch(job()))
 
     async def test_reads_do_not_wait_for_a_commit(self, store: SqliteStore) -> None:
@@ -174,8 +174,8 @@ class TestSettings:
     def test_the_durability_class_is_really_set(self, path: Path, durability: str, level: int) -> None:
         store = SqliteStore(str(path), durability=durability)
         assert run(store.durability()) == f"sqlite:{durability}"
-        assert store._writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == level
-        assert store._writer.do(lambda tx: tx.cursor.execute("pragma journal_mode").fetchone()[0]) == "wal"
+        assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == level
+        assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma journal_mode").fetchone()[0]) == "wal"
         run(close(store))
 
     def test_an_unknown_class_or_namespace_is_refused(self, path: Path) -> None:
@@ -199,9 +199,9 @@ class TestSettings:
 
         clock = Stepped()
         store = SqliteStore(str(path), clock=clock)
-        first = store._writer.do(lambda tx: tx.now)
+        first = store.database.writer.do(lambda tx: tx.now)
         clock.now = 1_000_000
-        assert store._writer.do(lambda tx: tx.now) == first
+        assert store.database.writer.do(lambda tx: tx.now) == first
         run(close(store))
 
 
@@ -216,7 +216,7 @@ class TestReentered:
             with pytest.raises(WouldDeadlock, match="set a flag"):
                 store.enqueue_now(batch(inner))
 
-        store._writer.do(interrupted)
+        store.database.writer.do(interrupted)
         assert store.enqueue_now(batch(inner)) == [Enqueued(inner.id, True)], "nothing is left locked"
         run(store.close())
 
@@ -228,10 +228,10 @@ class TestReentered:
         forking, forked = threading.Event(), threading.Event()
 
         def fork() -> None:
-            store._writer.before_fork(PATIENCE)
+            store.database.writer.before_fork(PATIENCE)
             forking.set()
             forked.wait(PATIENCE)
-            store._writer.after_fork_in_parent()
+            store.database.writer.after_fork_in_parent()
 
         thread = threading.Thread(target=fork)
         thread.start()
@@ -246,4 +246,4 @@ class TestReentered:
             with pytest.raises(WouldDeadlock):
                 store.enqueue_now(batch(job()))
 
-        await store._writer.send(interrupted)
+        await store.database.writer.send(interrupted)

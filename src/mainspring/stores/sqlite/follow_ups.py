@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import msgspec
 
-from mainspring.errors import StoreConflict
 from mainspring.jobs.records import NewJob
-from mainspring.states import FINAL, State
+from mainspring.states import State
+from mainspring.stores.shared.follow_ups import check_follow_ups
 
-from .dependencies import mark_of
 from .lanes import READY, enter_ready, placement_of
 from .queues import add_queue_limits, count_if_limited, seq_in_queue, stored_queues
 from .rows import add_marks_and_keeps, job_exists, row_of
@@ -20,8 +18,6 @@ from .rows import add_marks_and_keeps, job_exists, row_of
 if TYPE_CHECKING:
     from .driver.transaction import Tx
 
-LARGEST = 1 << 60
-"""The largest number that a follow-up job may have: a moment that is added to it still fits 64 bits."""
 EPOCH_BYTES = 2
 """The last bytes of a follow-up job's id, which hold the epoch of the job that it follows."""
 EPOCHS = 1 << (8 * EPOCH_BYTES)
@@ -31,27 +27,10 @@ _unpack = msgspec.msgpack.Decoder(NewJob).decode
 
 def add_follow_ups(tx: Tx, jobs: Sequence[NewJob]) -> None:
     for job in jobs:
+        if job.follows:
+            check_follow_ups(job)
         for n, follow in enumerate(job.follows):
-            _check(job, follow.on, follow.job)
             tx.run("add_follow_up", (job.id, follow.on, n, _pack(follow.job)))
-
-
-def _check(job: NewJob, on: State, follow: NewJob) -> None:
-    """Refuse now a follow-up job that could not be inserted later: then it would keep its job from ending."""
-    numbers = (follow.priority, follow.delay, follow.run_at or 0, follow.expires_in or 0, follow.crashes)
-    wrong = ""
-    if on not in FINAL:
-        wrong = f"waits for {on}, which is no end"
-    elif len(follow.id) != 16 or follow.id[-EPOCH_BYTES:] != bytes(EPOCH_BYTES):
-        wrong = "has an id without room for an epoch"
-    elif follow.unique or follow.after or follow.buckets or follow.fair or follow.follows:
-        wrong = "has a unique key, parents, limits or follow-up jobs of its own"
-    elif mark_of(follow.marks):
-        wrong = "is of a part"
-    elif any(abs(number) > LARGEST for number in (*numbers, follow.keep or 0)):
-        wrong = "has a number that is too large"
-    if wrong:
-        raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {follow.task!r} {wrong}")
 
 
 def insert_follow_ups(tx: Tx, job: bytes, state: State) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.stores.shared.constants import NANOSECONDS, RATE_PIECES
+from mainspring.stores.shared.constants import RATE_PIECES
+from mainspring.stores.shared.rates import SmoothRate
 
 from .capacity import BucketCapacity
 
@@ -101,54 +102,46 @@ class WindowCapacity(RateCapacity):
 
 
 class SmoothCapacity(RateCapacity):
-    """One unit each ``per / size``, up to ``burst`` at once (GCRA). Times are in nanoseconds: rates may be fast.
+    """One unit each ``per / size``, up to ``burst`` at once (GCRA); see :class:`mainspring.stores.shared.rates.SmoothRate`.
 
-    ``tat`` (the theoretical arrival time of GCRA) is the moment at which the bucket has its whole burst again.
+    ``tat`` is the moment at which the bucket has its whole burst again.
     """
 
     kind = "smooth"
 
     def __init__(self, tx: Tx, name: str, limit: CurrentLimit, running: RunningJobs) -> None:
         super().__init__(tx, name, limit, running)
-        self._per = max(limit.per * NANOSECONDS, 1)
-        self._burst = max(limit.burst, 1)
-        self._now = tx.now * NANOSECONDS
+        self._rate = SmoothRate(limit.size, limit.per, limit.burst)
         self._tat: int
         self._blocked_until: int
         self._tat, self._blocked_until = tx.first("smooth_rate", (name,)) or (0, 0)
         self._changed = False
 
     @property
-    def _ahead(self) -> int:
-        return max(self._tat - self._now, 0)
-
-    @property
     def used(self) -> int:
-        return -(-self._ahead * self.size // self._per)
+        return self._rate.used(tat=self._tat, now=self._tx.now) if self.size > 0 else 0
 
     def available(self) -> int:
         if self.size <= 0 or self._blocked_until > self._tx.now:
             return 0
-        return max((self._burst * self._per + (self._slack - self._ahead) * self.size) // self._per, 0)
+        return self._rate.available(tat=self._tat, now=self._tx.now)
 
     def fits(self, cost: int) -> bool:
         if self.size <= 0 or self._blocked_until > self._tx.now:
             return False
-        cost = self._capped(cost)
-        return self._ahead + self._time(cost) <= self._bound(cost)
+        return self._rate.fits(tat=self._tat, now=self._tx.now, cost=cost)
 
     def take(self, cost: int, n: int = 1) -> None:
-        self._move(n * self._time(min(cost, self.size)))
+        self._set(self._rate.start(tat=self._tat, now=self._tx.now, cost=cost, n=n))
 
     def fits_at(self, cost: int) -> int | None:
         if self.size <= 0:
             return None
-        cost = self._capped(cost)
-        return max(self._blocked_until, -(-(self._tat + self._time(cost) - self._bound(cost)) // NANOSECONDS))
+        return max(self._blocked_until, self._rate.next_at(tat=self._tat, now=self._tx.now, cost=cost) or 0)
 
     def correct(self, cost: int, real: int) -> bool:
         if self.size > 0:
-            self._move(self._time(real) - self._time(min(cost, self.size)))
+            self._set(self._rate.correct(tat=self._tat, now=self._tx.now, cost=cost, spent=real))
             self.write()
         return real < cost
 
@@ -161,21 +154,6 @@ class SmoothCapacity(RateCapacity):
             self._tx.run("set_tat", (self._name, self._tat))
             self._changed = False
 
-    def _capped(self, cost: int) -> int:
-        return min(max(cost, 1), self.size)
-
-    def _time(self, cost: int) -> int:
-        """The nanoseconds that this cost takes up, rounded up."""
-        return -(-cost * self._per // self.size)
-
-    def _bound(self, cost: int) -> int:
-        return self._time(max(self._burst, cost)) + self._slack
-
-    @property
-    def _slack(self) -> int:
-        """Each start is rounded up to a nanosecond: so much more keeps a burst of single starts whole."""
-        return min(self._burst, NANOSECONDS - 1)
-
-    def _move(self, time: int) -> None:
-        self._tat = max(self._tat, self._now) + time
+    def _set(self, tat: int) -> None:
+        self._tat = tat
         self._changed = True

@@ -108,4 +108,4 @@ where bucket = ?1 and not exists (select 1 from {t}starts as s where s.bucket = 
 
 -- name: drop_idle_rates
 -- rates that hold nothing back any more
-delete from {t}rates where tat <= ?1 * {NANOSECONDS} and blocked_until <= ?1
+delete from {t}rates where tat <= ?1 and blocked_until <= ?1

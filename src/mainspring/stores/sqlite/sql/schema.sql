@@ -354,7 +354,7 @@ create table {t}starts (
     primary key (bucket, first)
 ) without rowid;
 
--- tat: when a smooth rate has its whole burst again, in nanoseconds. blocked_until: before this moment nothing starts
+-- tat: when a smooth rate has its whole burst again. blocked_until: before this moment nothing starts
 create table {t}rates (
     bucket text not null primary key,
     tat integer not null default 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.stores.sqlite.wall import WallClock
+from mainspring.stores.sqlite.driver.clock import WallClock
 
 
 def test_time_goes_on_when_the_clock_is_set_back() -> None:

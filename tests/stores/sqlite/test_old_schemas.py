@@ -12,8 +12,9 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention, TallyRow
 from mainspring.limits.records import Bucket
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, schema
-from mainspring.stores.sqlite.statements import Statements
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import schema
+from mainspring.stores.sqlite.driver.statements import SqliteStatements
 
 from .words import Worker, succeeded
 
@@ -25,11 +26,11 @@ COMMON = ("shop.tasks.send", "q", "q/any", 0, 1, 3, 0, 5, b"{}")
 @pytest.fixture
 def old(path: Path) -> Path:
     """A file with the first schema and a job in each place."""
-    sql = Statements("mainspring_")
+    sql = SqliteStatements("mainspring_")
     connection = sqlite3.connect(path)
     connection.execute("pragma journal_mode=wal")
-    connection.execute(sql["meta"])
-    connection.executescript(schema._constrained(sql["migration_1"]))
+    connection.execute(sql["create_meta"])
+    connection.executescript(sql["migration_1"])
     connection.execute(sql["set_version"], ("default", 1))
     connection.execute(f"insert into mainspring_jobs ({COLUMNS}) values ({_marks(11)})", (READY, "ready", *COMMON))
     for table, row in (("finished", (DONE, "succeeded")), ("dead", (DEAD, "dead"))):
@@ -80,12 +81,12 @@ LIMITED = tuple(each.bytes for each in new_ids(4))
 @pytest.fixture
 def third(path: Path) -> Path:
     """A file with the third schema: of a limit of two one job runs and two wait, and a suspect waits beside them."""
-    sql = Statements("mainspring_")
+    sql = SqliteStatements("mainspring_")
     connection = sqlite3.connect(path)
     connection.execute("pragma journal_mode=wal")
-    connection.execute(sql["meta"])
+    connection.execute(sql["create_meta"])
     for number in (1, 2, 3):
-        connection.executescript(schema._constrained(sql[f"migration_{number}"]))
+        connection.executescript(sql[f"migration_{number}"])
     connection.execute(sql["set_version"], ("default", 3))
     for n, id in enumerate(LIMITED):
         lane, buckets = ("q/any!", None) if n == 3 else ("q/any#gate,tenant:7", '[["gate",2],["tenant:7",9]]')
@@ -99,7 +100,7 @@ def third(path: Path) -> Path:
     )
     connection.execute("insert into mainspring_buckets values ('gate', 2), ('tenant:7', 9)")
     connection.executemany(
-        "insert into mainspring_holds values (?, ?, 9)", [(n, LIMITED[0]) for n in ("gate", "tenant:7")]
+        "insert into mainspring_job_holds values (?, ?, 9)", [(n, LIMITED[0]) for n in ("gate", "tenant:7")]
     )
     connection.execute("update mainspring_counters set value = 9")
     connection.commit()

@@ -17,13 +17,14 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Batch, Retention
 from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, part_mark
 from mainspring.states import Action, State
-from mainspring.stores.sqlite import SqliteStore, schema
-from mainspring.stores.sqlite.statements import Statements
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import schema
+from mainspring.stores.sqlite.driver.statements import SqliteStatements
 
 from .test_limits import statements
 from .words import Worker, batch, enqueue, job, jobs, states, succeeded
 
-TABLES = ("mainspring_parts", "mainspring_links", "mainspring_schedules", "mainspring_runs")
+TABLES = ("mainspring_dependents", "mainspring_dependencies", "mainspring_schedules", "mainspring_schedule_runs")
 MARKED: dict[str, Any] = {"marks": (part_mark("x"),)}
 
 
@@ -74,7 +75,7 @@ async def test_a_job_of_a_part_that_nobody_waits_for_costs_one_look(store: Sqlit
     marked = await life(store, **MARKED)
     more = [text for text in shape(marked) if text not in shape(plain)]
     assert len(marked) == len(plain) + 1
-    assert more == ["select 1 from mainspring_parts"]
+    assert more == ["select 1 from mainspring_dependents"]
 
 
 async def test_parts_hold_in_the_transaction_of_a_caller(store: SqliteStore, path: Path) -> None:
@@ -116,13 +117,13 @@ async def test_a_schedule_that_went_is_forgotten_after_a_day(
 
 async def test_children_of_a_file_of_the_fourth_schema_still_wait(path: Path) -> None:
     """Their edges have no place in a line."""
-    sql = Statements("mainspring_")
+    sql = SqliteStatements("mainspring_")
     parent, child = jobs(2)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma journal_mode=wal")
-        connection.execute(sql["meta"])
+        connection.execute(sql["create_meta"])
         for number in (1, 2, 3, 4):
-            connection.executescript(schema._constrained(sql[f"migration_{number}"]))
+            connection.executescript(sql[f"migration_{number}"])
         connection.execute(sql["set_version"], ("default", 4))
         columns = "id, state, flags, deps, queue, lane, task, priority, seq, crash_limit, early, enqueued, record"
         for id, state, flags, deps in ((parent.id, "ready", 1, 0), (child.id, "blocked", 0, 1)):

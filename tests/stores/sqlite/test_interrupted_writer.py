@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.jobs.records import Enqueued
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.writer import Writer
+from mainspring.stores.sqlite.driver.writer import SqliteWriter
 
 from .words import PATIENCE, batch, job, run, states
 
@@ -81,14 +81,14 @@ def test_a_struck_server_leaves_the_others_to_the_next(
     """Before the work of its group began, whatever the transaction before came to."""
     store = SqliteStore(str(tmp_path / "jobs.db"))
     store.enqueue_now(batch(job()))
-    real, strikes = getattr(Writer, place), [KeyboardInterrupt]
+    real, strikes = getattr(SqliteWriter, place), [KeyboardInterrupt]
 
-    def strike(self: Writer, group: list[object], *rest: object) -> None:
+    def strike(self: SqliteWriter, group: list[object], *rest: object) -> None:
         if len(group) > 1 and strikes:
             raise strikes.pop()
         real(self, group, *rest)
 
-    monkeypatch.setattr(Writer, place, strike)
+    monkeypatch.setattr(SqliteWriter, place, strike)
     said: list[object] = []
 
     def enqueue() -> None:
@@ -98,11 +98,11 @@ def test_a_struck_server_leaves_the_others_to_the_next(
         except KeyboardInterrupt:
             said.append("struck")
 
-    with store._writer._lock:
+    with store.database.writer._lock:
         threads = [threading.Thread(target=enqueue, daemon=True) for _ in range(2)]
         for thread in threads:
             thread.start()
-        while len(store._writer._pending) < 2:
+        while len(store.database.writer._pending) < 2:
             threading.Event().wait(0.01)
     for thread in threads:
         thread.join(PATIENCE)
