@@ -3,7 +3,7 @@
 import pytest
 
 from tests.mutations.runner import ALL, TABLE, caught, fits, table
-from tests.mutations.word import Mutation
+from tests.mutations.mutation import Mutation
 
 SAMPLE = [mutation for mutation in ALL if mutation.name in ("ack-token", "rescue-beat")]
 

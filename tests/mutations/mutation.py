@@ -1,4 +1,4 @@
-"""What a mutation is."""
+"""A planted fault, and the patches that plant it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Patch(NamedTuple):
-    """Replace ``old`` by ``new`` in a file of the engine; ``old`` stands there once, or ``times``."""
+    """Replace ``old`` by ``new`` in a file. ``old`` occurs ``times`` times. ``file`` is relative to the engine."""
 
     file: str
     old: str
@@ -15,7 +15,7 @@ class Patch(NamedTuple):
 
 
 class Mutation(NamedTuple):
-    """A planted fault: the promise that it breaks, and the tests of the contract that must notice."""
+    """A planted fault: the promise that it breaks, and the contract modules of which one must fail."""
 
     name: str
     promise: str
