@@ -124,8 +124,6 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "no-listener-woken", "An enqueue of another client wakes the listeners", "waking",
-        ("driver/wakeups.py",
-         "    def wake(self, queues: set[str]) -> None:\n",
-         "    def wake(self, queues: set[str]) -> None:\n        return\n\n    def _off(self, queues: set[str]) -> None:\n"),
+        ("driver/writer.py", "            if woken:\n", "            if False:\n"),
     ),
 )  # fmt: skip
