@@ -76,8 +76,8 @@ def table(mutations: Iterable[Mutation] = ALL) -> str:
     lines = [
         "# Planted faults that the contract suite finds",
         "",
-        "`python -m tests.mutations` plants each fault into a copy of the SQLite engine. Then a test of the named modules",
-        "of `mainspring.testing.contract` must fail. `python -m tests.mutations --table` writes this page.",
+        "`python -m tests.mutations` plants each fault into a copy of the SQLite engine. Then a test of the named",
+        "modules of `mainspring.testing.contract` must fail. `python -m tests.mutations --table` writes this page.",
         "",
         "| fault | promise | found by |",
         "|---|---|---|",
