@@ -181,7 +181,7 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "follow-up-of-a-child-forgotten", "A job that ends with its parent inserts its follow-up job", "doors",
-        ("finish.py", "_move(tx, child, flags, Ending(State", "_move(tx, child, 0, Ending(State"),
+        ("finish.py", "_move(tx, child, flags, JobEnding(State", "_move(tx, child, 0, JobEnding(State"),
     ),
     mutation(
         "follow-up-not-found", "A follow-up job can be claimed at once", "follows",

@@ -16,7 +16,7 @@ from .dependencies import join_waiting_jobs
 from .driver.constants import FLAG_CANCEL_ORDERED, FLAG_DEPENDENCY, FLAG_LIMITED
 from .driver.errors import is_unstorable
 from .driver.statements import sizes
-from .finish import Ending, finish
+from .finish import JobEnding, finish
 from .lanes import (
     Placement,
     enter_ready,
@@ -174,11 +174,13 @@ def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
         tx.run("set_due", (ack.to, due, attempt, ack.id))
 
 
-def _ending(worker: str, ack: Ack, job: OwnedJob, attempt: int) -> Ending:
+def _ending(worker: str, ack: Ack, job: OwnedJob, attempt: int) -> JobEnding:
     if job.flags & FLAG_CANCEL_ORDERED:
         note = job.cancel_order or None
-        return Ending(State.CANCELLED, Reason.BY_USER, worker, attempt, job.crashes, error=ack.error, note=note)
-    return Ending(ack.to, ack.reason, worker, attempt, job.crashes, result=ack.result, error=ack.error, label=ack.label)
+        return JobEnding(State.CANCELLED, Reason.BY_USER, worker, attempt, job.crashes, error=ack.error, note=note)
+    return JobEnding(
+        ack.to, ack.reason, worker, attempt, job.crashes, result=ack.result, error=ack.error, label=ack.label
+    )
 
 
 # ---- hand-backs --------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .driver.transaction import Tx
 
 
-class Ending(NamedTuple):
+class JobEnding(NamedTuple):
     """How a job ends: the fields of its history row that the live row does not have."""
 
     state: State
@@ -36,7 +36,7 @@ class Ending(NamedTuple):
     note: str | None = None
 
 
-def finish(tx: Tx, job: bytes, flags: int, ending: Ending) -> None:
+def finish(tx: Tx, job: bytes, flags: int, ending: JobEnding) -> None:
     """Move a live job to history, insert its follow-up jobs, and tell its dependents and children."""
     _move(tx, job, flags, ending)
     if flags & FLAG_DEPENDENCY and ending.state is State.SUCCEEDED:
@@ -53,7 +53,7 @@ def finish_waiting(tx: Tx, job: bytes, reason: Reason, note: str | None = None) 
     worker, attempt, crashes, flags = found
     if flags & FLAG_LIMITED:
         tx.run("open_lane_of_job", (job,))
-    finish(tx, job, flags, Ending(State.CANCELLED, reason, worker, attempt, crashes, note=note))
+    finish(tx, job, flags, JobEnding(State.CANCELLED, reason, worker, attempt, crashes, note=note))
     tx.run("drop_edges_of_child", (job,))
     return True
 
@@ -68,14 +68,14 @@ def resolve_children(tx: Tx, parent: bytes, *, succeeded: bool) -> None:
         for child, policy, deps, due, queue, flags, *placement in children:
             job = Placement(*placement)
             if policy == EDGE_FAIL and not succeeded:
-                _move(tx, child, flags, Ending(State.CANCELLED, Reason.PARENT, None, 0, job.crashes))
+                _move(tx, child, flags, JobEnding(State.CANCELLED, Reason.PARENT, None, 0, job.crashes))
                 tx.run("drop_edges_of_child", (child,))
                 ended.append((child, False))
             else:
                 unblock(tx, BlockedJob(child, deps, due, queue, job))
 
 
-def _move(tx: Tx, job: bytes, flags: int, ending: Ending) -> None:
+def _move(tx: Tx, job: bytes, flags: int, ending: JobEnding) -> None:
     if flags & (FLAG_FOLLOWED_SUCCESS if ending.state is State.SUCCEEDED else FLAG_FOLLOWED_OTHER):
         insert_follow_ups(tx, job, ending.state)
     history = "to_dead" if ending.state is State.DEAD else "to_finished"

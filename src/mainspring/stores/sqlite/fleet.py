@@ -15,7 +15,7 @@ from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 from .ack import apply_acks
 from .breakers import report_lost
 from .driver.constants import FLAG_CANCEL_ORDERED
-from .finish import Ending, finish
+from .finish import JobEnding, finish
 from .lanes import Placement, enter_ready, suspect_lane_of
 from .limits.buckets import Capacities
 from .limits.waiting import release_jobs, settle_released
@@ -144,7 +144,7 @@ def _take_job(tx: Tx, worker: str, job: LostJob, cause: Outcome, charge: CrashCh
     ending = _ending(job, charge, crashes)
     if ending is not None:
         note = job.cancel_order or None
-        finish(tx, job.job, job.flags, Ending(*ending, None, attempt, crashes, note=note))
+        finish(tx, job.job, job.flags, JobEnding(*ending, None, attempt, crashes, note=note))
         return ending[0]
     lane = suspect_lane_of(job.lane, job.buckets) if is_suspect(crashes, job.crash_limit) else job.lane
     delay = charge.delay(crashes)
