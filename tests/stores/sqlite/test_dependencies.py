@@ -1,4 +1,4 @@
-"""What parts and schedules cost those who do not use them, and what is left of them in the file."""
+"""The statements that dependencies and schedules cost other jobs, and the rows that they leave behind."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.driver import schema
 from mainspring.stores.sqlite.driver.statements import SqliteStatements
 
+from .helpers import Worker, batch, enqueue, job, jobs, states, succeeded
 from .test_limits import statements
-from .words import Worker, batch, enqueue, job, jobs, states, succeeded
 
 TABLES = ("mainspring_dependents", "mainspring_dependencies", "mainspring_schedules", "mainspring_schedule_runs")
 MARKED: dict[str, Any] = {"marks": (part_mark("x"),)}
@@ -53,12 +53,12 @@ async def life(store: SqliteStore, **options: Any) -> list[str]:
 
 
 def shape(heard: list[str]) -> list[str]:
-    """Which statements they are, whatever their values."""
+    """The first words of each statement, without its values."""
     return [" ".join(text.split()[:4]) for text in heard]
 
 
-async def test_a_plain_job_asks_nothing_of_parts(store: SqliteStore) -> None:
-    """The one statement of the acks can tell who is of a part. With links, too, no other statement is run."""
+async def test_a_plain_job_runs_no_statement_for_dependencies(store: SqliteStore) -> None:
+    """Only the statement of the acks reads dependencies, and no other one is run once dependencies are set."""
     await life(store)  # takes places in the store's order, for many
     before = await life(store)
     (asked,) = (text for text in before if any(table in text for table in TABLES))
@@ -67,8 +67,8 @@ async def test_a_plain_job_asks_nothing_of_parts(store: SqliteStore) -> None:
     assert shape(await life(store)) == shape(before)
 
 
-async def test_a_job_of_a_part_that_nobody_waits_for_costs_one_look(store: SqliteStore) -> None:
-    """Its end is taken in bulk like that of all others, and it is asked once for all whether its part waits."""
+async def test_a_dependency_mark_without_dependents_costs_one_statement(store: SqliteStore) -> None:
+    """Its success is applied in bulk like all others. One read for all jobs asks whether their name waits."""
     await store.set_dependencies([ScheduleDependency("y", ("a",))])
     await life(store)
     plain = await life(store, marks=("tag",))
@@ -78,7 +78,7 @@ async def test_a_job_of_a_part_that_nobody_waits_for_costs_one_look(store: Sqlit
     assert more == ["select 1 from mainspring_dependents"]
 
 
-async def test_parts_hold_in_the_transaction_of_a_caller(store: SqliteStore, path: Path) -> None:
+async def test_dependencies_hold_in_the_transaction_of_a_caller(store: SqliteStore, path: Path) -> None:
     await store.set_dependencies([ScheduleDependency("x", ("a",))])
     with closing(sqlite3.connect(path)) as mine:
         enqueue(store, job(**MARKED), connection=mine)
@@ -88,7 +88,7 @@ async def test_parts_hold_in_the_transaction_of_a_caller(store: SqliteStore, pat
 
 
 async def test_no_row_is_left(store: SqliteStore, path: Path) -> None:
-    """Of a line, of links that were taken back, and of what was noted."""
+    """Of waiting jobs, of dependencies that were removed, and of notes."""
     await store.set_dependencies([ScheduleDependency("x", ("a", "b")), ScheduleDependency("y", ("x",))])
     made = jobs(4, **MARKED)
     await store.enqueue(batch(*made))
@@ -101,9 +101,7 @@ async def test_no_row_is_left(store: SqliteStore, path: Path) -> None:
             assert connection.execute(f"select count(*) from {table}").fetchall() == [(0,)], table
 
 
-async def test_a_schedule_that_went_is_forgotten_after_a_day(
-    store: SqliteStore, path: Path, clock: MovableClock
-) -> None:
+async def test_a_deleted_schedule_is_forgotten_after_a_day(store: SqliteStore, path: Path, clock: MovableClock) -> None:
     rev = (await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"))).rev
     await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
     await store.swap_schedule(ScheduleSwap(name="t", rev=0, doc=b"{}"))
@@ -116,7 +114,7 @@ async def test_a_schedule_that_went_is_forgotten_after_a_day(
 
 
 async def test_children_of_a_file_of_the_fourth_schema_still_wait(path: Path) -> None:
-    """Their edges have no place in a line."""
+    """Their edges have no place among waiting jobs."""
     sql = SqliteStatements("mainspring_")
     parent, child = jobs(2)
     with closing(sqlite3.connect(path)) as connection:

@@ -1,4 +1,4 @@
-"""A full disk: enqueue is refused first, what runs is still reported, and all is well when room is back."""
+"""A full disk: enqueue is refused first, running jobs are still acked, and everything works when space is back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.driver import files
 
-from .words import Worker, batch, job, jobs, states, succeeded
+from .helpers import Worker, batch, job, jobs, states, succeeded
 
 RECORD = b"x" * 20_000
 
@@ -49,7 +49,7 @@ class SmallDisk:
 
 
 class Quota:
-    """For users who may not mount: SQLite itself refuses to grow, and giving up the reserve lets it grow as much."""
+    """For users who may not mount: SQLite itself refuses to grow, and deleting the reserve lets it grow by as much."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.free, self._patch = folder, 1 << 30, monkeypatch
@@ -104,7 +104,7 @@ def disk(request: pytest.FixtureRequest) -> Disk:
 
 
 def look(store: SqliteStore) -> None:
-    """The next enqueue looks at the disk again, as it does after a second."""
+    """Make the next enqueue read the free space again, as it does after a second."""
     store.database.reserve._looked = 0.0
 
 
@@ -141,7 +141,7 @@ class TestFullDisk:
         await store.close()
 
     async def test_a_batch_that_does_not_fit_is_refused_whole(self, disk: Disk) -> None:
-        """It fits by the look at the disk, but not by its size."""
+        """The free space is enough for an enqueue, but not for this batch."""
         store = SqliteStore(str(disk.folder / "jobs.db"))
         await store.enqueue(batch(job()))
         if isinstance(disk, Quota):

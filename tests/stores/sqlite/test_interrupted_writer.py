@@ -1,7 +1,7 @@
-"""An exception thrown into a thread in the middle of an enqueue is that thread's alone.
+"""An exception that is thrown into a thread in the middle of an enqueue does not hit other threads.
 
 Signal handlers may raise at any instruction of the main thread: ``signal.alarm`` idioms, test time limits,
-Ctrl-C. Other threads' jobs are neither lost, nor told as made when they are not, nor held up for ever.
+Ctrl-C. Jobs of other threads are neither lost, nor reported as made when they are not, nor delayed for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.jobs.records import Enqueued
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.driver.writer import SqliteWriter
 
-from .words import PATIENCE, batch, job, run, states
+from .helpers import PATIENCE, batch, job, run, states
 
 PROGRAM = """
 import signal, sys, threading, time
@@ -66,7 +66,7 @@ print([thread.is_alive() for thread in threads], raised, sum(job.id not in found
 """
 
 
-def test_signals_strike_nobody_else(tmp_path: Path) -> None:
+def test_a_signal_hits_only_the_main_thread(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path / "jobs.db")],
         capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path,
@@ -75,10 +75,10 @@ def test_signals_strike_nobody_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["_serve_group", "_run_group"])
-def test_a_struck_server_leaves_the_others_to_the_next(
+def test_an_interrupted_thread_leaves_other_calls_to_the_next(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the work of its group began, whatever the transaction before came to."""
+    """The exception comes before the work of the group began, whatever the transaction before did."""
     store = SqliteStore(str(tmp_path / "jobs.db"))
     store.enqueue_now(batch(job()))
     real, strikes = getattr(SqliteWriter, place), [KeyboardInterrupt]

@@ -1,4 +1,4 @@
-"""Rows that something else than Mainspring has written: a worker survives them and says what is wrong."""
+"""Rows that another program has written: a worker survives them and logs what is wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.states import Reason, State
 LIMIT = 60
 
 
-def test_a_task_that_is_no_text_is_dead_and_holds_up_nobody(path: Path) -> None:
+def test_a_task_name_that_is_not_text_makes_the_job_dead(path: Path) -> None:
     app = Mainspring(f"sqlite:///{path}", poll="200ms")
     heard: list[str] = []
 

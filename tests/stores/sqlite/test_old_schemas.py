@@ -1,4 +1,4 @@
-"""A file that an older version has left is brought up to date with everything in it."""
+"""Opening migrates files of older schemas, with everything in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.driver import schema
 from mainspring.stores.sqlite.driver.statements import SqliteStatements
 
-from .words import Worker, succeeded
+from .helpers import Worker, succeeded
 
 READY, DONE, DEAD = (each.bytes for each in new_ids(3))
 COLUMNS = "id, state, task, queue, lane, priority, seq, crash_limit, early, enqueued, record"
@@ -25,7 +25,7 @@ COMMON = ("shop.tasks.send", "q", "q/any", 0, 1, 3, 0, 5, b"{}")
 
 @pytest.fixture
 def old(path: Path) -> Path:
-    """A file with the first schema and a job in each place."""
+    """A file with the first schema and a job in each table."""
     sql = SqliteStatements("mainspring_")
     connection = sqlite3.connect(path)
     connection.execute("pragma journal_mode=wal")
@@ -50,7 +50,7 @@ def _marks(n: int) -> str:
 
 
 @pytest.mark.asyncio
-async def test_the_jobs_of_the_first_schema_live_on(old: Path) -> None:
+async def test_jobs_of_the_first_schema_run(old: Path) -> None:
     store = SqliteStore(str(old), durability="normal")
     assert await store.migrate() == (1, schema.VERSION)
     found = {each.id: each.state for each in (await store.find(Query.everything())).jobs}
@@ -65,8 +65,7 @@ async def test_the_jobs_of_the_first_schema_live_on(old: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_both_schemas_have_the_same_shape(old: Path, tmp_path: Path) -> None:
-    """Whether a file was made by this version or brought up to it."""
+async def test_a_migrated_file_has_the_schema_of_a_new_file(old: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh.db"
     for path in (old, fresh):
         store = SqliteStore(str(path), durability="normal")
@@ -80,7 +79,7 @@ LIMITED = tuple(each.bytes for each in new_ids(4))
 
 @pytest.fixture
 def third(path: Path) -> Path:
-    """A file with the third schema: of a limit of two one job runs and two wait, and a suspect waits beside them."""
+    """A file with the third schema and a limit of size 2: one job runs, two wait, and a suspect waits beside them."""
     sql = SqliteStatements("mainspring_")
     connection = sqlite3.connect(path)
     connection.execute("pragma journal_mode=wal")

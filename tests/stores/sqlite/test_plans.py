@@ -1,4 +1,4 @@
-"""The statements of the hot path look at what they need, not at a backlog."""
+"""The statements of the hot path read by indexes and never walk a backlog."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.driver.statements import FOLDER, SqliteStatements, fill_rows, sizes
 
-from .words import close, enqueue, job, jobs, run
+from .helpers import close, enqueue, job, jobs, run
 
 SQL = SqliteStatements("mainspring_")
 SCAN = re.compile(r"SCAN (?!a$|\d+ CONSTANT|\d-ROW|CONSTANT|\(subquery|e$|h$|w$|mainspring_breakers$|json_each )")
@@ -79,8 +79,8 @@ def _by_partial(step: str) -> bool:
     return "USING" in step and any(name in step for name in names)
 
 
-def test_each_statement_has_a_name_of_its_own() -> None:
-    """Of two with one name the second would be run in place of the first."""
+def test_names_of_statements_are_unique() -> None:
+    """Of two statements with one name, the second would replace the first."""
     names = [
         name for file in Path(FOLDER).glob("*.sql") for name in re.findall(r"(?m)^-- name: (\w+)", file.read_text())
     ]

@@ -102,7 +102,7 @@ class WindowCapacity(RateCapacity):
 
 
 class SmoothCapacity(RateCapacity):
-    """One unit each ``per / size``, up to ``burst`` at once (GCRA); see :class:`mainspring.stores.shared.rates.SmoothRate`.
+    """One unit each ``per / size``, up to ``burst`` at once (GCRA); the rules are in ``stores/shared/rates.py``.
 
     ``tat`` is the moment at which the bucket has its whole burst again.
     """

@@ -1,4 +1,4 @@
-"""What is left of keys when nothing can come of them."""
+"""Rows that unique keys leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short words for these tests, and for the child processes that they start."""
+"""Helpers of these tests, and of the child processes that they start."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def states(store: SqliteStore) -> dict[State, int]:
 
 
 class Worker:
-    """Numbers its turns."""
+    """A worker that numbers its turns."""
 
     def __init__(self, store: SqliteStore, name: str = "w", tasks: tuple[str, ...] = (TASK,)) -> None:
         self.store, self.name, self.tasks, self.number = store, name, tasks, 0
@@ -82,12 +82,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def child(program: str, path: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A fresh process that runs ``program`` with ``path`` and ``store`` in its hands; it speaks line by line."""
+    """Start a process that runs ``program`` with the names ``path`` and ``store``; its output is read by line."""
     head = """
         import asyncio, os, sys
         from pathlib import Path
         from mainspring.stores.sqlite import SqliteStore
-        from tests.stores.sqlite.words import *
+        from tests.stores.sqlite.helpers import *
         path, arguments = Path(sys.argv[1]), sys.argv[2:]
         store = SqliteStore(str(path), durability="normal")
         def say(*words):
@@ -102,22 +102,22 @@ def child(program: str, path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def hear(process: subprocess.Popen[str]) -> str:
-    """The next line that the child says."""
+def read_line(process: subprocess.Popen[str]) -> str:
+    """The next line that the child prints."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, f"the child ended with {process.wait(PATIENCE)}"
     return line.strip()
 
 
-def tell(process: subprocess.Popen[str], line: str = "") -> None:
+def write_line(process: subprocess.Popen[str], line: str = "") -> None:
     assert process.stdin is not None
     process.stdin.write(line + "\n")
     process.stdin.flush()
 
 
-def finish(process: subprocess.Popen[str]) -> str:
-    """What the child said until it ended, well."""
+def read_rest(process: subprocess.Popen[str]) -> str:
+    """Everything else that the child prints; it must end with code 0."""
     said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
     return said
