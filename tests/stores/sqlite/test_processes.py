@@ -23,9 +23,9 @@ from .helpers import (
     child,
     close,
     enqueue,
-    finish,
     job,
     jobs,
+    read_rest,
     run,
     states,
     succeeded,
@@ -63,7 +63,7 @@ class TestTwoApps:
             await mine.turn(Ack.succeeded(lease) if claim.task == "ours.task" else Ack.returned(lease, park=True))
         assert await mine.take(10) == ()
         write_line(other)
-        assert "ran theirs.task" in await asyncio.to_thread(finish, other)
+        assert "ran theirs.task" in await asyncio.to_thread(read_rest, other)
         assert await states(store) == {State.SUCCEEDED: 2}
 
 
@@ -195,7 +195,7 @@ asyncio.run(main())
 """
 
 
-def look_again() -> None:
+def await_next_look() -> None:
     """Wait until a writer sees the new listeners: it reads the directory every 20 ms at most."""
     time.sleep(2 * LOOK_SECONDS)
 
@@ -211,7 +211,7 @@ class TestWakeups:
         enqueue(store, job(queue="other"))
         listener = child(LISTEN, path, "q", "z")
         assert read_line(listener) == "listening"
-        look_again()
+        await_next_look()
         enqueue(store, job())
         assert read_line(listener) == "woken"
         read_rest(listener)
@@ -226,7 +226,7 @@ class TestWakeups:
         listener.communicate()
         folder = Path(f"{path}-wake")
         assert [each for each in folder.iterdir() if each.suffix == ".sock"]
-        look_again()
+        await_next_look()
         run(store.notify(["q"]))
         assert [each.name for each in folder.iterdir()] == ["waiting"]
         run(close(store))
@@ -243,7 +243,7 @@ class TestWakeups:
         elsewhere = SqliteStore(str(path))
         listener = await elsewhere.listen("w", ["q"])
         os.utime(folder, ns=(tick, tick))
-        look_again()
+        await_next_look()
         await store.enqueue(batch(job()))
         assert await listener.wait(PATIENCE)
         await elsewhere.close()
