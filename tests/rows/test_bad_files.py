@@ -87,7 +87,7 @@ class TestDamage:
 
     def test_a_network_file_system(self, app: Mainspring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         mounts = f"36 25 0:32 / / rw - ext4 /dev/sda rw\n99 36 0:50 / {tmp_path} rw,relatime - nfs4 server:/jobs rw\n"
-        monkeypatch.setattr("mainspring.stores.sqlite.files._mounts", lambda: mounts)
+        monkeypatch.setattr("mainspring.stores.sqlite.driver.files._mounts", lambda: mounts)
         with pytest.raises(UnsupportedFileSystem, match=r"\(nfs4\).*\n  Put the file on a local disk, or use Postgre"):
             app.open()
         assert not Path(file_of(app)).exists()

@@ -69,7 +69,7 @@ class TestModes:
         info = stage.t.schedules.get("loop")
         assert (info.rule, info.next) == ("continuously, 10m after each run", MONDAY + timedelta(minutes=40))
 
-    @pytest.mark.stores("postgres", "redis")  # SQLite's time does not go back: see tests/stores/sqlite/test_wall.py
+    @pytest.mark.stores("postgres", "redis")  # SQLite's time does not go back: see tests/stores/sqlite/test_clock.py
     def test_a_clock_that_is_set_back_holds_no_loop_up(self, stage: Stage) -> None:
         stage.part("loop", mode="continuous", min_pause="10m")
         stage.t.advance("0s")
