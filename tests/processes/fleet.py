@@ -248,7 +248,7 @@ def overlaps(lines: list[Line]) -> list[tuple[Line, Line]]:
 def phase_of(pid: int) -> Phase:
     """Where a living worker stands, read from its board."""
     folder = Path(f"/proc/{pid}/fd")
-    fds = [path for path in folder.iterdir() if "mainspring-board" in str(path.readlink())]
+    fds = [path for path in folder.iterdir() if "mainspring-state" in str(path.readlink())]
     board = SharedState.attach(os.open(fds[0], os.O_RDWR))
     phase = Phase(board.phase)
     board.close()

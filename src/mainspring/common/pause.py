@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 
 from mainspring.common.duration import Duration, to_seconds
 
 FIRST_LOOK = 0.002
 SLOWEST_LOOK = 0.1
+
+
+def jittered(seconds: float, *, least: float = 0.5) -> float:
+    """Shorten a pause at random: between ``least`` times ``seconds`` and ``seconds``.
+
+    >>> 0.5 <= jittered(1.0) <= 1.0
+    True
+    """
+    return seconds * random.uniform(least, 1.0)
 
 
 class PollPause:
