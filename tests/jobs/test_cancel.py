@@ -112,7 +112,7 @@ async def test_a_body_that_will_not_end_is_forced_by_replacing_the_worker(world:
     running = await world.worker(supervised=True, grace=SECOND // 5).started()
     await asyncio.to_thread(begun.wait, 20)
     await cancel(world, job)
-    board = running.worker._board
+    board = running.worker._shared_state
 
     async def replaced() -> bool | None:
         return True if board.phase == Phase.REPLACE else None

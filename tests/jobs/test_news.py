@@ -253,7 +253,7 @@ async def test_items_outlast_a_store_that_was_away(world: World, error: type[Sto
     failed.set()
 
     async def over() -> bool | None:
-        return (running.worker._floor is not None and not running.worker._floor.bodies()) or None
+        return (running.worker._dispatcher is not None and not running.worker._dispatcher.running()) or None
 
     await eventually(over, "the body ended")
     store.failed = 0

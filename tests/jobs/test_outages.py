@@ -69,7 +69,7 @@ async def test_an_outage_interrupts_no_body_and_loses_no_ack(world: World, caplo
         return said if said and "works again" in said[-1] else None
 
     first, last = await eventually(told, "the end of the outage is told")
-    assert "the store failed, trying again: " in first
+    assert "the store failed while " in first
     assert "the store works again after" in last
     assert await running.drained() == 0
 
@@ -194,13 +194,15 @@ async def test_a_lease_that_is_gone_is_fenced_and_its_neighbours_are_not(world: 
     kept, gone = await world.put(world.new_job(task, 0), world.new_job(task, 1))
     running = await world.worker().started()
     await world.until(gone, State.RUNNING)
-    turner = running.worker._turner
-    assert turner is not None
+    turn_loop = running.worker._turn_loop
+    assert turn_loop is not None
 
     async def put_off() -> bool | None:
-        acks = (Ack.snoozed(turner.held[gone].lease, delay=3600 * SECOND),)
+        acks = (Ack.snoozed(turn_loop.held[gone].lease, delay=3600 * SECOND),)
         try:
-            await world.store.turn(Turn(worker=turner.id, number=turner._number, seen=turner._number, acks=acks))
+            await world.store.turn(
+                Turn(worker=turn_loop.environment.worker, number=turn_loop._number, seen=turn_loop._number, acks=acks)
+            )
         except StoreConflict:  # the worker's own turn came first
             return None
         return True
@@ -271,7 +273,7 @@ async def test_a_worker_that_is_refused_shows_that_it_tries(world: World, error:
     running = await world.worker(store=passed).started()
     await world.until(job, State.RUNNING)
     store.error, store.refuse = error, "turn"
-    board = running.worker._board
+    board = running.worker._shared_state
 
     async def refused() -> bool | None:
         return store.failed >= 1 or None

@@ -208,11 +208,11 @@ async def test_a_service_says_its_trouble_when_it_begins_and_ends(
     shaky = Shaky()
     running = asyncio.create_task(shaky.run())
     async with asyncio.timeout(20):
-        await shaky.ticked()
+        await shaky.wait_tick()
     running.cancel()
     said = [record.getMessage() for record in caplog.records if record.name == "mainspring.shaky"]
     assert len(said) == 2
-    assert "failed, trying again" in said[0]
+    assert "failed; retrying" in said[0]
     assert "works again" in said[1]
 
 

@@ -37,7 +37,7 @@ async def test_drain_finishes_what_runs_and_claims_no_more(world: World) -> None
     assert await running.end() == 0
     assert result(await world.row(first)) == "finished"
     assert (await world.row(second)).state is State.READY
-    assert running.worker._board.phase == Phase.DONE
+    assert running.worker._shared_state.phase == Phase.DONE
     assert running.worker.id not in {row.id for row in await world.store.workers()}
 
 
@@ -199,8 +199,8 @@ async def test_claims_that_arrive_after_the_drain_began_go_back_unstarted(world:
 
     def drain_meanwhile(turn: Turn) -> Turn:
         if turn.wants:
-            assert running.worker._stopping is not None
-            running.worker._stopping.drain()
+            assert running.worker._drain is not None
+            running.worker._drain.drain()
         return turn
 
     store.twist = drain_meanwhile
@@ -277,7 +277,7 @@ async def test_a_word_to_end_that_comes_too_late_is_no_trouble(world: World) -> 
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: troubles.append(context))
     running = world.worker(until_empty=True)
     assert await running.end() == 0
-    running.worker._board.close()
+    running.worker._shared_state.close()
     running.worker.drain()
     running.worker.stop()
     await asyncio.sleep(0)

@@ -211,7 +211,7 @@ async def test_a_thread_that_will_not_end_has_its_supervised_worker_replaced(wor
     innocent = await world.enqueue(world.task(polite))
     waiting = await world.enqueue(world.tasks["polite"].name)
     running = await world.worker(supervised=True, grace=SECOND // 5).started()
-    board = running.worker._board
+    board = running.worker._shared_state
 
     async def replaced() -> bool | None:
         return True if board.phase == Phase.REPLACE else None
@@ -252,7 +252,7 @@ async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_end
     running = await world.worker(grace=SECOND // 5).started()
 
     async def said() -> bool | None:
-        return True if "does not end; its slot stays occupied" in caplog.text else None
+        return True if "does not end, and its slot stays occupied" in caplog.text else None
 
     await eventually(said, "the log says it")
     assert result(await world.final(await world.enqueue("other"))) == 1

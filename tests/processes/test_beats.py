@@ -24,8 +24,8 @@ from mainspring.worker.config import WorkerSettings
 from mainspring.worker.lease import fencing
 from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
 from mainspring.worker.lease.shared_state import SharedState
-from mainspring.worker.loop.outage import Outage
 from mainspring.worker.records import Beat, Registration, WorkerRow
+from mainspring.worker.retry_log import Outage
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, kill, until
 
@@ -131,7 +131,7 @@ HOST = """
     import ctypes, json, os, sys, time
     from mainspring.worker.lease.shared_state import SharedState
     from mainspring.worker.lease.death_lock import DeathLock
-    from mainspring.worker.lease.heartbeat_process import HeartbeatProcess
+    from mainspring.worker.supervise.heartbeat_process import HeartbeatProcess
     from mainspring.worker.supervise.child_pipe import Hello
     from mainspring.stores.connect import StoreAddress
     board = SharedState.create(8)

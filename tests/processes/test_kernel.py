@@ -81,7 +81,7 @@ class TestDeathLock:
         kill(holder.pid, signal.SIGKILL)
         holder.wait()
         assert death_lock.is_dead(info)
-        death_lock.forget(info)
+        death_lock.remove_lock(info)
         assert not death_lock.is_dead(info), "without the file there is no proof"
 
     def test_a_child_that_may_run_bodies_keeps_the_lock(self, started: list[subprocess.Popen[str]]) -> None:
@@ -110,7 +110,7 @@ class TestDeathLock:
         left.close()
         for path in runtime.glob("*.lock"):
             os.utime(path, (0, 0))
-        assert death_lock.sweep() == 1
+        assert death_lock.remove_stale_locks() == 1
         assert [path.name for path in runtime.glob("*.lock")] == [Path(held.path).name]
         held.close(unlink=True)
 
@@ -138,24 +138,24 @@ class TestFamily:
             **{process_tree.MARK: "a-mark"},
         )
         others = sorted([int(said(leader)), int(said(leader))])
-        assert process_tree.family(leader.pid, "a-mark") == sorted([leader.pid, *others])
+        assert process_tree.list_family(leader.pid, "a-mark") == sorted([leader.pid, *others])
         kill(leader.pid, signal.SIGKILL)
         leader.wait()
-        assert process_tree.family(leader.pid, "a-mark") == others
+        assert process_tree.list_family(leader.pid, "a-mark") == others
         process_tree.kill_family(leader.pid, "a-mark")
-        until(lambda: not process_tree.family(leader.pid, "a-mark"))
+        until(lambda: not process_tree.list_family(leader.pid, "a-mark"))
 
     def test_the_state_tells_a_stopped_process(self, started: list[subprocess.Popen[str]]) -> None:
         sleeper = program(started, "import time; print('on', flush=True); time.sleep(600)")
         said(sleeper)
         kill(sleeper.pid, signal.SIGSTOP)
-        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and stat.stopped)
+        until(lambda: (stat := process_tree.read_stat(sleeper.pid)) and stat.stopped)
         kill(sleeper.pid, signal.SIGCONT)
-        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and not stat.stopped)
+        until(lambda: (stat := process_tree.read_stat(sleeper.pid)) and not stat.stopped)
         kill(sleeper.pid, signal.SIGKILL)
-        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and stat.gone)
+        until(lambda: (stat := process_tree.read_stat(sleeper.pid)) and stat.gone)
         sleeper.wait()
-        assert process_tree.stat_of(sleeper.pid) is None
+        assert process_tree.read_stat(sleeper.pid) is None
 
 
 def test_a_child_that_keeps_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:

@@ -56,7 +56,7 @@ def test_only_the_slots_in_use_are_read(board: SharedState) -> None:
     board.start(5, JOB, 1, 0.0, 0, 0)
     board.slots = 5
     assert board.jobs() == []
-    with pytest.raises(ValueError, match="cannot hold 9"):
+    with pytest.raises(ValueError, match="cannot have 9"):
         board.slots = 9
 
 

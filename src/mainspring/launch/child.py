@@ -11,7 +11,6 @@ import asyncio
 import importlib
 import importlib.util
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Callable

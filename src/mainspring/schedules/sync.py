@@ -146,7 +146,7 @@ class _Sync:
         log.error("other processes changed schedule %r all the time; it is not stored as this code declares it", name)
 
     async def orphan(self, row: ScheduleRow | None) -> None:
-        """Disable a schedule that this code does not declare, if this or an older version of the program declared it."""
+        """Disable a schedule that this code does not declare, if this program declared it before."""
         for _ in range(_TRIES):
             plan = None if row is None else decode_plan(row)
             if row is None or plan is None or plan.owner != "code" or self._is_newer(plan):
