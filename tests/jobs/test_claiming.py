@@ -49,7 +49,7 @@ async def test_higher_priorities_come_first_and_equal_ones_in_order(world: World
 
 
 @pytest.mark.row("Q5")
-async def test_one_claim_in_twenty_is_by_age(world: World) -> None:
+async def test_one_claim_in_twenty_takes_the_oldest_job(world: World) -> None:
     """An old job of the lowest priority starts while high ones are still waiting."""
     order: list[int] = []
 
@@ -67,7 +67,7 @@ async def test_one_claim_in_twenty_is_by_age(world: World) -> None:
 
 @pytest.mark.row("W1")
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_the_concurrency_of_a_queue_is_never_exceeded_and_others_go_on(world: World, colour: str) -> None:
+async def test_the_concurrency_of_a_queue_is_never_exceeded(world: World, colour: str) -> None:
     lock = threading.Lock()
     now: dict[str, int] = {"few": 0, "many": 0}
     most: dict[str, int] = {"few": 0, "many": 0}
@@ -99,7 +99,7 @@ async def test_the_concurrency_of_a_queue_is_never_exceeded_and_others_go_on(wor
     assert most["many"] > 2
 
 
-async def test_a_capped_queue_without_work_lends_its_slots(world: World) -> None:
+async def test_other_queues_use_the_slots_of_a_capped_queue_without_work(world: World) -> None:
     """All slots are filled from the other queue although the capped one could have taken them."""
     met = asyncio.Barrier(8)
 
@@ -128,7 +128,7 @@ async def test_a_capped_queue_gets_its_turn_beside_a_flood_of_short_jobs(world: 
     assert [n for n, queue in enumerate(order) if queue == "few"][-1] < 2_000
 
 
-async def test_jobs_enqueued_by_name_never_pile_up_behind_a_full_kind(world: World) -> None:
+async def test_jobs_enqueued_by_name_do_not_wait_for_a_full_kind_of_slot(world: World) -> None:
     """Threads are free, async slots are not: at most one async job enqueued by name is held in line."""
     store, passed = faulty(world)
     gate = asyncio.Event()

@@ -40,7 +40,7 @@ class WakesNobody:
 
 
 @pytest.mark.option("worker.poll")
-async def test_work_is_looked_for_each_poll(world: World) -> None:
+async def test_each_poll_claims_work(world: World) -> None:
     """The app itself would look once an hour."""
     app = Mainspring(world.url, poll="1h")
 

@@ -57,7 +57,7 @@ def failing(running: Running) -> bool:
 
 @pytest.mark.row("R12", "B22")
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_broken_network_interrupts_nobody_and_is_told_as_one_story(
+async def test_a_broken_network_interrupts_no_job_and_is_logged_as_one_outage(
     world: World, wire: chaos.Proxy, fault: Callable[[], chaos.Fault], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A body ends while nothing passes; its ack arrives afterwards, and new jobs are claimed."""
@@ -94,7 +94,7 @@ async def test_a_broken_network_interrupts_nobody_and_is_told_as_one_story(
 
 
 @pytest.mark.row("B21")
-async def test_connections_that_the_server_kills_all_the_time_cost_nobody_anything(
+async def test_connections_that_the_server_kills_interrupt_no_job(
     world: World, store_name: str, store_url: str, request: pytest.FixtureRequest
 ) -> None:
     """Of the worker and of whoever enqueues; every job runs once."""
@@ -156,7 +156,7 @@ class killer:  # noqa: N801 - used as a function
 
 
 @pytest.mark.row("W4")
-async def test_a_worker_that_is_cut_off_ends_what_must_not_overlap_before_its_lease_does(
+async def test_a_worker_without_its_store_ends_guarded_bodies_before_its_lease_ends(
     world: World, wire: chaos.Proxy
 ) -> None:
     """Others would take the job then. When the network is back it is run again, and the worker is still itself."""

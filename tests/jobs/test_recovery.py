@@ -28,7 +28,7 @@ from tests.jobs.test_poll import WakesNobody
 from tests.jobs.world import SECOND, Running, World, eventually, result
 
 
-async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
+async def test_after_a_failed_turn_the_worker_sends_its_leases_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would not ask in thirty years, here: longer than any machine has been up."""
@@ -62,7 +62,7 @@ async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
     assert await running.drained() == 0
 
 
-async def test_wake_ups_that_an_outage_swallowed_are_made_up_for(world: World) -> None:
+async def test_after_an_outage_the_worker_finds_jobs_whose_wake_up_was_lost(world: World) -> None:
     """The listener hears nothing, the poll is an hour away."""
     store: Any = FaultyStore(cast("Store", WakesNobody(world.store)))
 
@@ -85,7 +85,9 @@ async def test_wake_ups_that_an_outage_swallowed_are_made_up_for(world: World) -
     assert await running.drained() == 0
 
 
-async def test_a_worker_that_beats_and_does_not_claim_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_with_heartbeats_but_without_turns_reports_claiming_false(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """fault-17: the way of its turns is cut, the way of its beats is not."""
     monkeypatch.setattr(kill_rules, "SLOWEST_TURNS", 0.0)
     store: Any = FaultyStore(world.store)
@@ -116,7 +118,7 @@ async def test_a_worker_that_beats_and_does_not_claim_says_so(world: World, monk
 
 
 @pytest.mark.parametrize("trouble", [True, False])
-async def test_what_a_store_forgot_that_was_set_back_runs_again(
+async def test_a_job_whose_ack_a_restored_store_lost_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch, trouble: bool
 ) -> None:
     """The worker's ack was confirmed, and then the store stood as it was before: a failover, or a restored backup."""

@@ -95,17 +95,17 @@ class TestDeathLock:
         until(lambda: death_lock.is_dead(info))
 
     @pytest.mark.parametrize("changed", [{"boot": "another"}, {"pidns": "1"}, {"lock": "/etc/passwd"}, {"boot": ""}])
-    def test_elsewhere_nothing_is_proven(self, changed: dict[str, str]) -> None:
+    def test_another_boot_or_pid_namespace_proves_nothing(self, changed: dict[str, str]) -> None:
         lock = DeathLock.create()
         facts = {**lock.facts(), **changed}
         lock.close()
         assert not death_lock.is_dead(json.dumps(facts).encode())
 
     @pytest.mark.parametrize("info", [b"", b"{}", b"[1]", b"\xff", b'{"boot": 1, "pidns": 2, "lock": 3}'])
-    def test_strange_registrations_prove_nothing(self, info: bytes) -> None:
+    def test_unreadable_registrations_prove_nothing(self, info: bytes) -> None:
         assert not death_lock.is_dead(info)
 
-    def test_litter_is_swept_and_held_locks_stay(self, runtime: Path) -> None:
+    def test_stale_lock_files_are_removed_and_held_ones_stay(self, runtime: Path) -> None:
         held, left = DeathLock.create(), DeathLock.create()
         left.close()
         for path in runtime.glob("*.lock"):
@@ -145,7 +145,7 @@ class TestFamily:
         process_tree.kill_family(leader.pid, "a-mark")
         until(lambda: not process_tree.list_family(leader.pid, "a-mark"))
 
-    def test_the_state_tells_a_stopped_process(self, started: list[subprocess.Popen[str]]) -> None:
+    def test_read_stat_shows_a_stopped_process(self, started: list[subprocess.Popen[str]]) -> None:
         sleeper = program(started, "import time; print('on', flush=True); time.sleep(600)")
         said(sleeper)
         kill(sleeper.pid, signal.SIGSTOP)
@@ -158,7 +158,7 @@ class TestFamily:
         assert process_tree.read_stat(sleeper.pid) is None
 
 
-def test_a_child_that_keeps_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:
+def test_a_child_that_holds_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:
     """No Python code can run in it, so the kernel must end it."""
     child = (
         "import ctypes, os; from mainspring.worker.supervise.process_tree import die_with_parent; "

@@ -255,7 +255,7 @@ def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[BulkLanes, An
     return BulkLanes(spec, spec.bulk, ("thread~*bulk~",), pool), spec
 
 
-async def test_a_line_asks_for_what_its_calls_can_take(app: Mainspring) -> None:
+async def test_bulk_lanes_request_what_their_calls_can_take(app: Mainspring) -> None:
     pool = Slots(4)
     line, spec = line_of(app, pool, size=10, wait="1h")
     assert line.request(0) == (0, 0)
@@ -278,7 +278,7 @@ async def test_a_line_asks_for_what_its_calls_can_take(app: Mainspring) -> None:
         ({"by": "to"}, (100, 1)),
     ],
 )
-async def test_a_line_asks_for_no_more_than_a_turn_can_carry(
+async def test_bulk_lanes_request_no_more_than_one_turn_takes(
     app: Mainspring, options: dict[str, Any], asked: tuple[int, int]
 ) -> None:
     assert line_of(app, Slots(64), **options)[0].request(64) == asked
@@ -297,7 +297,7 @@ async def test_a_call_that_gathers_is_filled_though_no_slot_is_free(app: Mainspr
     assert demand.is_urgent
 
 
-async def test_what_waits_is_given_back_with_its_slot(app: Mainspring) -> None:
+async def test_waiting_items_are_taken_out_together_with_their_slot(app: Mainspring) -> None:
     pool = Slots(2)
     line, spec = line_of(app, pool, size=10, wait="1h")
     waiting = [anything(Waiting(spec)) for _ in range(3)]

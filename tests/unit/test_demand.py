@@ -111,7 +111,7 @@ def test_weighted_queues_share_however_slots_become_free(aio: int, thread: int, 
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 1 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
-def test_a_store_that_stops_in_the_middle_of_a_turn_favours_nobody() -> None:
+def test_a_partial_reply_favours_no_queue() -> None:
     """As it does when payloads are large: those at the end of the wants come first the next time."""
     shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)
     while shop.got.total() < 2_000:
@@ -131,7 +131,7 @@ def test_queues_share_a_limit_that_all_of_them_need(places: int) -> None:
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
-def test_who_found_a_limit_used_up_is_asked_for_beside_the_others() -> None:
+def test_a_queue_that_found_a_limit_used_up_keeps_competing() -> None:
     """Those who had all that they were asked for come again before a limit has room: alone they would take it all."""
     shop = Shop(backlog(), aio=Slots(20), thread=Slots(0), weights=WEIGHTS)
     for lane in shop.turn():
@@ -197,14 +197,14 @@ class Bus:
 
 
 class TestLines:
-    def test_a_line_is_asked_for_apart_and_takes_its_slots(self) -> None:
+    def test_separate_lanes_have_their_own_want_and_take_their_slots(self) -> None:
         ready = {"a/async": 100, "a/async~*bus~": 100}
         shop = Shop(ready, aio=Slots(4), thread=Slots(0), separate=(Bus(50),))
         sums = {base_of(want.lanes[0]): want.n for _ in range(2) for want in shop.demand.next_wants()}
         assert sums["a/async~*bus~"] == 50
         assert sums["a/async"] in (3, 4)
 
-    def test_the_cap_of_a_queue_holds_for_a_line(self) -> None:
+    def test_the_cap_of_a_queue_applies_to_separate_lanes(self) -> None:
         ready = {"a/async~*bus~": 100, "b/async~*bus~": 100}
         shop = Shop(ready, aio=Slots(8), thread=Slots(0), caps={"a": 5}, separate=(Bus(50),))
         wanted = Counter[str]()
@@ -217,7 +217,7 @@ class TestLines:
         assert wanted["b"] % 50 == 0
         assert wanted["a"] > 0 < wanted["b"]
 
-    def test_a_dry_line_is_left_out_until_something_wakes_it(self) -> None:
+    def test_dry_separate_lanes_are_left_out_until_a_wake_up(self) -> None:
         shop = Shop({"a/async": 0, "a/async~*bus~": 3}, aio=Slots(2), thread=Slots(0), separate=(Bus(50),))
         shop.turn()
         for lane in list(shop.held.elements()):

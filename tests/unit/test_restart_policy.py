@@ -61,14 +61,14 @@ def test_workers_that_end_as_soon_as_they_started_do_not_spin(time: list[float])
     assert seats.list_due(time[0], ()) == []
 
 
-def test_after_three_failed_starts_there_is_no_hope(time: list[float]) -> None:
+def test_after_three_failed_starts_the_supervisor_gives_up(time: list[float]) -> None:
     seats = RestartPolicy(1)
     told = [seats.record_failed_start(0, "ImportError: no module named shop") for _ in range(3)]
     assert seats.gives_up
     assert [bool(text) for text in told] == [True, False, False]
 
 
-def test_failed_starts_are_borne_once_somebody_has_started(time: list[float]) -> None:
+def test_failed_starts_are_retried_after_a_worker_has_started(time: list[float]) -> None:
     seats = RestartPolicy(1)
     seats.record_start(0)
     seats.record_end(0, orderly=True)
@@ -78,7 +78,7 @@ def test_failed_starts_are_borne_once_somebody_has_started(time: list[float]) ->
     assert 0 < seats.next_due() - time[0] <= MAX_PAUSE
 
 
-def test_finished_seats_stay_empty(time: list[float]) -> None:
+def test_finished_workers_are_not_replaced(time: list[float]) -> None:
     seats = RestartPolicy(2)
     seats.record_finish(0)
     assert seats.list_due(time[0], ()) == [1]

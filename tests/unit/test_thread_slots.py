@@ -59,7 +59,7 @@ def hasty() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_thread_outlives_every_moment_of_a_strike() -> None:
+def test_a_slot_thread_survives_an_exception_at_any_moment() -> None:
     """Half of the strikes find the body, half come late; the length of the body follows them to stay at the edge."""
     pool = _Pool()
     runner = SlotThread(cast("ThreadSlots", pool), 0)

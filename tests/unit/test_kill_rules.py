@@ -36,7 +36,7 @@ class TestFence:
         assert not fencing.is_low(100.0, 103.1, 15.0)
         assert fencing.is_low(100.0, 103.0, 15.0)
 
-    def test_before_the_first_beat_nothing_is_low_or_over(self) -> None:
+    def test_before_the_first_heartbeat_a_lease_is_neither_low_nor_over(self) -> None:
         assert not fencing.is_low(100.0, 0.0, 15.0)
         assert not fencing.is_over(100.0, 0.0)
 
@@ -48,7 +48,7 @@ class TestFence:
 
 
 class TestJudge:
-    def test_a_healthy_worker_lives(self) -> None:
+    def test_a_healthy_worker_is_not_killed(self) -> None:
         assert decide_kill(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
 
     def test_a_job_past_its_hard_limit_and_grace_ends_the_worker(self) -> None:
@@ -56,7 +56,7 @@ class TestJudge:
         late = job(deadline=NOW - 5.1)
         assert decide_kill(look(late, job(2, deadline=NOW + 9))) == KillDecision(KillCause.OVERDUE, (late,))
 
-    def test_a_stuck_body_waits_for_its_neighbours_to_drain(self) -> None:
+    def test_a_worker_with_a_stuck_body_is_killed_after_the_drain_limit(self) -> None:
         stuck = job(deadline=NOW - 20, flags=STUCK)
         assert decide_kill(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 29)) is None
         sentence = decide_kill(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 31))
@@ -67,7 +67,7 @@ class TestJudge:
         sentence = decide_kill(look(stuck, phase=Phase.DONE, phase_since=NOW))
         assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
 
-    def test_an_empty_worker_whose_loop_stands_still_is_wedged(self) -> None:
+    def test_a_worker_without_jobs_whose_loop_is_blocked_is_killed(self) -> None:
         assert decide_kill(look(ticked=NOW - 29)) is None
         sentence = decide_kill(look(ticked=NOW - 31, ticking_since=NOW))
         assert sentence is not None
@@ -77,20 +77,20 @@ class TestJudge:
         blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, tried=NOW - 60, ticking_since=NOW)
         assert decide_kill(blocked) is None
 
-    def test_after_a_blocked_loop_the_worker_gets_time_to_turn(self) -> None:
+    def test_after_a_blocked_loop_the_worker_gets_time_for_a_turn(self) -> None:
         assert decide_kill(look(ticked=NOW, tried=NOW - 60, ticking_since=NOW - 0.5)) is None
 
-    def test_a_worker_that_never_turns_while_loop_and_store_are_well_is_wedged(self) -> None:
+    def test_a_worker_that_sends_no_turns_while_loop_and_store_work_is_killed(self) -> None:
         sentence = decide_kill(look(job(), tried=NOW - 46))
         assert sentence is not None
         assert sentence.cause is KillCause.WEDGED_TURNS
         assert sentence.guilty == ()
 
     @pytest.mark.parametrize("since", [math.inf, NOW - 40])
-    def test_no_turn_while_the_store_is_away_is_no_fault(self, since: float) -> None:
+    def test_a_worker_without_turns_is_not_killed_while_the_store_is_away(self, since: float) -> None:
         assert decide_kill(look(job(), tried=NOW - 400, heartbeats_since=since)) is None
 
-    def test_a_stopped_worker_is_not_judged_by_the_clock(self) -> None:
+    def test_a_stopped_worker_is_not_killed_for_lost_time(self) -> None:
         stopped = look(job(deadline=NOW - 100), ticked=NOW - 100, stopped=True, moving_since=NOW)
         assert decide_kill(stopped) is None
 
@@ -139,12 +139,12 @@ class TestBlame:
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
 
     @pytest.mark.parametrize("flags", [0, TRIPS])
-    def test_a_breaker_hears_of_it_if_it_hears_of_time_limits(self, flags: int) -> None:
+    def test_a_breaker_that_counts_time_outs_gets_the_fault(self, flags: int) -> None:
         late = job(1, deadline=NOW - 9, flags=flags)
         _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert ("HardTimeout" in ack.fault) == bool(flags)
 
-    def test_a_job_that_ended_after_the_sentence_is_not_charged(self) -> None:
+    def test_a_job_that_ended_after_the_kill_decision_is_not_charged(self) -> None:
         said = blame.decide_blame(KillDecision(KillCause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
         assert said == (Outcome.INTERRUPTED, [])
 
@@ -152,13 +152,13 @@ class TestBlame:
         _, (ack,) = blame.decide_blame(None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW, orderly=True)
         assert (ack.token, ack.outcome) == (1, Outcome.TIMED_OUT)
 
-    def test_an_early_job_that_began_never_begins_again(self) -> None:
+    def test_an_early_job_that_began_is_dead(self) -> None:
         _, (ack,) = blame.decide_blame(
             KillDecision(KillCause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False
         )
         assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)
 
-    def test_a_crash_ends_the_early_jobs_that_the_store_was_not_told_of(self) -> None:
+    def test_a_crash_ends_early_jobs_that_the_store_does_not_know_as_early(self) -> None:
         told, untold = job(1, flags=EARLY), job(2, flags=EARLY | UNTOLD)
         cause, (ack,) = blame.decide_blame(None, [told, untold, job(3)], NOW, orderly=False, worker="w1")
         assert cause is Outcome.CRASHED

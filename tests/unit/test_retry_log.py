@@ -52,9 +52,7 @@ def parts(outage: Outage, n: int = 6) -> list[RetryLog]:
     return [RetryLog(f"part {number}", LOG, outage) for number in range(n)]
 
 
-def test_a_minute_of_outage_is_said_when_it_begins_each_thirty_seconds_and_when_it_is_over(
-    hours: Hours, said: Said
-) -> None:
+def test_an_outage_is_logged_at_its_begin_every_30_seconds_and_at_its_end(hours: Hours, said: Said) -> None:
     """However many parts meet it, and however often."""
     crew = parts(Outage(LOG))
     for _ in range(60):
@@ -71,7 +69,7 @@ def test_a_minute_of_outage_is_said_when_it_begins_each_thirty_seconds_and_when_
     ]
 
 
-def test_it_is_over_when_everybody_who_failed_has_worked_again(hours: Hours, said: Said) -> None:
+def test_an_outage_is_over_when_every_failed_operation_has_succeeded(hours: Hours, said: Said) -> None:
     """The beats alone may work while the turns do not."""
     beats, turns = parts(Outage(LOG), 2)
     beats.record_failure(AWAY)
@@ -84,7 +82,7 @@ def test_it_is_over_when_everybody_who_failed_has_worked_again(hours: Hours, sai
     assert len(said.lines) == 2
 
 
-def test_a_store_that_fails_now_and_then_is_one_story(hours: Hours, said: Said) -> None:
+def test_a_store_that_fails_now_and_then_is_one_outage(hours: Hours, said: Said) -> None:
     """A failure each half of a second, each mended at once."""
     (part,) = parts(Outage(LOG), 1)
     for _ in range(40):
@@ -96,7 +94,7 @@ def test_a_store_that_fails_now_and_then_is_one_story(hours: Hours, said: Said) 
     assert len(said.lines) == 2
 
 
-def test_a_part_that_does_not_try_again_keeps_no_outage_open(hours: Hours, said: Said) -> None:
+def test_an_operation_without_retries_keeps_no_outage_open(hours: Hours, said: Said) -> None:
     outage = Outage(LOG)
     turns, reports = RetryLog("turns", LOG, outage), RetryLog("reports", LOG, outage, until_success=False)
     turns.record_failure(AWAY)
@@ -106,7 +104,7 @@ def test_a_part_that_does_not_try_again_keeps_no_outage_open(hours: Hours, said:
     assert said.lines[1:] == ["the store works again after 0.0 s and 2 failures"]
 
 
-def test_what_is_no_outage_is_the_trouble_of_its_part(said: Said) -> None:
+def test_other_errors_are_logged_by_their_own_retry_log(said: Said) -> None:
     first, second = parts(Outage(LOG), 2)
     first.record_failure(StoreConflict("odd"))
     assert not second.record_success()
@@ -117,7 +115,7 @@ def test_what_is_no_outage_is_the_trouble_of_its_part(said: Said) -> None:
     ]
 
 
-def test_whether_others_fail_too(hours: Hours) -> None:
+def test_others_fail_ignores_the_operation_itself(hours: Hours) -> None:
     outage = Outage(LOG)
     beats, turns = parts(outage, 2)
     turns.record_failure(AWAY)
@@ -128,7 +126,7 @@ def test_whether_others_fail_too(hours: Hours) -> None:
     assert not outage.others_fail(turns.operation)
 
 
-def test_parts_in_many_threads_tell_one_story(said: Said) -> None:
+def test_failures_in_many_threads_are_one_outage(said: Said) -> None:
     outage = Outage(LOG)
     crew = parts(outage, 8)
     threads = [
