@@ -15,6 +15,7 @@ from mainspring.common.backoff import Backoff
 from mainspring.common.ids import new_id
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import AttemptRow, Batch, JobBody, JobRow, LogLine, NewJob
+from mainspring.launch.services import build_services
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress, connect
@@ -83,7 +84,15 @@ class World:
         parts = WorkerConfig(
             StoreAddress(url=self.url), dict(self.tasks), WorkerSettings(**{**plain, **settings}), lifespans, "test"
         )
-        running = Running(Worker(parts, store or self.store, board=SharedState.create(256), supervised=supervised))
+        running = Running(
+            Worker(
+                parts,
+                store or self.store,
+                shared_state=SharedState.create(256),
+                services=build_services,
+                supervised=supervised,
+            )
+        )
         self.running.append(running)
         return running
 

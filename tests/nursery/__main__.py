@@ -24,7 +24,7 @@ from tests.nursery import SIZE
 
 MODULES = (
     "mainspring.app", "mainspring.cli", "mainspring.launch.embedded", "mainspring.launch.run",
-    "mainspring.worker.lease.heartbeat_process",
+    "mainspring.worker.supervise.heartbeat_process",
     "mainspring.worker.supervise.supervisor", "mainspring.worker.worker", "mainspring.worker.supervise.shutdown",
     "mainspring.worker.lease.heartbeat_thread",
     "mainspring.stores.sqlite", "mainspring.stores.postgres", "mainspring.stores.redis",

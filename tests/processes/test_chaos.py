@@ -17,7 +17,7 @@ SECONDS = 12.0
 @pytest.mark.forked
 @pytest.mark.row("E3", "W3", "W4", "X5")
 @pytest.mark.parametrize("seed", [22])
-def test_random_faults_under_load_lose_and_double_nothing(store_name: str, tmp_path: Path, seed: int) -> None:
+def test_random_faults_under_load_neither_lose_nor_repeat_jobs(store_name: str, tmp_path: Path, seed: int) -> None:
     with arena(store_name, tmp_path) as store:
         campaign = Campaign(store, tmp_path, seed, SHORT)
         verdict = campaign.run(SECONDS)

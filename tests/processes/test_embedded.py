@@ -49,7 +49,7 @@ def host(fleet: Fleet) -> Iterator[Start]:
 
 @pytest.mark.row("W2", "B4")
 @pytest.mark.parametrize("task", ["block_loop", "hold_gil"])
-def test_a_host_that_keeps_the_gil_keeps_its_job(fleet: Fleet, host: Start, task: str) -> None:
+def test_a_host_that_holds_the_gil_keeps_its_job(fleet: Fleet, host: Start, task: str) -> None:
     program = host(lease="1500ms")
     job = getattr(fleet.tasks, task).enqueue(5.0)
     fleet.started(job)

@@ -35,8 +35,8 @@ def fleet(store_url: str, tmp_path: Path) -> Iterator[Fleet]:
 # ---- R12, B22: the store is away ---------------------------------------------------------------------
 
 TROUBLE = re.compile(
-    r"^[-0-9:., ]{12,23} (?:\w+ +)?(?P<pid>\d+) .*?(?P<what>(?:beat|a turn|the \w+|sending|listening|regist)[a-z ]*?) "
-    r"(?P<word>failed, trying again|has been failing|works again)", re.MULTILINE,
+    r"^[-0-9:., ]{12,23} (?:\w+ +)?(?P<pid>\d+) .*?(?P<what>the store|(?:sending|running|listening|regist)[a-z ]*?) "
+    r"(?P<word>failed|has been failing|works again)\b", re.MULTILINE,
 )  # fmt: skip
 """A line of the log about trouble; a supervisor of the tests and a worker write their lines in two orders."""
 
@@ -45,7 +45,7 @@ def troubles(text: str) -> dict[tuple[str, str], list[str]]:
     """What each process said of each trouble, in order."""
     said: dict[tuple[str, str], list[str]] = defaultdict(list)
     for found in TROUBLE.finditer(text):
-        said[found["pid"], found["what"]].append(found["word"].partition(",")[0])
+        said[found["pid"], found["what"]].append(found["word"])
     return said
 
 

@@ -16,7 +16,7 @@ from mainspring.schedules.plan import (
     record_of,
 )
 from mainspring.schedules.records import ScheduleSwap
-from mainspring.schedules.service import exchange
+from mainspring.schedules.swap import swap_row
 from mainspring.stores.base import Store
 from tests.unit.schedule_samples import T0, definition
 
@@ -47,7 +47,7 @@ async def jobs(store: Store) -> int:
 
 async def asked(store: Store, made: ScheduleStep, name: str = "s") -> None:
     (found,) = await store.schedules([name])
-    assert (await exchange(store, found, made)).ok
+    assert (await swap_row(store, found, made)).ok
 
 
 class Heard(list[tuple[str, ScheduleNews]]):

@@ -40,7 +40,7 @@ async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str
     await put(store, job=template)
     await put(store, "other", job=replace(JOB, queue="other"))
     clock.advance("1m")
-    await Scheduler(store, told=heard).tick()
+    await Scheduler(store, on_news=heard).tick()
     assert await jobs(store) == there + 1  # that of the other
     (record,) = await records(store)
     assert record.what == "rejected"
@@ -78,7 +78,7 @@ async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> 
     await one(store, job(unique=unique))
     await put(store, job=replace(JOB, unique=unique))
     clock.advance("1m")
-    await Scheduler(store, told=heard).tick()
+    await Scheduler(store, on_news=heard).tick()
     (record,) = await records(store)
     assert record.what == "skipped"
     assert "unique key" in record.note
@@ -97,7 +97,7 @@ async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableC
             raise RuntimeError("dead")
 
     with pytest.raises(RuntimeError):
-        await Dies(store, told=Heard()).tick()
+        await Dies(store, on_news=Heard()).tick()
     assert len((await plan_of(store)).open) == 1
     clock.advance("1s")
     await Scheduler(store).tick()

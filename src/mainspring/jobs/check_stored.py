@@ -15,7 +15,7 @@ from mainspring.errors import JobNotFound, MainspringError, UnknownTask
 from mainspring.jobs import actions
 from mainspring.jobs.query import Query
 from mainspring.states import LIVE, State
-from mainspring.worker.run.decode import open_record
+from mainspring.worker.run.decode import decode_record
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -82,7 +82,7 @@ def _open(app: Mainspring, row: JobRow) -> StoredCall:
     task = app.tasks.find(row.task)
     if task is None:
         raise UnknownTask(row.task, app.tasks)
-    opened = open_record(task.spec(), row.record)
+    opened = decode_record(task.spec(), row.record)
     return StoredCall(task, opened.args, opened.kwargs)
 
 

@@ -23,7 +23,7 @@ from mainspring.jobs.records import JobBody, JobRow
 from mainspring.limits.records import BucketRow
 from mainspring.queues.records import QueueMode
 from mainspring.schedules.plan import held_by
-from mainspring.schedules.sync import plan_or_nothing
+from mainspring.schedules.sync import decode_plan
 from mainspring.states import FINAL, State
 from mainspring.worker.records import WorkerRow
 
@@ -133,7 +133,7 @@ async def _parts(store: Store, row: JobRow) -> list[Hindrance]:
 async def _off(store: Store, names: Sequence[str]) -> str:
     """Those of the schedules that do not run until they are enabled."""
     rows = await store.schedules(names) if names else []
-    off = [row.name for row in rows if (plan := plan_or_nothing(row)) is not None and not plan.enabled]
+    off = [row.name for row in rows if (plan := decode_plan(row)) is not None and not plan.enabled]
     return f" ({_list(off)} {'is' if len(off) == 1 else 'are'} disabled)" if off else ""
 
 

@@ -18,8 +18,8 @@ from mainspring.schedules.plan import Definition, ScheduleNews, SchedulePlan, Sc
 from mainspring.schedules.records import ScheduleDependency, ScheduleSwap
 from mainspring.schedules.relations import no_group, refuse_cycle
 from mainspring.schedules.rules import Once
-from mainspring.schedules.service import forgetful
-from mainspring.schedules.sync import CodeSchedules, SyncResult, known_links, link, sync
+from mainspring.schedules.swap import remember_forgotten
+from mainspring.schedules.sync import CodeSchedules, SyncResult, read_dependencies, store_dependencies, sync
 from mainspring.schedules.update import CurrentSchedule, DeletedSchedule, change, kept
 from mainspring.tasks.notify import announce_schedule
 
@@ -73,14 +73,14 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
             return None
         if plan.definition.rule != wanted.rule:
             _refuse_past(declared, now)
-        plan = await forgetful(store, name, plan, wanted.history)
+        plan = await remember_forgotten(store, name, plan, wanted.history)
         return kept(planning.revised(plan, wanted, now, owner="user"), now)
 
     await change(store, name, decide)
     if definition.depends_on:
         await _check_again(store, declared, definition, plans.get(name))
     else:
-        await link(store, [ScheduleDependency(name, ())])
+        await store_dependencies(store, [ScheduleDependency(name, ())])
     for other in set(before) - set(definition.blocks):
         await _mark(store, other, name, on=False)
 
@@ -124,7 +124,7 @@ async def delete(app: Mainspring, name: str) -> None:
     if needed and row.rev:  # put just now: who puts looks after it was stored, and we after it went
         await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=row.doc, look=row.look))
         raise _needed(name, needed)
-    await link(store, [ScheduleDependency(name, ())])
+    await store_dependencies(store, [ScheduleDependency(name, ())])
     for other in plans[name].definition.blocks if name in plans else ():
         await _mark(store, other, name, on=False)
         await store.forget_limit(one_of_two(name, other).name)
@@ -219,11 +219,11 @@ def _not_stored(option: str, name: str, known: Iterable[str], subject: str) -> I
 async def _link(store: Store, wanted: ScheduleDependency, before: ScheduleDependency) -> None:
     """Say what it waits for, and then look again: of two who would make a circle at the same time at least one sees
     what the other has said."""
-    await link(store, [wanted])
+    await store_dependencies(store, [wanted])
     try:
-        refuse_cycle(await known_links(store))
+        refuse_cycle(await read_dependencies(store))
     except InvalidOption:
-        await link(store, [before])
+        await store_dependencies(store, [before])
         raise
 
 
@@ -245,7 +245,9 @@ async def _check_again(
         return kept(plan, current.now)
 
     await change(store, declared.name, decide)
-    await link(store, [ScheduleDependency(declared.name, () if before is None else before.definition.depends_on)])
+    await store_dependencies(
+        store, [ScheduleDependency(declared.name, () if before is None else before.definition.depends_on)]
+    )
     raise _not_stored("depends_on", gone[0], known, declared.subject)
 
 

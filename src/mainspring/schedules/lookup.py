@@ -12,8 +12,8 @@ from mainspring.jobs.actions import store_now
 from mainspring.limits.records import Bucket
 from mainspring.schedules.info import GroupInfo, ScheduleInfo, ScheduleStatus, infos_of
 from mainspring.schedules.plan import SchedulePlan, is_between_two, some_of
-from mainspring.schedules.service import seen_by
-from mainspring.schedules.sync import plan_or_nothing
+from mainspring.schedules.swap import find_runs
+from mainspring.schedules.sync import decode_plan
 from mainspring.schedules.update import decoded
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 async def plans_of(store: Store, names: Sequence[str] = ()) -> dict[str, SchedulePlan]:
     """The schedules of these names, or every one, by name; without those that this version cannot read."""
-    found = {row.name: plan_or_nothing(row) for row in await store.schedules(names)}
+    found = {row.name: decode_plan(row) for row in await store.schedules(names)}
     return {name: plan for name, plan in found.items() if plan is not None}
 
 
@@ -43,7 +43,7 @@ async def info_of(store: Store, name: str) -> ScheduleInfo:
         if name not in found:  # it went just now
             raise unknown(name, found)
         return found[name]
-    [info] = infos_of({name: plan}, await seen_by(store, [run.job for run in plan.open]), ())
+    [info] = infos_of({name: plan}, await find_runs(store, [run.job for run in plan.open]), ())
     return info
 
 
@@ -51,7 +51,7 @@ async def status(store: Store) -> ScheduleStatus:
     """The whole set as it stands."""
     plans = await plans_of(store)
     links = await store.dependencies() if plans else []
-    seen = await seen_by(store, [run.job for plan in plans.values() for run in plan.open])
+    seen = await find_runs(store, [run.job for plan in plans.values() for run in plan.open])
     groups: dict[str, list[str]] = defaultdict(list)
     for name, plan in plans.items():
         if plan.definition.group:

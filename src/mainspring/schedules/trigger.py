@@ -28,7 +28,7 @@ from mainspring.schedules.lookup import unknown
 from mainspring.schedules.plan import SchedulePlan, ScheduleStep, TriggerRefusal
 from mainspring.schedules.plan.run_job import MOST
 from mainspring.schedules.records import ScheduleRun
-from mainspring.schedules.service import exchange, remembered_from, seen_by
+from mainspring.schedules.swap import find_runs, known_from, swap_row
 from mainspring.schedules.update import CurrentSchedule, ScheduleChange, change
 from mainspring.states import Action
 from mainspring.tasks.notify import announce_schedule
@@ -50,7 +50,7 @@ async def trigger(app: Mainspring, name: str, *, force: bool) -> Job[Any]:
         plan = await _found(store, name, current)
         if current.again and await _arrived(store, name, ids[0]):
             return None
-        seen = await seen_by(store, [run.job for run in plan.open])
+        seen = await find_runs(store, [run.job for run in plan.open])
         earliest = current.taken + 1
         made = planning.trigger(name, plan, current.now, seen, lambda: ids[0], force=force, earliest=earliest)
         if isinstance(made, TriggerRefusal):
@@ -124,7 +124,7 @@ _COUNTED = 10 * MOST
 
 def _refuse_forgotten(plan: SchedulePlan, runs: Sequence[ScheduleRun], moments: Sequence[int]) -> None:
     """What a run of an occurrence came to has to be remembered: else the next backfill would run it again."""
-    known, most = remembered_from(plan, runs), plan.definition.history
+    known, most = known_from(plan, runs), plan.definition.history
     if moments[0] < known:
         why = f"lies before {to_datetime(known).isoformat(' ')}: what became of earlier occurrences is not remembered"
     elif moments[0] not in sorted({*moments, *(run.at for run in runs)})[-most:]:
@@ -156,7 +156,7 @@ async def _answered(store: Store, name: str, changed: ScheduleChange) -> None:
     others = {job.id: each.id for job, each in zip(made.jobs, said.enqueued, strict=True) if not each.created}
     if others:
         corrected = planning.answered(made.plan, said.now, others)
-        await exchange(store, replace(changed.row, rev=said.rev), corrected)
+        await swap_row(store, replace(changed.row, rev=said.rev), corrected)
     if others and len(others) == len(made.jobs):
         holder = UUID(bytes=next(iter(others.values())))
         raise NotTriggered(name, f"its unique key is held by job {holder}", holder)

@@ -14,7 +14,7 @@ from mainspring.jobs.actions import store_now
 from mainspring.schedules import plan as planning
 from mainspring.schedules.plan import SchedulePlan, ScheduleStep, look_of
 from mainspring.schedules.records import ScheduleRow, ScheduleSwap, SwapResult
-from mainspring.schedules.service import exchange
+from mainspring.schedules.swap import swap_row
 from mainspring.stores.base import Store
 
 TRIES = 50
@@ -90,4 +90,4 @@ def kept(plan: SchedulePlan, now: int) -> ScheduleStep:
 async def _exchanged(store: Store, row: ScheduleRow, made: ScheduleStep | DeletedSchedule) -> SwapResult:
     if isinstance(made, DeletedSchedule):
         return await store.swap_schedule(ScheduleSwap(name=row.name, rev=row.rev, doc=None))
-    return await exchange(store, row, made)
+    return await swap_row(store, row, made)

@@ -22,8 +22,8 @@ from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing import chaos
 from mainspring.testing.contract.hands import job, one, running
 from mainspring.worker.lease.heartbeat import HeartbeatSender
-from mainspring.worker.loop.outage import Outage
 from mainspring.worker.records import Beat, Registration
+from mainspring.worker.retry_log import Outage
 from mainspring.worker.services.rescuer import Rescuer
 from tests.stores.postgres.sides import Sides
 

@@ -24,8 +24,8 @@ from mainspring.worker.config import WorkerSettings
 from mainspring.worker.lease import fencing
 from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
 from mainspring.worker.lease.shared_state import SharedState
-from mainspring.worker.loop.outage import Outage
 from mainspring.worker.records import Beat, Registration, WorkerRow
+from mainspring.worker.retry_log import Outage
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, kill, until
 
@@ -72,14 +72,16 @@ def numbers(fleet: Fleet, worker: str) -> Callable[[int], bool]:
 
 
 class TestBeater:
-    async def test_the_first_beat_registers_and_the_lease_goes_on(self, fleet: Fleet, kept: Kept) -> None:
+    async def test_the_first_heartbeat_registers_and_later_ones_extend_the_lease(
+        self, fleet: Fleet, kept: Kept
+    ) -> None:
         kept.beater.start()
         await kept.beater.wait_registered()
         assert kept.beater.registered.is_set()
         assert kept.announced == [kept.id]
         assert 0 < kept.board.lease_end <= boottime() + LEASE
 
-    def test_it_beats_on_by_itself(self, fleet: Fleet, kept: Kept) -> None:
+    def test_the_thread_keeps_sending_heartbeats(self, fleet: Fleet, kept: Kept) -> None:
         kept.beater.start()
         until(kept.beater.registered.is_set)
         first = kept.board.lease_end
@@ -107,7 +109,7 @@ class TestBeater:
         await fleet.tasks.app.aclose()
 
     @pytest.mark.own_server
-    def test_an_outage_is_told_once_and_loses_nobody(self, fleet: Fleet, kept: Kept, outside: Outside) -> None:
+    def test_an_outage_is_logged_once_and_no_worker_is_lost(self, fleet: Fleet, kept: Kept, outside: Outside) -> None:
         kept.beater.start()
         until(kept.beater.registered.is_set)
         with outside.hold():
@@ -118,7 +120,9 @@ class TestBeater:
         assert not kept.lost.is_set()
         assert row_of(fleet, kept.id) is not None
 
-    async def test_what_will_not_pass_is_raised_to_who_waits(self, fleet: Fleet, kept: Kept, outside: Outside) -> None:
+    async def test_a_permanent_error_is_raised_by_wait_registered(
+        self, fleet: Fleet, kept: Kept, outside: Outside
+    ) -> None:
         await fleet.tasks.app.aopen()
         outside.raise_version(9999)
         kept.beater.start()
@@ -131,7 +135,7 @@ HOST = """
     import ctypes, json, os, sys, time
     from mainspring.worker.lease.shared_state import SharedState
     from mainspring.worker.lease.death_lock import DeathLock
-    from mainspring.worker.lease.heartbeat_process import HeartbeatProcess
+    from mainspring.worker.supervise.heartbeat_process import HeartbeatProcess
     from mainspring.worker.supervise.child_pipe import Hello
     from mainspring.stores.connect import StoreAddress
     board = SharedState.create(8)
@@ -176,12 +180,14 @@ Host = tuple[subprocess.Popen[str], int, str]
 class TestHelper:
     @pytest.mark.row("W2")
     @pytest.mark.parametrize("host", ["gil"], indirect=True)
-    def test_it_beats_while_its_host_keeps_the_gil(self, fleet: Fleet, host: Host) -> None:
+    def test_the_heartbeat_process_sends_heartbeats_while_its_host_holds_the_gil(
+        self, fleet: Fleet, host: Host
+    ) -> None:
         _, _, worker = host
         run("register", register(fleet, worker))
         until(lambda: numbers(fleet, worker)(8), what="beats over several leases")
 
-    def test_it_does_not_beat_for_a_stopped_host(self, fleet: Fleet, host: Host) -> None:
+    def test_the_heartbeat_process_sends_no_heartbeats_for_a_stopped_host(self, fleet: Fleet, host: Host) -> None:
         program, _, worker = host
         run("register", register(fleet, worker))
         until(lambda: numbers(fleet, worker)(3))
@@ -203,7 +209,7 @@ class TestHelper:
         assert row is not None
         until(lambda: numbers(fleet, worker)(row.number), what="beats go on")
 
-    def test_it_gives_back_what_a_dead_host_held_and_ends(self, fleet: Fleet, host: Host) -> None:
+    def test_the_heartbeat_process_gives_back_the_jobs_of_a_dead_host_and_ends(self, fleet: Fleet, host: Host) -> None:
         program, pid, worker = host
         run("register", register(fleet, worker))
         until(lambda: numbers(fleet, worker)(2))
@@ -212,7 +218,7 @@ class TestHelper:
         until(lambda: row_of(fleet, worker) is None, what="the worker is retired")
         until(lambda: not alive(pid), what="the helper ends")
 
-    def test_it_ends_without_a_word_when_the_worker_is_over(self, fleet: Fleet, host: Host) -> None:
+    def test_the_heartbeat_process_ends_without_a_store_call_after_its_worker(self, fleet: Fleet, host: Host) -> None:
         program, pid, worker = host
         run("register", register(fleet, worker))
         until(lambda: numbers(fleet, worker)(2))

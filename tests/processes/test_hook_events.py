@@ -91,9 +91,7 @@ def names(lines: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.row("W12", "R6")
-def test_a_job_that_killed_its_worker_is_told_dead_once_by_the_successor(
-    fleet: Fleet, target: str, heard: Heard
-) -> None:
+def test_hooks_get_one_dead_event_for_a_job_that_killed_its_worker(fleet: Fleet, target: str, heard: Heard) -> None:
     supervised = fleet.start(target=target)
     (first,) = supervised.wait_ready()
     job = enqueue(fleet, "news.poison", str(fleet.folder), crashes=1)
@@ -113,9 +111,7 @@ def test_a_job_that_killed_its_worker_is_told_dead_once_by_the_successor(
 
 
 @pytest.mark.row("W12", "R6")
-def test_a_sibling_tells_of_the_jobs_of_a_worker_that_somebody_killed(
-    fleet: Fleet, target: str, heard: Heard, tmp_path: Path
-) -> None:
+def test_a_sibling_reports_the_jobs_of_a_killed_worker(fleet: Fleet, target: str, heard: Heard, tmp_path: Path) -> None:
     supervised = fleet.start(2, target=target, async_slots=1, thread_slots=0)
     supervised.wait_ready(2)
     gate = str(tmp_path / "gate")
@@ -135,7 +131,7 @@ def test_a_sibling_tells_of_the_jobs_of_a_worker_that_somebody_killed(
 
 
 @pytest.mark.row("W12", "R6")
-def test_a_time_limit_that_the_supervisor_had_to_enforce_is_told_as_a_failure(
+def test_a_time_limit_that_the_supervisor_enforced_is_reported_as_failed(
     fleet: Fleet, target: str, heard: Heard
 ) -> None:
     """The body kept the GIL, so the whole worker was killed for it."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from mainspring.worker.run.attempt import RunningAttempt
-from mainspring.worker.run.slots.thread_slots import Runner, ThreadSlots
+from mainspring.worker.run.slots.thread_slots import SlotThread, ThreadSlots
 
 ROUNDS = 6_000
 LIMIT = 20.0
@@ -29,24 +29,24 @@ class _Pool:
         self.line: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self.ends: SimpleQueue[Any] = SimpleQueue()
         self.take = self.line.get
-        self.deadlines = SimpleNamespace(next_at=0.0)
+        self.timeouts = SimpleNamespace(check_at=0.0)
         self.executor = SimpleNamespace(
             refuse=lambda attempt: None,
-            open_body=lambda attempt: (attempt.fn, (), {}),
+            prepare_call=lambda attempt: (attempt.fn, (), {}),
             begin=lambda attempt, slot: None,
-            succeeded=lambda attempt, value: value,
-            failed=lambda attempt, error: error,
+            ack_success=lambda attempt, value: value,
+            ack_failure=lambda attempt, error: error,
         )
 
     def run(self, call: Callable[..., Any], *args: Any) -> None:
         call(*args)
 
-    def finished(self, attempt: RunningAttempt, end: Any) -> None:
+    def report_end(self, attempt: RunningAttempt, end: Any) -> None:
         self.ends.put(end)
 
 
 def _attempt(fn: Callable[[], Any]) -> RunningAttempt:
-    return cast("RunningAttempt", SimpleNamespace(fn=fn, many=False, next_at=1.0, ending=None, begun=False))
+    return cast("RunningAttempt", SimpleNamespace(fn=fn, is_bulk=False, check_at=1.0, ending=None, begun=False))
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def hasty() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_thread_outlives_every_moment_of_a_strike() -> None:
+def test_a_slot_thread_survives_an_exception_at_any_moment() -> None:
     """Half of the strikes find the body, half come late; the length of the body follows them to stay at the edge."""
     pool = _Pool()
-    runner = Runner(cast("ThreadSlots", pool), 0)
+    runner = SlotThread(cast("ThreadSlots", pool), 0)
     length, found = 3_000, 0
     for round_ in range(ROUNDS):
         begun = threading.Event()

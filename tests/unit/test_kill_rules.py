@@ -1,4 +1,4 @@
-"""Fence and judge: when a worker must end, and who is to blame."""
+"""Fence and decide_kill: when a worker must end, and who is to blame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.states import Reason, State
 from mainspring.worker.lease import fencing
 from mainspring.worker.lease.shared_state import EARLY, STRICT, STUCK, TRIPS, UNTOLD, Phase, RunningBody
 from mainspring.worker.supervise import blame
-from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillCause, KillDecision, judge
+from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillCause, KillDecision, decide_kill
 
 NOW = 1000.0
 
@@ -24,7 +24,7 @@ def job(token: int = 1, *, deadline: float = 0.0, flags: int = 0, retry_in: int 
 def look(*jobs: RunningBody, **changed: Any) -> ChildSnapshot:
     """A worker in good health, 500 s old: lease 15, grace 5, drain 25."""
     healthy = ChildSnapshot(
-        now=NOW, stopped=False, looking_since=500.0, moving_since=500.0, ticking_since=500.0, beating_since=500.0,
+        now=NOW, stopped=False, watched_since=500.0, moving_since=500.0, ticking_since=500.0, heartbeats_since=500.0,
         phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, tried=NOW - 0.8, lease_end=NOW + 12,
         jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
     )  # fmt: skip
@@ -36,7 +36,7 @@ class TestFence:
         assert not fencing.is_low(100.0, 103.1, 15.0)
         assert fencing.is_low(100.0, 103.0, 15.0)
 
-    def test_before_the_first_beat_nothing_is_low_or_over(self) -> None:
+    def test_before_the_first_heartbeat_a_lease_is_neither_low_nor_over(self) -> None:
         assert not fencing.is_low(100.0, 0.0, 15.0)
         assert not fencing.is_over(100.0, 0.0)
 
@@ -48,84 +48,84 @@ class TestFence:
 
 
 class TestJudge:
-    def test_a_healthy_worker_lives(self) -> None:
-        assert judge(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
+    def test_a_healthy_worker_is_not_killed(self) -> None:
+        assert decide_kill(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
 
     def test_a_job_past_its_hard_limit_and_grace_ends_the_worker(self) -> None:
-        assert judge(look(job(deadline=NOW - 4.9))) is None
+        assert decide_kill(look(job(deadline=NOW - 4.9))) is None
         late = job(deadline=NOW - 5.1)
-        assert judge(look(late, job(2, deadline=NOW + 9))) == KillDecision(KillCause.OVERDUE, (late,))
+        assert decide_kill(look(late, job(2, deadline=NOW + 9))) == KillDecision(KillCause.OVERDUE, (late,))
 
-    def test_a_stuck_body_waits_for_its_neighbours_to_drain(self) -> None:
+    def test_a_worker_with_a_stuck_body_is_killed_after_the_drain_limit(self) -> None:
         stuck = job(deadline=NOW - 20, flags=STUCK)
-        assert judge(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 29)) is None
-        sentence = judge(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 31))
+        assert decide_kill(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 29)) is None
+        sentence = decide_kill(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 31))
         assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
 
     def test_a_worker_that_is_done_but_for_its_stuck_body_ends_at_once(self) -> None:
         stuck = job(deadline=NOW - 1, flags=STUCK)
-        sentence = judge(look(stuck, phase=Phase.DONE, phase_since=NOW))
+        sentence = decide_kill(look(stuck, phase=Phase.DONE, phase_since=NOW))
         assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
 
-    def test_an_empty_worker_whose_loop_stands_still_is_wedged(self) -> None:
-        assert judge(look(ticked=NOW - 29)) is None
-        sentence = judge(look(ticked=NOW - 31, ticking_since=NOW))
+    def test_a_worker_without_jobs_whose_loop_is_blocked_is_killed(self) -> None:
+        assert decide_kill(look(ticked=NOW - 29)) is None
+        sentence = decide_kill(look(ticked=NOW - 31, ticking_since=NOW))
         assert sentence is not None
         assert sentence.cause is KillCause.WEDGED_LOOP
 
     def test_a_job_may_block_the_loop_as_long_as_its_limit_allows(self) -> None:
         blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, tried=NOW - 60, ticking_since=NOW)
-        assert judge(blocked) is None
+        assert decide_kill(blocked) is None
 
-    def test_after_a_blocked_loop_the_worker_gets_time_to_turn(self) -> None:
-        assert judge(look(ticked=NOW, tried=NOW - 60, ticking_since=NOW - 0.5)) is None
+    def test_after_a_blocked_loop_the_worker_gets_time_for_a_turn(self) -> None:
+        assert decide_kill(look(ticked=NOW, tried=NOW - 60, ticking_since=NOW - 0.5)) is None
 
-    def test_a_worker_that_never_turns_while_loop_and_store_are_well_is_wedged(self) -> None:
-        sentence = judge(look(job(), tried=NOW - 46))
+    def test_a_worker_that_sends_no_turns_while_loop_and_store_work_is_killed(self) -> None:
+        sentence = decide_kill(look(job(), tried=NOW - 46))
         assert sentence is not None
         assert sentence.cause is KillCause.WEDGED_TURNS
         assert sentence.guilty == ()
 
     @pytest.mark.parametrize("since", [math.inf, NOW - 40])
-    def test_no_turn_while_the_store_is_away_is_no_fault(self, since: float) -> None:
-        assert judge(look(job(), tried=NOW - 400, beating_since=since)) is None
+    def test_a_worker_without_turns_is_not_killed_while_the_store_is_away(self, since: float) -> None:
+        assert decide_kill(look(job(), tried=NOW - 400, heartbeats_since=since)) is None
 
-    def test_a_stopped_worker_is_not_judged_by_the_clock(self) -> None:
+    def test_a_stopped_worker_is_not_killed_for_lost_time(self) -> None:
         stopped = look(job(deadline=NOW - 100), ticked=NOW - 100, stopped=True, moving_since=NOW)
-        assert judge(stopped) is None
+        assert decide_kill(stopped) is None
 
     def test_a_resumed_worker_gets_its_time_again(self) -> None:
         resumed = look(job(deadline=NOW - 100), ticked=NOW - 100, ticking_since=NOW, moving_since=NOW - 1)
-        assert judge(resumed) is None
+        assert decide_kill(resumed) is None
 
     def test_a_guarded_body_is_killed_with_its_lease_even_when_stopped(self) -> None:
-        sentence = judge(look(job(flags=STRICT), lease_end=NOW - 0.1, stopped=True))
+        sentence = decide_kill(look(job(flags=STRICT), lease_end=NOW - 0.1, stopped=True))
         assert sentence == KillDecision(KillCause.FENCED)
 
     def test_after_a_stop_of_both_the_worker_may_fence_itself_first(self) -> None:
-        assert judge(look(job(flags=STRICT), lease_end=NOW - 10, looking_since=NOW - 0.1)) is None
+        assert decide_kill(look(job(flags=STRICT), lease_end=NOW - 10, watched_since=NOW - 0.1)) is None
 
     def test_an_ordinary_body_outlives_the_lease(self) -> None:
-        assert judge(look(job(), lease_end=NOW - 60)) is None
+        assert decide_kill(look(job(), lease_end=NOW - 60)) is None
 
     @pytest.mark.parametrize(("phase", "limit"), [(Phase.DRAINING, 35), (Phase.DONE, 10)])
     def test_a_worker_that_does_not_leave_in_time_is_killed(self, phase: Phase, limit: int) -> None:
-        assert judge(look(phase=phase, phase_since=NOW - limit + 1)) is None
-        sentence = judge(look(phase=phase, phase_since=NOW - limit - 1))
+        assert decide_kill(look(phase=phase, phase_since=NOW - limit + 1)) is None
+        sentence = decide_kill(look(phase=phase, phase_since=NOW - limit - 1))
         assert sentence is not None
         assert sentence.cause is KillCause.LINGERING
 
 
 class TestBlame:
     def test_a_worker_that_died_by_itself_is_a_crash(self) -> None:
-        assert blame.verdict(None, [job()], NOW, orderly=False) == (Outcome.CRASHED, [])
+        assert blame.decide_blame(None, [job()], NOW, orderly=False) == (Outcome.CRASHED, [])
 
     def test_an_orderly_exit_blames_nobody(self) -> None:
-        assert blame.verdict(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
+        assert blame.decide_blame(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
 
     def test_only_the_late_one_is_charged(self) -> None:
         late = job(1, deadline=NOW - 9)
-        cause, (ack,) = blame.verdict(KillDecision(KillCause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
+        cause, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
         assert cause is Outcome.INTERRUPTED
         assert (ack.token, ack.outcome, ack.to, ack.delay, ack.run_us) == (
             1, Outcome.TIMED_OUT, State.RETRYING, 5_000_000, 100_000_000,
@@ -135,30 +135,32 @@ class TestBlame:
 
     def test_without_a_retry_left_it_is_dead(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)
-        _, (ack,) = blame.verdict(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
 
     @pytest.mark.parametrize("flags", [0, TRIPS])
-    def test_a_breaker_hears_of_it_if_it_hears_of_time_limits(self, flags: int) -> None:
+    def test_a_breaker_that_counts_time_outs_gets_the_fault(self, flags: int) -> None:
         late = job(1, deadline=NOW - 9, flags=flags)
-        _, (ack,) = blame.verdict(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert ("HardTimeout" in ack.fault) == bool(flags)
 
-    def test_a_job_that_ended_after_the_sentence_is_not_charged(self) -> None:
-        said = blame.verdict(KillDecision(KillCause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
+    def test_a_job_that_ended_after_the_kill_decision_is_not_charged(self) -> None:
+        said = blame.decide_blame(KillDecision(KillCause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
         assert said == (Outcome.INTERRUPTED, [])
 
     def test_a_worker_that_left_its_stuck_body_behind_charges_it(self) -> None:
-        _, (ack,) = blame.verdict(None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW, orderly=True)
+        _, (ack,) = blame.decide_blame(None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW, orderly=True)
         assert (ack.token, ack.outcome) == (1, Outcome.TIMED_OUT)
 
-    def test_an_early_job_that_began_never_begins_again(self) -> None:
-        _, (ack,) = blame.verdict(KillDecision(KillCause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False)
+    def test_an_early_job_that_began_is_dead(self) -> None:
+        _, (ack,) = blame.decide_blame(
+            KillDecision(KillCause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False
+        )
         assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)
 
-    def test_a_crash_ends_the_early_jobs_that_the_store_was_not_told_of(self) -> None:
+    def test_a_crash_ends_early_jobs_that_the_store_does_not_know_as_early(self) -> None:
         told, untold = job(1, flags=EARLY), job(2, flags=EARLY | UNTOLD)
-        cause, (ack,) = blame.verdict(None, [told, untold, job(3)], NOW, orderly=False, worker="w1")
+        cause, (ack,) = blame.decide_blame(None, [told, untold, job(3)], NOW, orderly=False, worker="w1")
         assert cause is Outcome.CRASHED
         assert (ack.token, ack.to, ack.label) == (2, State.DEAD, "mainspring.errors.WorkerCrashed")
         assert b"w1" in (ack.error or b"")

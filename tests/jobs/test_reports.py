@@ -51,7 +51,7 @@ async def test_progress_is_seen_while_the_job_runs(world: World, colour: str) ->
 
 @pytest.mark.row("W9")
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_log_lines_are_kept_in_order_with_those_of_the_last_moment(
+async def test_log_lines_are_stored_in_order_including_the_last_ones(
     world: World, colour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The ack waits for them; the logger gets them with the job's id."""
@@ -146,7 +146,7 @@ async def test_progress_that_cannot_be_stored_is_the_handlers_error(world: World
     assert error(row).type == "mainspring.errors.InvalidOption"
 
 
-async def test_news_that_cannot_be_sent_hold_up_nothing(world: World) -> None:
+async def test_reports_that_cannot_be_sent_delay_nothing(world: World) -> None:
     store, passed = faulty(world)
     store.lose.add("report")
 
@@ -195,7 +195,7 @@ async def test_items_are_stored_while_the_job_runs_and_the_last_ones_before_its_
 
 
 @pytest.mark.row("B19")
-async def test_a_retry_takes_the_places_of_the_attempt_before(world: World) -> None:
+async def test_a_retry_overwrites_the_stream_places_of_the_attempt_before(world: World) -> None:
     async def retried(ctx: AsyncContext) -> None:
         for n in range(3 if ctx.attempt == 1 else 5):
             ctx.send([n, ctx.attempt])
@@ -211,7 +211,9 @@ async def test_a_retry_takes_the_places_of_the_attempt_before(world: World) -> N
 @pytest.mark.parametrize(
     ("size", "most", "said"), [(1, 10_000, "10,000 items"), (999_998, 8, "8 MB")], ids=["by number", "by size"]
 )
-async def test_a_full_stream_says_so_and_keeps_what_it_has(world: World, size: int, most: int, said: str) -> None:
+async def test_a_full_stream_raises_stream_full_and_keeps_its_items(
+    world: World, size: int, most: int, said: str
+) -> None:
     async def floods(ctx: AsyncContext) -> None:
         for _ in range(most + 1):
             ctx.send("x" * size)
@@ -229,7 +231,7 @@ async def test_a_full_stream_says_so_and_keeps_what_it_has(world: World, size: i
 
 @pytest.mark.row("B19")
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
-async def test_items_outlast_a_store_that_was_away(world: World, error: type[StoreError]) -> None:
+async def test_stream_items_are_sent_after_the_store_was_away(world: World, error: type[StoreError]) -> None:
     """Or full. None is missing, and the ack that comes after them waits."""
     store, passed = faulty(world)
     store.error = error
@@ -253,7 +255,7 @@ async def test_items_outlast_a_store_that_was_away(world: World, error: type[Sto
     failed.set()
 
     async def over() -> bool | None:
-        return (running.worker._floor is not None and not running.worker._floor.bodies()) or None
+        return (running.worker._dispatcher is not None and not running.worker._dispatcher.running()) or None
 
     await eventually(over, "the body ended")
     store.failed = 0

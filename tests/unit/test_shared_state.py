@@ -20,7 +20,7 @@ def board() -> Iterator[SharedState]:
     board.close()
 
 
-def test_both_sides_see_the_same_words(board: SharedState) -> None:
+def test_both_processes_read_the_same_words(board: SharedState) -> None:
     other = SharedState.attach(os.dup(board.fd))
     other.ticked, other.tried, other.phase = 1.5, 2.5, Phase.DRAINING
     assert (board.ticked, board.tried, board.phase) == (1.5, 2.5, Phase.DRAINING)
@@ -56,14 +56,14 @@ def test_only_the_slots_in_use_are_read(board: SharedState) -> None:
     board.start(5, JOB, 1, 0.0, 0, 0)
     board.slots = 5
     assert board.jobs() == []
-    with pytest.raises(ValueError, match="cannot hold 9"):
+    with pytest.raises(ValueError, match="cannot have 9"):
         board.slots = 9
 
 
-def test_a_descriptor_without_a_board_is_refused() -> None:
+def test_a_descriptor_without_shared_state_is_refused() -> None:
     read, write = os.pipe()
     os.close(write)
-    with pytest.raises(ValueError, match="holds no board"):
+    with pytest.raises(ValueError, match="is not shared state"):
         SharedState.attach(read)
     os.close(read)
 

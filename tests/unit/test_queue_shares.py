@@ -17,7 +17,7 @@ ROOMS = st.lists(st.integers(0, 40), max_size=60)
 
 @settings(deadline=None)
 @given(WEIGHTS, ROOMS)
-def test_parts_go_by_weight_while_all_have_work(weights: dict[str, float], rooms: list[int]) -> None:
+def test_shares_follow_the_weights_while_all_queues_have_jobs(weights: dict[str, float], rooms: list[int]) -> None:
     """However the room comes, each is never further from its part than one job for each queue."""
     shares, got = QueueShares(weights), Counter[str]()
     for n in rooms:
@@ -31,7 +31,7 @@ def test_parts_go_by_weight_while_all_have_work(weights: dict[str, float], rooms
 
 @settings(deadline=None)
 @given(WEIGHTS, st.data())
-def test_all_of_the_room_is_given_to_those_who_can_take_it(weights: dict[str, float], data: st.DataObject) -> None:
+def test_all_slots_are_given_to_queues_that_can_take_them(weights: dict[str, float], data: st.DataObject) -> None:
     """Whatever happened before: nothing idles, nobody gets more than it can take, deficits stay small."""
     shares = QueueShares(weights)
     for _ in range(data.draw(st.integers(1, 30))):
@@ -50,7 +50,7 @@ def test_all_of_the_room_is_given_to_those_who_can_take_it(weights: dict[str, fl
 
 @settings(deadline=None)
 @given(WEIGHTS, st.sampled_from("abcdefgh"))
-def test_nobody_starves(weights: dict[str, float], unlucky: str) -> None:
+def test_every_queue_gets_jobs(weights: dict[str, float], unlucky: str) -> None:
     """With room for one at a time the lightest queue comes when the weights say so, one job early or late each."""
     weights = {queue: max(1, weight) for queue, weight in weights.items()} | {unlucky: 1}
     shares, waited = QueueShares(weights), 0
@@ -63,14 +63,14 @@ def test_nobody_starves(weights: dict[str, float], unlucky: str) -> None:
     raise AssertionError(f"{unlucky} waited for {waited} claims")
 
 
-def test_who_comes_back_is_not_owed_what_it_missed() -> None:
+def test_a_queue_that_was_idle_has_no_deficit_when_it_returns() -> None:
     shares = QueueShares({"a": 1, "b": 1})
     for _ in range(100):
         shares.charge(shares.split(10, {"a": 10, "b": 10}) | {"b": 0}, {"b"})
     assert shares.split(10, {"a": 10, "b": 10}) == {"a": 5, "b": 5}
 
 
-def test_a_part_that_is_too_small_for_a_job_is_kept() -> None:
+def test_a_share_below_one_job_is_carried_over() -> None:
     shares, got = QueueShares({"a": 3, "b": 1}), Counter[str]()
     for _ in range(8):
         split = shares.split(1, {"a": 1_000, "b": 1_000})
