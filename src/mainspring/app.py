@@ -323,11 +323,11 @@ class Mainspring(TaskDecorators, LockDeclarations):
 
     def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
         """What a worker of this app is made of; imports every included module."""
-        from mainspring.schedules.changes import code_of
+        from mainspring.schedules.edit import load_code_schedules
 
         return self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
-            schedules=code_of(self),
+            schedules=load_code_schedules(self),
         )  # fmt: skip
 
     def open(self) -> Self:

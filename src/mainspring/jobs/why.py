@@ -22,7 +22,7 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobBody, JobRow
 from mainspring.limits.records import BucketRow
 from mainspring.queues.records import QueueMode
-from mainspring.schedules.plan import held_by
+from mainspring.schedules.plan import describe_full_bucket
 from mainspring.schedules.sync import plan_or_nothing
 from mainspring.states import FINAL, State
 from mainspring.worker.records import WorkerRow
@@ -183,7 +183,7 @@ def _full(found: BucketRow) -> list[Hindrance]:
         said = f"rate {found.name!r} is used up ({found.used}/{found.size}), the next starts at {until:%H:%M:%S.%f}"
         return [Hindrance(kind="rate", text=said, until=until, name=found.name)]
     if found.kind == "concurrency" and found.used >= found.size:
-        said = held_by(found.name) or f"limit {found.name!r} is reached"
+        said = describe_full_bucket(found.name) or f"limit {found.name!r} is reached"
         said += f" ({found.used}/{found.size})"
         holders = tuple(UUID(bytes=each) for each in found.holders)
         return [Hindrance(kind="limit", text=said, jobs=holders, name=found.name)]

@@ -12,8 +12,8 @@ from mainspring.errors import InvalidOption
 from mainspring.options import checks
 from mainspring.options.schedule_checks import Part, ScheduleGroup, schedule_name
 from mainspring.options.schedule_checks import part as schedule_part
-from mainspring.schedules import changes, lookup, rules, trigger
-from mainspring.schedules.info import RunInfo, ScheduleInfo, ScheduleStatus, run_info
+from mainspring.schedules import edit, info, manual_runs, rules
+from mainspring.schedules.info import RunInfo, ScheduleInfo, ScheduleStatus, build_run_info
 from mainspring.schedules.sync import SyncResult
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainspring.common.duration import Duration
     from mainspring.jobs.job import Job
     from mainspring.options.table import ScheduleOptions
-    from mainspring.schedules.changes import Called
+    from mainspring.schedules.edit import Called
 
 _MOST = 1_000
 
@@ -65,14 +65,14 @@ class Schedules(Reserved):
         return blocking.run("app.schedules.get", self.aget(name))
 
     async def aget(self, name: Part) -> ScheduleInfo:
-        return await lookup.info_of(await self._app.client.store(), self._name(name))
+        return await info.load_info(await self._app.client.store(), self._name(name))
 
     def status(self) -> ScheduleStatus:
         """The whole set and its groups, in one call."""
         return blocking.run("app.schedules.status", self.astatus())
 
     async def astatus(self) -> ScheduleStatus:
-        return await lookup.status(await self._app.client.store())
+        return await info.load_status(await self._app.client.store())
 
     def next(self, name: Part, n: int = 5) -> Moments:
         """The next ``n`` occurrences, by the rule alone: also of one that is disabled."""
@@ -81,10 +81,10 @@ class Schedules(Reserved):
     async def anext(self, name: Part, n: int = 5) -> Moments:
         checks.whole(0, _MOST)(n, "n")
         store = await self._app.client.store()
-        plan, now = await lookup.plan_of(store, self._name(name))
+        plan, now = await info.load_plan(store, self._name(name))
         if plan.rule is None:
             return [] if plan.due is None or n == 0 else [to_datetime(plan.due)]
-        return [to_datetime(at) for at in rules.upcoming(plan.rule, max(now, plan.watermark), n)]
+        return [to_datetime(at) for at in rules.next_occurrences(plan.rule, max(now, plan.watermark), n)]
 
     def history(self, name: Part, limit: int = 100, before: datetime | None = None) -> RunInfos:
         """What became of its occurrences before a moment, the latest first: runs, and those skipped or missed."""
@@ -96,8 +96,8 @@ class Schedules(Reserved):
         moment = None if before is None else from_datetime(before, what="before")
         runs = await store.schedule_runs(wanted, limit, moment) if limit else []
         if not runs:
-            await lookup.plan_of(store, wanted)  # one that is not there is no one without runs
-        return [run_info(run) for run in runs]
+            await info.load_plan(store, wanted)  # one that is not there is no one without runs
+        return [build_run_info(run) for run in runs]
 
     # ---- do -----------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Schedules(Reserved):
         at: datetime | None = None, after: Duration | None = None, **o: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:  # fmt: skip
         when = {"cron": cron, "every": every, "at": at, "after": after}
-        await changes.put(self._app, schedule_name(name, "name"), call, when, dict(o))
+        await edit.put(self._app, schedule_name(name, "name"), call, when, dict(o))
         return await self.aget(name)
 
     def enable(self, name: Part) -> ScheduleInfo:
@@ -124,7 +124,7 @@ class Schedules(Reserved):
         return blocking.run("app.schedules.enable", self.aenable(name))
 
     async def aenable(self, name: Part) -> ScheduleInfo:
-        await changes.switch(self._app, self._name(name), on=True)
+        await edit.switch(self._app, self._name(name), on=True)
         return await self.aget(name)
 
     def disable(self, name: Part, reason: str = "") -> ScheduleInfo:
@@ -132,7 +132,7 @@ class Schedules(Reserved):
         return blocking.run("app.schedules.disable", self.adisable(name, reason))
 
     async def adisable(self, name: Part, reason: str = "") -> ScheduleInfo:
-        await changes.switch(self._app, self._name(name), on=False, reason=checks.words(reason, "reason"))
+        await edit.switch(self._app, self._name(name), on=False, reason=checks.words(reason, "reason"))
         return await self.aget(name)
 
     def delete(self, name: Part) -> None:
@@ -141,7 +141,7 @@ class Schedules(Reserved):
         return blocking.run("app.schedules.delete", self.adelete(name))
 
     async def adelete(self, name: Part) -> None:
-        await changes.delete(self._app, self._name(name))
+        await edit.delete(self._app, self._name(name))
 
     def trigger(self, name: Part, *, force: bool = False) -> Job[Any]:
         """Run it now, by all its rules: the job, which may wait for others first, or ``NotTriggered`` with the reason.
@@ -151,7 +151,7 @@ class Schedules(Reserved):
         return blocking.run("app.schedules.trigger", self.atrigger(name, force=force))
 
     async def atrigger(self, name: Part, *, force: bool = False) -> Job[Any]:
-        return await trigger.trigger(self._app, self._name(name), force=checks.flag(force, "force"))
+        return await manual_runs.trigger(self._app, self._name(name), force=checks.flag(force, "force"))
 
     def backfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
         """Run the occurrences from ``start`` on and before ``end`` that are over and have no job, a hundred at most."""
@@ -162,7 +162,7 @@ class Schedules(Reserved):
         if first >= last:
             why = f"is not later than start={start.isoformat()!r}"
             raise InvalidOption("end", end.isoformat(), why, subject="app.schedules.backfill")
-        return await trigger.backfill(self._app, self._name(name), first, last)
+        return await manual_runs.backfill(self._app, self._name(name), first, last)
 
     def declare(self) -> SyncResult:
         """Make the code of this process the newest, whatever its version: its schedules are stored as they stand here,
@@ -170,7 +170,7 @@ class Schedules(Reserved):
         return blocking.run("app.schedules.declare", self.adeclare())
 
     async def adeclare(self) -> SyncResult:
-        return await changes.declare(self._app, force=True)
+        return await edit.declare(self._app, force=True)
 
     # ---- private ------------------------------------------------------------------------------
 

@@ -136,11 +136,11 @@ class Scheduler(Service):
             said, made = await self._swap(row, made, now)
         except _REFUSED as error:
             if isinstance(error, QueueFull) and error.waits:
-                made = planning.put_off(plan, now)
+                made = planning.postpone(plan, now)
             elif isinstance(error, StoreConflict) and not self._tried(row):
                 return True
             else:
-                made = planning.rejected(made, now, str(error.args[0]))
+                made = planning.reject_jobs(made, now, str(error.args[0]))
             said = await exchange(self.store, row, made)
         if not said.ok:
             return False
@@ -150,14 +150,14 @@ class Scheduler(Service):
             await self._cancel(row.name, made)
         others = {job.id: each.id for job, each in zip(made.jobs, said.enqueued, strict=True) if not each.created}
         if others:
-            corrected = planning.answered(made.plan, now, others)
+            corrected = planning.skip_taken_keys(made.plan, now, others)
             if (await exchange(self.store, replace(row, rev=said.rev), corrected)).ok:
                 self._tell(row.name, corrected.news, now)
         return True
 
     async def _swap(self, row: ScheduleRow, made: ScheduleStep, now: int) -> tuple[SwapResult, ScheduleStep]:
         while (said := await exchange(self.store, row, made)).taken is not None:
-            made = planning.had(made, now, said.taken)
+            made = planning.use_existing_job(made, now, said.taken)
         return said, made
 
     async def _cancel(self, name: str, made: ScheduleStep) -> None:

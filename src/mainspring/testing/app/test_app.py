@@ -246,7 +246,7 @@ class TestApp:
         stamp = self.app.tasks.stamp
         if stamp == self._declared:
             return
-        from mainspring.schedules.changes import declare
+        from mainspring.schedules.edit import declare
 
         await declare(self.app)
         self._declared = stamp
