@@ -130,7 +130,7 @@ class Job(Handle, Generic[R_co]):
         return blocking.each("job.watch", self._changes(PollPause(timeout)))
 
     def awatch(self, timeout: Duration | None = None) -> AsyncIterator[JobInfo]:
-        return blocking.aeach(self._changes(PollPause(timeout)))
+        return blocking.ItemStream(self._changes(PollPause(timeout)))
 
     def stream(self, timeout: Duration | None = None) -> Iterator[Any]:
         """What the handler sends with ``ctx.send``, from the first on, until the job has ended.
@@ -142,7 +142,7 @@ class Job(Handle, Generic[R_co]):
         return blocking.each("job.stream", self._items(PollPause(timeout)))
 
     def astream(self, timeout: Duration | None = None) -> AsyncIterator[Any]:
-        return blocking.aeach(self._items(PollPause(timeout)))
+        return blocking.ItemStream(self._items(PollPause(timeout)))
 
     # ---- do -----------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class Jobs(Reserved):
         return blocking.each("app.jobs.iterate", self._pages(actions.asked(query)))
 
     def aiterate(self, query: Which | None = None) -> AsyncIterator[JobInfo]:
-        return blocking.aeach(self._pages(actions.asked(query)))
+        return blocking.ItemStream(self._pages(actions.asked(query)))
 
     def count(self, query: Which | None = None) -> Counts:
         """Exact numbers by state: in one snapshot, but perhaps of many jobs by tag, parent or time."""
