@@ -400,7 +400,7 @@ class TestBackfill:
                 t.schedules.backfill("hourly", start, end)
             assert "history=" in refused.value.hint
         t.schedules.put("hourly", report, cron="0 * * * *", history=50, overlap="queue")  # what is forgotten stays so
-        with pytest.raises(InvalidOption, match="lies before 2030-01-07 11:00"):
+        with pytest.raises(InvalidOption, match="is before 2030-01-07 11:00"):
             t.schedules.backfill("hourly", before, MONDAY)
         assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=1), MONDAY + timedelta(hours=9)) == []
         t.drain()

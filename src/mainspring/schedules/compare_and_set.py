@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from mainspring.client.client import ENQUEUE_PATIENCE
 from mainspring.client.patience import EnqueueRetry
+from mainspring.common.pause import jittered
 from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
 from mainspring.jobs.actions import store_now
 from mainspring.schedules import plan as planning
@@ -75,7 +75,7 @@ async def change_schedule(store: Store, name: str, decide: Decide) -> ScheduleCh
         if said.ok:
             return ScheduleChange(made, said, row)
         taken = max(taken, said.taken or 0)
-        await asyncio.sleep(random.uniform(0, _PAUSE))
+        await asyncio.sleep(jittered(_PAUSE, least=0.0))
     hint = "Try again. app.schedules.history() shows the latest runs."
     raise StoreConflict(f"other processes changed schedule {name!r} {TRIES} times in a row", hint=hint)
 

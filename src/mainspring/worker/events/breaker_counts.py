@@ -39,7 +39,7 @@ class BreakerCounts:
         for n, ack in enumerate(acks):
             attempt = held.get(ack.id)
             guard = None if attempt is None else attempt.spec.breaker
-            if guard is None or attempt is None or guard.weighs:
+            if guard is None or attempt is None or guard.uses_rate:
                 continue
             faults = row.setdefault(guard.name or attempt.spec.name, [])
             if ack.fault:
@@ -55,7 +55,7 @@ class BreakerCounts:
         for ack in acks:
             attempt = held.get(ack.id)
             guard = None if attempt is None else attempt.spec.breaker
-            if guard is None or attempt is None or not guard.weighs:
+            if guard is None or attempt is None or not guard.uses_rate:
                 continue
             failing = failing or bool(ack.fault)
             if ack.to is State.SUCCEEDED:
