@@ -132,15 +132,15 @@ class Mainspring(TaskDecorators, LockDeclarations):
         """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
         from mainspring.limits.limiter import Limiter
 
-        return Limiter(self, name, limits).told_to(self._limiters)
+        return Limiter(self, name, limits).register(self._limiters)
 
     def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
         """What stops tasks (``breaker=``) and any code (``with``, ``async with``, decorator) that fails and fails."""
         from mainspring.breakers.breaker import Breaker
-        from mainspring.breakers.declare import guarded
+        from mainspring.breakers.declare import declare_breaker
 
-        made = Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
-        return made.told_to(self._breakers)
+        made = Breaker(self, declare_breaker(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
+        return made.register(self._breakers)
 
     def on(
         self, *events: EventName | BreakerEventName | ScheduleEventName, task: str | None = None
@@ -209,7 +209,7 @@ class Mainspring(TaskDecorators, LockDeclarations):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        batch = self.tasks.declared_queues.told(Batch(id=new.id, jobs=(new,), limits=call.limits))
+        batch = self.tasks.declared_queues.add_settings(Batch(id=new.id, jobs=(new,), limits=call.limits))
         replies = client.enqueue_now(batch, call.connection)
         return job if new.unique is None else found(job, replies[0])
 
@@ -218,7 +218,7 @@ class Mainspring(TaskDecorators, LockDeclarations):
             call = self.through(call)
         client = self.client
         new, job = call.new_job(self.settings.version, client)
-        batch = self.tasks.declared_queues.told(Batch(id=new.id, jobs=(new,), limits=call.limits))
+        batch = self.tasks.declared_queues.add_settings(Batch(id=new.id, jobs=(new,), limits=call.limits))
         connection = call.connection
         if connection is not None:  # one insert in the caller's own transaction
             replies = client.enqueue_now(batch, connection)
@@ -323,11 +323,11 @@ class Mainspring(TaskDecorators, LockDeclarations):
 
     def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
         """What a worker of this app is made of; imports every included module."""
-        from mainspring.schedules.changes import code_of
+        from mainspring.schedules.edit import load_code_schedules
 
         return self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
-            schedules=code_of(self),
+            schedules=load_code_schedules(self),
         )  # fmt: skip
 
     def open(self) -> Self:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.breakers.declare import guarded
+from mainspring.breakers.declare import declare_breaker
 from mainspring.jobs.outcomes import Outcome
 from mainspring.launch.services import build_services
 from mainspring.limits.declare import BoundLimit, bind
@@ -288,8 +288,8 @@ async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, mor
         assert turns is not None
         seen.extend((attempt.limited, attempt.guarded) for attempt in turns.held.values())
 
-    bounds = bind("look", (guarded("", {"failures": 3}, "task 'look'"),), "task 'look'")
-    task = world.task(look, bounds=bounds, breaker=guarded("", {}, "task 'look'"))
+    bounds = bind("look", (declare_breaker("", {"failures": 3}, "task 'look'"),), "task 'look'")
+    task = world.task(look, bounds=bounds, breaker=declare_breaker("", {}, "task 'look'"))
     own = bound_bucket(bounds)
     job = await world.enqueue(task, buckets=(own, bucket("queue/default", 5)) if more else (own,), fair=fair)
     running = world.worker()

@@ -114,7 +114,7 @@ class TestJobs:
             info = app.breakers.get("together")
             assert (info.state, info.probing, info.probes) == ("half_open", 2, 2)
             last = until(lambda: [each for each in jobs[-1].why().obstacles if each.kind == "breaker"])
-            assert "half open with its probes running" in last[0].text
+            assert "half open, and its probes are running" in last[0].text
             assert len(last[0].jobs) == 2
             assert not inside.acquire(timeout=1.0)
             go_on.set()

@@ -31,7 +31,7 @@ class TestByHand:
         app.breakers.trip("mail")
         with app.worker():
             why = until(lambda: [each for each in waiting[0].why().obstacles if each.kind == "breaker"])
-            assert "open until somebody resets it" in why[0].text
+            assert "open until an operator resets it" in why[0].text
             assert (app.breakers.get("mail").tripped, app.breakers.get("mail").until) == (True, None)
             app.breakers.reset("mail")
             assert ended(*waiting) == [State.SUCCEEDED] * 3

@@ -154,7 +154,7 @@ class TestLabels:
         job = infer.enqueue()
         with after.worker(labels=["a", "b", "c", "d"]):
             until(lambda: [each.kind for each in job.why().obstacles] == ["no_worker"])
-            assert "takes jobs with its needs" in str(job.why())
+            assert "claims jobs with these labels" in str(job.why())
         with after.worker(labels=["a", "b", "c"]):
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
         before.close()

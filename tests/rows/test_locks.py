@@ -7,13 +7,13 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidOption, LockBusy, LockLost, UseError, WouldBlockLoop
-from mainspring.locks.lock import Lock, jittered
+from mainspring.locks.lock import Lock, new_poll_pause
 from tests.rows.crew import LIMIT, until
 from tests.rows.locked import take_away
 
@@ -233,8 +233,8 @@ class TestBusy:
         assert most == 1
         assert tokens == sorted(set(tokens)), "numbers are in the order of the holders"
 
-    def test_nobody_waits_in_step(self) -> None:
-        first, second = (list(islice(jittered(), 30)) for _ in range(2))
+    def test_waiting_callers_pause_for_different_times(self) -> None:
+        first, second = ([pause.next() for _ in range(30)] for pause in (new_poll_pause(), new_poll_pause()))
         assert first != second
         assert max(first) <= 1
         assert sum(first[20:]) > sum(first[:10])

@@ -155,7 +155,7 @@ class TestDependencies:
         job = stage.t.schedules.trigger("b")
         stage.t.drain()
         assert (stage.ran, job.info().state) == ([], "blocked")
-        with pytest.raises(NotTriggered, match="still waits for others"):
+        with pytest.raises(NotTriggered, match="still waits for other schedules"):
             stage.t.schedules.trigger("b")
         stage.t.schedules.trigger("b", force=True)
         stage.t.drain()

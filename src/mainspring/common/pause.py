@@ -55,15 +55,6 @@ class GrowingPause:
         self.whole = self._first
 
 
-def jittered(seconds: float, *, least: float = 0.5) -> float:
-    """Shorten a pause at random: between ``least`` times ``seconds`` and ``seconds``.
-
-    >>> 0.5 <= jittered(1.0) <= 1.0
-    True
-    """
-    return seconds * random.uniform(least, 1.0)
-
-
 class PollPause:
     """Pauses between two looks at the store: 2 ms at first, then up to 0.1 s, until ``timeout`` has passed.
 

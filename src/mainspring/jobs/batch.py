@@ -72,7 +72,7 @@ def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> Prep
     pairs = [call.new_job(version, client, None, id) for id, call in zip(raw_ids(len(ours)), ours, strict=True)]
     batch = Batch(id=raw_id(), jobs=tuple([new for new, _ in pairs]), limits=tuple(limits.values()))
     return PreparedBatch(
-        app.tasks.declared_queues.told(batch), [job for _, job in pairs], next(iter(connections.values()), None)
+        app.tasks.declared_queues.add_settings(batch), [job for _, job in pairs], next(iter(connections.values()), None)
     )
 
 
@@ -92,7 +92,7 @@ def child_of(call: Call[R], origin: JobOrigin) -> PreparedBatch[R]:
     call = app.through(call)
     new, job = call.new_job(app.settings.version, app.client, origin)
     batch = Batch(id=new.id, jobs=(new,), retry=True, limits=call.limits, accepted=True)
-    return PreparedBatch(app.tasks.declared_queues.told(batch), [job], call.connection)
+    return PreparedBatch(app.tasks.declared_queues.add_settings(batch), [job], call.connection)
 
 
 def found(job: Job[R], reply: Enqueued) -> Job[R]:

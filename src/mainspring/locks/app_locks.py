@@ -27,19 +27,19 @@ class LockDeclarations:
         as ``wait`` says; then ``LockBusy`` is raised, or what it guards is skipped.
         """
         from mainspring.locks.lock import Lock
-        from mainspring.locks.names import LockName, checked_name
+        from mainspring.locks.names import LockName, check_name
 
-        return Lock(self._app, LockName("lock", checked_name("lock", name)), ttl, wait, on_busy)
+        return Lock(self._app, LockName("lock", check_name("lock", name)), ttl, wait, on_busy)
 
     def semaphore(
         self, name: str, size: int, *, ttl: Duration = "30s", wait: Duration | None = None, on_busy: OnBusy = "raise"
     ) -> Lock:
         """A lock that ``size`` may hold at once, in the whole fleet."""
         from mainspring.locks.lock import Lock
-        from mainspring.locks.names import LockName, checked_name, checked_size
+        from mainspring.locks.names import LockName, check_name, check_size
 
-        spot = LockName("semaphore", checked_name("semaphore", name), checked_size(size, f"semaphore {name!r}"))
-        return Lock(self._app, spot, ttl, wait, on_busy).told_to(self._semaphores)
+        spot = LockName("semaphore", check_name("semaphore", name), check_size(size, f"semaphore {name!r}"))
+        return Lock(self._app, spot, ttl, wait, on_busy).register(self._semaphores)
 
     def election(
         self, name: str, *, elected: Callback | None = None, lost: Callback | None = None, ttl: Duration = "30s"
@@ -49,9 +49,9 @@ class LockDeclarations:
         ``elected(term)`` and ``lost(term)`` are called when it becomes the leader and when it is not any more.
         """
         from mainspring.locks.election import Election
-        from mainspring.locks.names import LockName, checked_name
+        from mainspring.locks.names import LockName, check_name
 
-        return Election(self._app, LockName("election", checked_name("election", name)), ttl, elected, lost)
+        return Election(self._app, LockName("election", check_name("election", name)), ttl, elected, lost)
 
     @property
     def locks(self) -> Locks:

@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.errors import InvalidOption
 from mainspring.options.checks import some_task_name, span, wait
-from mainspring.schedules.rules import zone_name
+from mainspring.schedules.rules import check_zone
 
 MOST_FAILURES = 1_000
 HISTORY_LIMIT = 10_000
@@ -70,7 +70,7 @@ def group(value: Any, name: str) -> str | None:
 
 
 def zone(value: Any, name: str) -> str | None:
-    return None if value is None else zone_name(value, name=name)
+    return None if value is None else check_zone(value, name=name)
 
 
 def wait_or_nothing(value: Any, name: str) -> int:

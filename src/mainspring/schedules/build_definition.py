@@ -1,5 +1,8 @@
-"""From a declaration to what a scheduler needs of it: a definition with a complete job, always the same for the same
-declaration, so that whoever starts next sees whether anything has changed."""
+"""Builds the stored definition of a schedule from its declaration.
+
+The same declaration always gives the same definition. A worker that starts compares it with the stored one, and
+writes nothing if nothing has changed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from msgspec.structs import replace
 from mainspring.errors import UnknownTask
 from mainspring.jobs.lanes import unpinned
 from mainspring.jobs.new_job import FOLLOW_UPS
-from mainspring.schedules.declare import OF_JOBS
+from mainspring.schedules.declare import JOB_OPTIONS
 from mainspring.schedules.plan import TEMPLATE, Definition
 
 if TYPE_CHECKING:
@@ -21,15 +24,15 @@ if TYPE_CHECKING:
     from mainspring.schedules.declare import Declaration
 
 
-def of_code(app: Mainspring) -> dict[str, Definition]:
-    """The definitions of all schedules that the code declares; refused if they do not fit together."""
+def build_code_definitions(app: Mainspring) -> dict[str, Definition]:
+    """Build the definitions of the schedules that the code declares; ``InvalidOption`` if their relations are wrong."""
     wiring = app.tasks.wiring
     wiring.check()
     for each in app.tasks.scheduled.values():
         if app.tasks.find(each.task) is None:
             raise UnknownTask(each.task, app.tasks)
     return {
-        each.name: define(
+        each.name: build_definition(
             app, each, wiring.bounds(each.name),
             depends_on=wiring.names(each, "depends_on"), blocks=wiring.names(each, "blocks"),
         )
@@ -37,7 +40,7 @@ def of_code(app: Mainspring) -> dict[str, Definition]:
     }  # fmt: skip
 
 
-def define(
+def build_definition(
     app: Mainspring,
     declared: Declaration,
     bounds: Sequence[BoundLimit],
@@ -45,9 +48,9 @@ def define(
     depends_on: Sequence[str],
     blocks: Sequence[str],
 ) -> Definition:
-    """The definition of one schedule, whose runs have these limits beside those of their task."""
+    """Build the definition of one schedule. ``bounds`` are limits of its runs, beside the limits of the task."""
     o = declared.options
-    call = app.through(_call(app, declared, bounds))
+    call = app.through(_build_call(app, declared, bounds))
     return Definition(
         job=call.making(app.settings.version, declared.name).job(TEMPLATE),
         limits=call.limits,
@@ -67,8 +70,8 @@ def define(
     )
 
 
-def _call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLimit]) -> Call[Any]:
-    """The call of each run, with what its task and its schedule are limited by."""
+def _build_call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLimit]) -> Call[Any]:
+    """Build the call of each run, with the limits of its task and of its schedule."""
     task = app.tasks.find(declared.task)
     if declared.call is not None:
         call = declared.call if task is None else declared.call.retargeted(task.target)
@@ -85,5 +88,5 @@ def _call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLimit]) 
             kind=unpinned(target.kind),  # a schedule outlives the version that declares it
         )
     )  # fmt: skip
-    given = {name: declared.given[name] for name in OF_JOBS if name in declared.given}
+    given = {name: declared.given[name] for name in JOB_OPTIONS if name in declared.given}
     return call.options(**given) if given else call
