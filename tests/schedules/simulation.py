@@ -82,7 +82,7 @@ class Simulation:
         for name, definition in self._definitions.items():
             plan = new_plan(definition, self.clock.now_us())
             row = ScheduleRow(name=name, rev=0, look=None, doc=b"")
-            assert await self._change(row, ScheduleStep(plan, next_look(plan, self.clock.now_us())), "operator")
+            assert await self._store_step(row, ScheduleStep(plan, next_look(plan, self.clock.now_us())), "operator")
         until = self._own + hours * 3600
         while self._own < until:
             await self._pass_time()
@@ -287,4 +287,4 @@ class Simulation:
     async def _change_until_done(self, name: str) -> None:
         (row,) = await self.store.schedules([name])
         off = disable(decode(row.doc), self.clock.now_us(), "the end")
-        assert await self._change(row, ScheduleStep(off, next_look(off, self.clock.now_us())), "disable")
+        assert await self._store_step(row, ScheduleStep(off, next_look(off, self.clock.now_us())), "disable")
