@@ -69,7 +69,7 @@ class TestClaimOrder:
         assert ids(await hand.take(5)) == [wanted.id]
         assert ids(await hand.take(5, "other/any", "q/async")) == ids([other, kin])
 
-    async def test_a_queue_whose_name_begins_alike_is_another_queue(self, store: Store) -> None:
+    async def test_a_queue_with_a_common_prefix_is_another_queue(self, store: Store) -> None:
         made = await one(store, job(queue="q2"))
         hand = await Hand(store).join()
         assert await hand.take(5, LANE) == ()
@@ -100,7 +100,7 @@ class TestClaimOrder:
         assert ids(said.claims) == ids([both[0], both[1], both[2], right])
         assert ids(await hand.take(5, "q/async")) == [left.id]
 
-    async def test_a_job_that_comes_back_stands_behind_those_that_waited(self, store: Store) -> None:
+    async def test_a_job_that_is_ready_again_comes_after_waiting_jobs(self, store: Store) -> None:
         """Each entry into ready gives a new place in the line."""
         first, second = job(), job()
         await put_in(store, first, second)
@@ -119,7 +119,7 @@ class TestClaimOrder:
         await store.promote()
         assert await state(store, stale) == State.CANCELLED
 
-    async def test_many_expired_heads_hide_nobody(self, store: Store, clock: MovableClock) -> None:
+    async def test_many_expired_jobs_do_not_hide_others(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(expires_in=SECOND) for _ in range(300)))
         fresh = await one(store)
         clock.advance("2s")
@@ -140,7 +140,7 @@ class TestOldest:
         assert ids(await hand.take(2, oldest=1)) == ids([old, higher])
         assert ids(await hand.take(1)) == [high.id]
 
-    async def test_oldest_looks_over_all_lanes_of_the_want(self, store: Store) -> None:
+    async def test_oldest_compares_all_lanes_of_the_want(self, store: Store) -> None:
         gate = bucket("gate", 1)
         old, older = job(kind="async", priority=-5), job(priority=-100, buckets=[gate])
         await put_in(store, older, old, job(priority=100))

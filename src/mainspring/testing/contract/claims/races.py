@@ -31,7 +31,7 @@ class TestRaces:
             await asyncio.gather(here.succeed(first), there.succeed(second))
             assert await state(store, join) == State.READY
 
-    async def test_two_turns_at_the_limit(self, store: Store, second_store: Store) -> None:
+    async def test_two_turns_race_for_the_last_capacity(self, store: Store, second_store: Store) -> None:
         """One place is left and two workers ask: one gets it."""
         gate = bucket("gate", 2)
         here, there = await Hand(store).join(), await Hand(second_store).join()
@@ -45,14 +45,14 @@ class TestRaces:
             await there.succeed(*theirs)
             await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs)), states=(State.READY,)))
 
-    async def test_one_job_and_many_workers(self, store: Store, second_store: Store) -> None:
+    async def test_many_workers_race_for_one_job(self, store: Store, second_store: Store) -> None:
         hands = [await Hand(place).join() for place in (store, second_store) for _ in range(3)]
         for _ in range(ROUNDS):
             made = await one(store)
             taken = [claim for claims in await asyncio.gather(*(hand.take(1) for hand in hands)) for claim in claims]
             assert ids(taken) == [made.id]
 
-    async def test_a_child_that_comes_while_its_parent_ends(self, store: Store, second_store: Store) -> None:
+    async def test_an_enqueue_of_a_child_races_the_end_of_its_parent(self, store: Store, second_store: Store) -> None:
         """Whichever is first: the child is ready, never blocked for ever."""
         hand = await Hand(store).join()
         for _ in range(ROUNDS):
@@ -63,7 +63,7 @@ class TestRaces:
             found = await row(store, child)
             assert (found.state, found.deps) == (State.READY, 0)
 
-    async def test_a_repeat_that_comes_while_its_job_ends(self, store: Store, second_store: Store) -> None:
+    async def test_a_repeated_enqueue_races_the_end_of_its_job(self, store: Store, second_store: Store) -> None:
         """It is looked for in two places while it goes from one to the other: none is made a second time."""
         hand = await Hand(store).join()
         for _ in range(10 * ROUNDS):

@@ -8,7 +8,7 @@ from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import Hand, bucket, job, put_in
 
-__all__ = ["TestManyWait"]
+__all__ = ["TestResizedLimits"]
 
 KEYS = 1200
 CALL = 400
@@ -34,9 +34,11 @@ async def taken(hand: Hand) -> int:
 
 
 @pytest.mark.asyncio
-class TestManyWait:
+class TestResizedLimits:
     @pytest.mark.parametrize("how", ["declare", "set_size", "forget"])
-    async def test_all_of_them_may_start(self, store: Store, second_store: Store, how: str) -> None:
+    async def test_all_waiting_jobs_start_after_the_size_grew(
+        self, store: Store, second_store: Store, how: str
+    ) -> None:
         hand = await waiting(store)
         if how == "declare":
             await second_store.declare_limits([Limit(name="tenant", size=2)])
@@ -46,7 +48,7 @@ class TestManyWait:
             await second_store.forget_limit("tenant")
         assert await taken(hand) == KEYS
 
-    async def test_what_does_not_change_moves_nobody(self, store: Store, second_store: Store) -> None:
+    async def test_a_declaration_without_a_change_moves_no_job(self, store: Store, second_store: Store) -> None:
         hand = await waiting(store)
         await second_store.declare_limits([Limit(name="tenant", size=1)])
         await second_store.set_limit_size("tenant", None)
