@@ -25,10 +25,12 @@ from .helpers import (
     enqueue,
     job,
     jobs,
+    read_line,
     read_rest,
     run,
     states,
     succeeded,
+    write_line,
 )
 
 
