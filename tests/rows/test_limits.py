@@ -232,7 +232,7 @@ class TestRate:
             return low
 
         monkeypatch.setattr(limiter, "KEEP", int(LIMIT * 1e6))
-        monkeypatch.setattr("mainspring.limits.limiter.random.uniform", refused)
+        monkeypatch.setattr("mainspring.common.pause.random.uniform", refused)
         one = app.limiter("one", Concurrency(1))
 
         @app.task(name="backlog.job", limit=one)
