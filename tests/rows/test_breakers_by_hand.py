@@ -69,7 +69,7 @@ class TestRefused:
             ({"rate": 0.5, "failures": 5}, "cannot be combined with rate"),
             ({"minimum": 5}, "works with rate only"),
             ({"over": "1m"}, "works with rate only"),
-            ({"open_for": "0s"}, "must be"),
+            ({"open_for": "0s"}, "longer than nothing"),
             ({"probes": 0}, "whole number from 1"),
             ({"trip_on": "ValueError"}, "exception classes"),
             ({"fallback": 5}, "must be a function"),

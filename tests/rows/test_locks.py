@@ -426,11 +426,11 @@ class TestBadInput:
     def test_a_semaphore_has_one_size(self, app: Mainspring) -> None:
         app.semaphore("gpu", 2)
         app.semaphore("gpu", 2, ttl="1m")
-        with pytest.raises(InvalidOption, match="semaphore of 2"):
+        with pytest.raises(InvalidOption, match="semaphore of size 2"):
             app.semaphore("gpu", 3)
 
     def test_callbacks(self, app: Mainspring) -> None:
-        for wrong, why in ((7, "not a function"), (lambda: None, "must take the term")):
+        for wrong, why in ((7, "not a function"), (lambda: None, "must accept one argument, the term")):
             with pytest.raises(InvalidOption, match=why) as caught:
                 app.election("main", elected=wrong)  # type: ignore[arg-type]
             assert "def elected(term" in caught.value.hint
