@@ -71,7 +71,7 @@ class TestJobs:
             assert (waiting.state, waiting.attempt) == (State.READY, 0)
             (found,) = [each for each in jobs[5].why().obstacles if each.kind == "breaker"]
             assert "is open until" in found.text
-            assert "3 failures, last ConnectionError: away" in found.text
+            assert "3 failures, the last: ConnectionError: away" in found.text
             assert found.until == info.until
             service.away = False
             app.breakers.reset("shop.pay")
@@ -222,7 +222,7 @@ class TestJobs:
     def test_limits_do_not_speak_of_breakers(self, app: Mainspring) -> None:
         Service(app, failures=5).enqueue(True)
         assert [limit.name for limit in app.limits.list()] == ["shop.pay:at-once"]
-        with pytest.raises(InvalidOption, match="not known"):
+        with pytest.raises(InvalidOption, match="not in the store"):
             app.limits.set("shop.pay:breaker", 1)
-        with pytest.raises(InvalidOption, match="not known"):
+        with pytest.raises(InvalidOption, match="not in the store"):
             app.limits.delete("shop.pay:breaker")

@@ -131,7 +131,7 @@ class TestConcurrency:
     def test_unknown_limits_are_told(self, app: Mainspring) -> None:
         for verb in (lambda: app.limits.set("nobody", 1), lambda: app.limits.reset("nobody"),
                      lambda: app.limits.get("nobody"), lambda: app.limits.delete("nobody")):  # fmt: skip
-            with pytest.raises(InvalidOption, match="not known"):
+            with pytest.raises(InvalidOption, match="not in the store"):
                 verb()
 
     def test_the_last_code_decides_about_the_size(self, app: Mainspring, store_url: str) -> None:
@@ -232,7 +232,7 @@ class TestRate:
             return low
 
         monkeypatch.setattr(limiter, "KEEP", int(LIMIT * 1e6))
-        monkeypatch.setattr("mainspring.limits.limiter.random.uniform", refused)
+        monkeypatch.setattr("mainspring.common.pause.random.uniform", refused)
         one = app.limiter("one", Concurrency(1))
 
         @app.task(name="backlog.job", limit=one)

@@ -248,7 +248,7 @@ async def _find_capped_workers(store: Store, row: JobRow, workers: Sequence[Work
         return []
     most = sum(cap or 0 for cap in caps.values())
     whose = "the worker of" if len(caps) == 1 else f"each of the {len(caps)} workers of"
-    said = f"{whose} queue {row.queue!r} has reached concurrency= ({sum(held[id] for id in caps)}/{most} jobs)"
+    said = f"{whose} queue {row.queue!r} has reached concurrency= ({sum(held[id] for id in caps)}/{most})"
     jobs = tuple(UUID(bytes=each.id) for each in page.jobs if each.worker in caps)
     return [Obstacle(kind="capped", text=said, jobs=jobs[:_MAX_SHOWN], name=row.queue)]
 

@@ -209,7 +209,7 @@ def value_at(path: By | Cost, arguments: Mapping[str, Any], option: str, subject
     value: Any = arguments
     for name in str(path).split("."):
         if not isinstance(value, Mapping) or name not in value:
-            why = f"does not exist: there is no {name!r}"
+            why = f"was not found: there is no {name!r}"
             raise InvalidOption(
                 option, path, why, subject=subject, hint="A path consists of names of fields, for example user.tenant."
             )

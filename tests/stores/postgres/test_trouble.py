@@ -65,7 +65,7 @@ class TestSilence:
             app = Mainspring(wire.url)
             async with app.limiter("one", Concurrency(1)):
                 wire.set(chaos.Reset())
-            assert "could not give its place back" in caplog.text
+            assert "could not release its capacity" in caplog.text
             wire.heal()
             await app.aclose()
 
