@@ -11,6 +11,7 @@ import pytest
 from mainspring.states import State
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, overlaps, until
+from tests.timing import patience
 
 pytestmark = pytest.mark.forked
 
@@ -29,7 +30,8 @@ def runs_once(fleet: Fleet, task: str, seconds: float, **options: Any) -> None:
 @pytest.mark.row("W2", "B4")
 @pytest.mark.parametrize("task", ["block_loop", "hold_gil"])
 def test_a_mute_worker_keeps_its_job(fleet: Fleet, task: str) -> None:
-    runs_once(fleet, task, 6.0, lease="1500ms")
+    lease = patience(1.5)
+    runs_once(fleet, task, 4 * lease, lease=lease)
 
 
 @pytest.mark.slow

@@ -128,11 +128,12 @@ class SqliteStore:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._wake.close()
+            self._wake.close_listeners()
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        self._writer.close()
+        self._writer.close()  # its last commits wake other processes
+        self._wake.let_go()
         if self._reader is not None:
             self._reader.close()
         self._gate.close()
@@ -407,7 +408,7 @@ class SqliteStore:
 
     def let_go_after_fork(self) -> None:
         self._gate.close()
-        self._wake.let_go()
+        self._wake.let_go_after_fork()
 
     # ---- private ------------------------------------------------------------------------------
 

@@ -38,6 +38,9 @@ class Wake:
         self._listed = 0
         self._looked = 0.0
         self._socket: socket.socket | None = None
+        self._sending = threading.RLock()
+        """Held while the socket to other processes is opened, used or closed: the writer and `notify` may poke at once.
+        A signal handler that enqueues may come between, in the same thread."""
         self._base: str | None = None
         self._directory: int | None = None
 
@@ -60,9 +63,12 @@ class Wake:
         try:
             with open(os.path.join(self._folder, name + ".queues"), "w", encoding="utf-8") as names:
                 names.write("\n".join(queues))
-            bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            bound.setblocking(False)
-            bound.bind(f"{base}/{name}")
+            bound = open_socket()
+            try:
+                bound.bind(f"{base}/{name}")
+            except OSError:
+                bound.close()
+                raise
         except OSError:
             self._remove(name)
             return None
@@ -97,11 +103,11 @@ class Wake:
                 self._send(name)
 
     def _send(self, name: str) -> None:
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
         try:
-            self._socket.sendto(b"", f"{self._base}/{name}")
+            with self._sending:
+                if self._socket is None:
+                    self._socket = open_socket()
+                self._socket.sendto(b"", f"{self._base}/{name}")
         except (FileNotFoundError, ConnectionRefusedError):
             self._remove(name)
         except OSError:
@@ -147,7 +153,7 @@ class Wake:
     def _reachable(self) -> str | None:
         """A short name of the directory, for addresses have a small limit; None if it is not ours alone."""
         if self._base is not None and self._folder is not None and not os.path.isdir(self._folder):
-            self.let_go()  # somebody took it away
+            self._close_descriptors()  # another program removed the directory
         if self._base is None and self._folder is not None and make_private(self._folder):
             self._base = self._folder
             if len(os.fsencode(self._folder)) > _LONGEST - 40:
@@ -161,19 +167,29 @@ class Wake:
         self._directory = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return f"/proc/self/fd/{self._directory}"
 
-    def close(self) -> None:
+    def close_listeners(self) -> None:
+        """End every wait. Pokes still reach other processes, until `let_go`."""
         for listener in list(self._listeners.values()):
             listener.close()
-        self.let_go()
 
     def let_go(self) -> None:
-        """Close this process's descriptors; the sockets of a parent stay where they are."""
-        if self._socket is not None:
-            self._socket.close()
-        if self._directory is not None:
-            os.close(self._directory)
-        self._socket = self._directory = self._base = None
-        self._listeners, self._others, self._listed, self._looked = {}, [], 0, 0.0
+        """Close this process's descriptors and forget every listener. A later poke would open the socket again."""
+        self._close_descriptors()
+        self._listeners = {}
+
+    def _close_descriptors(self) -> None:
+        with self._sending:
+            if self._socket is not None:
+                self._socket.close()
+            if self._directory is not None:
+                os.close(self._directory)
+            self._socket = self._directory = self._base = None
+        self._others, self._listed, self._looked = [], 0, 0.0
+
+    def let_go_after_fork(self) -> None:
+        """The same in a forked child: the files of the parent's sockets stay, and so does a lock held at the fork."""
+        self._sending = threading.RLock()
+        self.let_go()
 
 
 class SqliteListener:
@@ -245,6 +261,13 @@ class SqliteListener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def open_socket() -> socket.socket:
+    """A socket for datagrams that never blocks."""
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    opened.setblocking(False)
+    return opened
 
 
 def _end(future: asyncio.Future[None]) -> None:
