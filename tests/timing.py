@@ -2,8 +2,8 @@
 
 Most limits in tests are about order, not about seconds: a lock must not be lost while its holder lives, a lease must
 not end while heartbeats go on. A machine that runs nothing for a second breaks such a test if its TTL is half a second.
-So one process per test run (`measure`, started by `tests/plugins/stalls.py`) sleeps and syncs a small file all the time,
-and writes into that file how much longer this took than it should. `patience` reads the file.
+So one process per test run (`measure`, started by `tests/plugins/stalls.py`) sleeps and syncs a small file again and
+again, and writes into that file how much longer this took than it should. `patience` reads the file.
 
 A short TTL, lease or deadline beside real processes or real servers is `patience(seconds)`. Call it when the test needs
 the value, not when its module is imported: at that time nothing is measured yet.

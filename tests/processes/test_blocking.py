@@ -13,8 +13,6 @@ from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, overlaps, until
 from tests.timing import patience
 
-pytestmark = pytest.mark.forked
-
 
 def runs_once(fleet: Fleet, task: str, seconds: float, **options: Any) -> None:
     """Two supervisors, one job that makes its worker mute: the other one must not take it."""

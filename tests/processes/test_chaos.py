@@ -15,7 +15,6 @@ from tests.timing import patience
 SECONDS = 12.0
 
 
-@pytest.mark.forked
 @pytest.mark.row("E3", "W3", "W4", "X5")
 @pytest.mark.parametrize("seed", [22])
 def test_random_faults_under_load_lose_and_double_nothing(store_name: str, tmp_path: Path, seed: int) -> None:
