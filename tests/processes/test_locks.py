@@ -81,7 +81,7 @@ def app(store_url: str) -> Iterator[Mainspring]:
 
 @pytest.mark.row("L2")
 def test_the_lock_of_a_killed_process_is_free_within_its_ttl(app: Mainspring, start: Start) -> None:
-    holder = start("thread")
+    holder = start("thread", "2s")
     token = holder.number("held")
     holder.signal(signal.SIGKILL)
     holder.popen.wait(60)
