@@ -6,10 +6,11 @@ import inspect
 import sys
 from pathlib import Path
 
-from mainspring import errors, events, options, states
-from mainspring.duration import format_duration
-from mainspring.options import Option, Scope
-from mainspring.settings_table import TABLE
+from mainspring import errors, states
+from mainspring.common.duration import format_duration
+from mainspring.options.table import NOT_BUILT, Option, Scope, options_for
+from mainspring.settings.table import TABLE
+from mainspring.tasks import events
 from tools import cli_reference
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -44,10 +45,10 @@ def options_page() -> str:
     lines = ["# Options\n", "A duration is text such as `90s` or `1h30m`, a number of seconds, or a `timedelta`.\n"]
     for scope, title, where in SCOPES:
         lines += [f"## {title}\n", f"{where}.\n", "| option | type | default | meaning |", "|---|---|---|---|"]
-        for option in options.table(scope):
+        for option in options_for(scope):
             kind = option.type.replace("|", "\\|")
             lines.append(f"| `{option.name}` | `{kind}` | {default_of(option, scope)} | {option.doc} |")
-        later = sorted(name for name, scopes in options.NOT_BUILT.items() if scope in scopes)
+        later = sorted(name for name, scopes in NOT_BUILT.items() if scope in scopes)
         reserved = f"Reserved and refused until built: {', '.join(f'`{name}`' for name in later)}.\n" if later else ""
         lines.append(f"\n{reserved}")
     return "\n".join(lines)

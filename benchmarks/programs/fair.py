@@ -16,12 +16,14 @@ from collections.abc import Iterable
 
 import psutil
 
-from mainspring.ids import new_id
-from mainspring.lanes import base_lane
-from mainspring.outcomes import Ack, Lease
-from mainspring.records import Beat, Claim, Fair, NewJob, Registration, Want
-from mainspring.stores.base import Batch, Store, Turn
+from mainspring.common.ids import new_id
+from mainspring.jobs.lanes import base_lane
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.records import Batch, NewJob
+from mainspring.queues.records import FairKey
+from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
+from mainspring.worker.records import Beat, Claim, Registration, Turn, Want
 
 KEYS = 10_000
 FLOOD = 100_000
@@ -103,7 +105,7 @@ class Bench:
 
 
 def _job(queue: str, key: str | None, claimed: int) -> NewJob:
-    fair = None if key is None else Fair(key)
+    fair = None if key is None else FairKey(key)
     record = f"{(key or '-').split()[0]} {claimed}".encode()
     return NewJob(id=new_id().bytes, task="bench.noop", queue=queue, kind="async", fair=fair, record=record)
 

@@ -15,12 +15,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import psutil
 
-from mainspring.ids import new_id
-from mainspring.lanes import base_lane
-from mainspring.outcomes import Ack, Lease
-from mainspring.records import Beat, Claim, NewJob, Registration, Want
-from mainspring.stores.base import Batch, Store, Turn
+from mainspring.common.ids import new_id
+from mainspring.jobs.lanes import base_lane
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.records import Batch, NewJob
+from mainspring.stores.base import Store
 from mainspring.stores.connect import connect, engine_of
+from mainspring.worker.records import Beat, Claim, Registration, Turn, Want
 
 WORKER = "scale"
 LANE = base_lane("default", "async")

@@ -18,16 +18,17 @@ import time
 import psutil
 
 from benchmarks.processes import tree_cpu
-from mainspring.lanes import base_lane
-from mainspring.outcomes import Ack, Lease
-from mainspring.query import Query
-from mainspring.records import Beat, NewJob, Registration, Want
-from mainspring.rules import Every, window
-from mainspring.schedule_rows import Swap
-from mainspring.scheduling import TEMPLATE, Definition, encode, first
-from mainspring.services.scheduler import Scheduler
-from mainspring.stores.base import Store, Turn
+from mainspring.jobs.lanes import base_lane
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
+from mainspring.schedules.plan import TEMPLATE, Definition, encode, first
+from mainspring.schedules.records import ScheduleSwap
+from mainspring.schedules.rules import Every, window
+from mainspring.schedules.service import Scheduler
+from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
+from mainspring.worker.records import Beat, Registration, Turn, Want
 
 COUNT = 10_000
 HERD = 1_000
@@ -44,7 +45,7 @@ async def put(store: Store, queue: str, names: list[str], step: int) -> int:
         swaps = []
         for n, name in enumerate(names[start : start + 50], start=start):
             plan = first(definition, begin + n * step - COUNT * SECOND)
-            swaps.append(store.swap(Swap(name=name, rev=0, doc=encode(plan), look=plan.due)))
+            swaps.append(store.swap(ScheduleSwap(name=name, rev=0, doc=encode(plan), look=plan.due)))
         await asyncio.gather(*swaps)
     return begin
 

@@ -15,9 +15,8 @@ TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing
 if TYPE_CHECKING:
     from mainspring import errors as errors
     from mainspring.app import Mainspring as Mainspring
-    from mainspring.backoff import Backoff as Backoff
-    from mainspring.call import Call as Call
-    from mainspring.depends import Depends as Depends
+    from mainspring.common.backoff import Backoff as Backoff
+    from mainspring.common.secret import Secret as Secret
     from mainspring.errors import BreakerOpen as BreakerOpen
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
@@ -25,51 +24,52 @@ if TYPE_CHECKING:
     from mainspring.errors import RateLimited as RateLimited
     from mainspring.errors import Retry as Retry
     from mainspring.errors import Snooze as Snooze
-    from mainspring.events import BreakerEvent as BreakerEvent
-    from mainspring.events import Event as Event
-    from mainspring.events import ScheduleEvent as ScheduleEvent
-    from mainspring.info import JobInfo as JobInfo
-    from mainspring.job import Job as Job
-    from mainspring.keys import Key as Key
-    from mainspring.limits import Concurrency as Concurrency
-    from mainspring.limits import Rate as Rate
-    from mainspring.middleware import Middleware as Middleware
-    from mainspring.query import Query as Query
-    from mainspring.secret import Secret as Secret
-    from mainspring.task import AsyncTask as AsyncTask
-    from mainspring.task import Task as Task
-    from mainspring.tasks import Tasks as Tasks
-    from mainspring.worker.context import AsyncContext as AsyncContext
-    from mainspring.worker.context import Context as Context
+    from mainspring.jobs.call import Call as Call
+    from mainspring.jobs.info import JobInfo as JobInfo
+    from mainspring.jobs.job import Job as Job
+    from mainspring.jobs.keys import Key as Key
+    from mainspring.jobs.query import Query as Query
+    from mainspring.limits.declare import Concurrency as Concurrency
+    from mainspring.limits.declare import Rate as Rate
+    from mainspring.tasks.decorators import Tasks as Tasks
+    from mainspring.tasks.dependencies import Depends as Depends
+    from mainspring.tasks.events import BreakerEvent as BreakerEvent
+    from mainspring.tasks.events import Event as Event
+    from mainspring.tasks.events import ScheduleEvent as ScheduleEvent
+    from mainspring.tasks.middleware import Middleware as Middleware
+    from mainspring.tasks.task import AsyncTask as AsyncTask
+    from mainspring.tasks.task import Task as Task
+    from mainspring.worker.run.context import AsyncContext as AsyncContext
+    from mainspring.worker.run.context import Context as Context
 
 _HOMES = {
-    "AsyncContext": "mainspring.worker.context",
-    "AsyncTask": "mainspring.task",
-    "Backoff": "mainspring.backoff",
-    "BreakerEvent": "mainspring.events",
+    "AsyncContext": "mainspring.worker.run.context",
+    "AsyncTask": "mainspring.tasks.task",
+    "Backoff": "mainspring.common.backoff",
+    "BreakerEvent": "mainspring.tasks.events",
     "BreakerOpen": "mainspring.errors",
-    "Call": "mainspring.call",
+    "Call": "mainspring.jobs.call",
     "Cancel": "mainspring.errors",
-    "Context": "mainspring.worker.context",
-    "Depends": "mainspring.depends",
+    "Context": "mainspring.worker.run.context",
+    "Depends": "mainspring.tasks.dependencies",
     "Discard": "mainspring.errors",
-    "Event": "mainspring.events",
-    "Job": "mainspring.job",
-    "JobInfo": "mainspring.info",
-    "Key": "mainspring.keys",
+    "Event": "mainspring.tasks.events",
+    "Job": "mainspring.jobs.job",
+    "JobInfo": "mainspring.jobs.info",
+    "Key": "mainspring.jobs.keys",
     "Mainspring": "mainspring.app",
-    "Middleware": "mainspring.middleware",
+    "Middleware": "mainspring.tasks.middleware",
     "NotTriggered": "mainspring.errors",
-    "Concurrency": "mainspring.limits",
-    "Rate": "mainspring.limits",
+    "Concurrency": "mainspring.limits.declare",
+    "Rate": "mainspring.limits.declare",
     "RateLimited": "mainspring.errors",
-    "Query": "mainspring.query",
+    "Query": "mainspring.jobs.query",
     "Retry": "mainspring.errors",
-    "ScheduleEvent": "mainspring.events",
-    "Secret": "mainspring.secret",
+    "ScheduleEvent": "mainspring.tasks.events",
+    "Secret": "mainspring.common.secret",
     "Snooze": "mainspring.errors",
-    "Task": "mainspring.task",
-    "Tasks": "mainspring.tasks",
+    "Task": "mainspring.tasks.task",
+    "Tasks": "mainspring.tasks.decorators",
     "errors": "mainspring.errors",
 }
 

@@ -6,33 +6,47 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainspring import checks, naming, options, sync
-from mainspring.app_locks import Locking
-from mainspring.batches import batch_of, found, through
-from mainspring.call import Call
-from mainspring.client import Client
-from mainspring.declaring import Home
+from mainspring.client import blocking
+from mainspring.client.client import Client
 from mainspring.errors import InvalidOption, KeyConflict, KeyTaken, NotBuilt, did_you_mean
-from mainspring.hooks import Hooks
-from mainspring.job import Job
-from mainspring.making import Target
-from mainspring.middleware import Middleware
-from mainspring.queue import Queue
-from mainspring.registry import Registry
-from mainspring.settings import AppSettings
-from mainspring.stores.base import Batch
-from mainspring.task import BaseTask, declare
-from mainspring.tasks import Declaring
+from mainspring.jobs.batch import batch_of, found, through
+from mainspring.jobs.call import Call
+from mainspring.jobs.job import Job
+from mainspring.jobs.new_job import CallTarget
+from mainspring.jobs.records import Batch
+from mainspring.locks.app_locks import LockDeclarations
+from mainspring.options import checks
+from mainspring.options.table import resolve_options
+from mainspring.queues.queue import Queue
+from mainspring.settings.settings import AppSettings
+from mainspring.tasks import naming
+from mainspring.tasks.declaration import TaskHome
+from mainspring.tasks.decorators import TaskDecorators
+from mainspring.tasks.hooks import Hooks
+from mainspring.tasks.middleware import Middleware
+from mainspring.tasks.registry import Registry
+from mainspring.tasks.task import BaseTask, declare
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from mainspring.breaker import Breaker
-    from mainspring.breakers import Breakers
-    from mainspring.dead import Dead
-    from mainspring.embedded import EmbeddedWorker
-    from mainspring.events import (
+    from mainspring.breakers.breaker import Breaker
+    from mainspring.breakers.manager import Breakers
+    from mainspring.jobs.dead import Dead
+    from mainspring.jobs.manager import Jobs
+    from mainspring.launch.embedded import EmbeddedWorker
+    from mainspring.limits.declare import Concurrency, Rate
+    from mainspring.limits.limiter import Limiter
+    from mainspring.limits.manager import Limits
+    from mainspring.limits.records import Limit
+    from mainspring.options.table import BreakerOptions, QueueOptions, WorkerOptions
+    from mainspring.queues.manager import Queues
+    from mainspring.schedules.declare import Declaration
+    from mainspring.schedules.manager import Schedules
+    from mainspring.settings.settings import Settings
+    from mainspring.tasks.decorators import Tasks
+    from mainspring.tasks.events import (
         BreakerEvent,
         BreakerEventName,
         Event,
@@ -40,20 +54,9 @@ if TYPE_CHECKING:
         ScheduleEvent,
         ScheduleEventName,
     )
-    from mainspring.jobs import Jobs
-    from mainspring.limiter import Limiter
-    from mainspring.limiting import Limits
-    from mainspring.limits import Concurrency, Rate
-    from mainspring.options import BreakerOptions, QueueOptions, WorkerOptions
-    from mainspring.queues import Queues
-    from mainspring.records import Limit
-    from mainspring.schedules import Schedules
-    from mainspring.schedules.declaring import Declaration
-    from mainspring.settings import Settings
-    from mainspring.tasks import Tasks
-    from mainspring.testapp import TestApp, TestOptions
-    from mainspring.worker.parts import Parts
-    from mainspring.workers import Workers
+    from mainspring.testing.app import TestApp, TestOptions
+    from mainspring.worker.config import WorkerConfig
+    from mainspring.worker.manager import Workers
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,7 +68,7 @@ LATER = frozenset({
 })  # fmt: skip
 
 
-class Mainspring(Declaring, Locking):
+class Mainspring(TaskDecorators, LockDeclarations):
     """Background work on one store.
 
     ``url`` is a SQLite, PostgreSQL or Redis URL; without one it is a SQLite file beside the project's
@@ -122,19 +125,19 @@ class Mainspring(Declaring, Locking):
         stored by the first enqueue and by workers that start, and obeyed by every producer; ``app.queues.configure``
         sets others over them.
         """
-        resolved = options.resolve("queue", o, subject=f"queue {name!r}")
+        resolved = resolve_options("queue", o, subject=f"queue {name!r}")
         return self.tasks.add_queue(Queue(checks.queue_name(name, "queue"), resolved))
 
     def limiter(self, name: str, *limits: Rate | Concurrency) -> Limiter:
         """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
-        from mainspring.limiter import Limiter
+        from mainspring.limits.limiter import Limiter
 
         return Limiter(self, name, limits).told_to(self._limiters)
 
     def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
         """What stops tasks (``breaker=``) and any code (``with``, ``async with``, decorator) that fails and fails."""
-        from mainspring.breaker import Breaker
-        from mainspring.breaking import guarded
+        from mainspring.breakers.breaker import Breaker
+        from mainspring.breakers.declare import guarded
 
         made = Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
         return made.told_to(self._breakers)
@@ -181,15 +184,15 @@ class Mainspring(Declaring, Locking):
         from mainspring.codec import dumps_call, loads
 
         checks.some_task_name(task, "task")
-        resolved = options.resolve("task", {}, subject=f"task {task!r}")
+        resolved = resolve_options("task", {}, subject=f"task {task!r}")
         queue = self.settings.routes.queue_for(task, resolved["queue"])
         arguments = dumps_call(task, args, kwargs, limit=self.settings.payload_limit)
-        return Call(self, Target.of(task, "any", resolved, loads, queue), arguments, {})
+        return Call(self, CallTarget.of(task, "any", resolved, loads, queue), arguments, {})
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
         """Enqueue these calls in this order: all of them, or none when one cannot be."""
-        if sync.in_loop():
-            sync.warn_blocking("enqueue")
+        if blocking.in_loop():
+            blocking.warn_blocking("enqueue")
         made = batch_of(self, calls, connection)
         if not made.jobs:
             return []
@@ -200,8 +203,8 @@ class Mainspring(Declaring, Locking):
 
     def enqueue_one(self, call: Call[R]) -> Job[R]:
         """What ``call.enqueue()`` does; the same as a batch of one, without the making of one."""
-        if sync.in_loop():
-            sync.warn_blocking("enqueue")
+        if blocking.in_loop():
+            blocking.warn_blocking("enqueue")
         if self._on_enqueue:
             call = self.through(call)
         client = self.client
@@ -245,49 +248,49 @@ class Mainspring(Declaring, Locking):
     @property
     def jobs(self) -> Jobs:
         """Find, count, cancel, retry and delete jobs, many at once."""
-        from mainspring.jobs import Jobs
+        from mainspring.jobs.manager import Jobs
 
         return Jobs(self)
 
     @property
     def dead(self) -> Dead:
         """The dead letters."""
-        from mainspring.dead import Dead
+        from mainspring.jobs.dead import Dead
 
         return Dead(self)
 
     @property
     def queues(self) -> Queues:
         """Pause, resume, drain and purge queues, for the whole fleet."""
-        from mainspring.queues import Queues
+        from mainspring.queues.manager import Queues
 
         return Queues(self)
 
     @property
     def schedules(self) -> Schedules:
         """Schedules: put, list, enable, disable, trigger, backfill, for the whole fleet."""
-        from mainspring.schedules import Schedules
+        from mainspring.schedules.manager import Schedules
 
         return Schedules(self)
 
     @property
     def limits(self) -> Limits:
         """What is limited, and by how much: see it and change it, for the whole fleet."""
-        from mainspring.limiting import Limits
+        from mainspring.limits.manager import Limits
 
         return Limits(self)
 
     @property
     def breakers(self) -> Breakers:
         """Breakers: see how they stand, open and close them by hand, for the whole fleet."""
-        from mainspring.breakers import Breakers
+        from mainspring.breakers.manager import Breakers
 
         return Breakers(self)
 
     @property
     def workers(self) -> Workers:
         """Who is at work."""
-        from mainspring.workers import Workers
+        from mainspring.worker.manager import Workers
 
         return Workers(self)
 
@@ -295,7 +298,7 @@ class Mainspring(Declaring, Locking):
 
     def test(self, **o: Unpack[TestOptions]) -> TestApp:
         """A private store with a movable clock in place of this app's own, for ``with`` and ``async with``."""
-        from mainspring.testapp import TestApp
+        from mainspring.testing.app import TestApp
 
         return TestApp(self, **o)
 
@@ -304,23 +307,23 @@ class Mainspring(Declaring, Locking):
 
         Returns the exit code: 0 when everything finished. Put it under ``if __name__ == "__main__":``.
         """
-        from mainspring.running import run
+        from mainspring.launch.run import run
 
-        options.resolve("worker", o, subject="app.run")
+        resolve_options("worker", o, subject="app.run")
         self.client.check_worker("app.run")
         return run(self, dict(o))
 
     def worker(self, **o: Unpack[WorkerOptions]) -> EmbeddedWorker:
         """A worker inside this process, for ``with`` and ``async with``: a thread, no signals."""
-        from mainspring.embedded import EmbeddedWorker
+        from mainspring.launch.embedded import EmbeddedWorker
 
         parts = self.parts(**o)
         self.client.check_worker("app.worker")
         return EmbeddedWorker(parts)
 
-    def parts(self, **o: Unpack[WorkerOptions]) -> Parts:
+    def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
         """What a worker of this app is made of; imports every included module."""
-        from mainspring.schedules.storing import code_of
+        from mainspring.schedules.changes import code_of
 
         return self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
@@ -329,7 +332,7 @@ class Mainspring(Declaring, Locking):
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether it can be reached."""
-        sync.run("app.open", self.client.store())
+        blocking.run("app.open", self.client.store())
         return self
 
     async def aopen(self) -> Self:
@@ -338,7 +341,7 @@ class Mainspring(Declaring, Locking):
 
     def close(self) -> None:
         """Let go of the store. The next use opens it anew."""
-        sync.run("app.close", self.client.close())
+        blocking.run("app.close", self.client.close())
 
     async def aclose(self) -> None:
         await self.client.close()
@@ -385,7 +388,7 @@ class Mainspring(Declaring, Locking):
     def _declare(
         self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
     ) -> BaseTask[Any, Any]:
-        task = declare(Home(self), fn, given, gather)
+        task = declare(TaskHome(self), fn, given, gather)
         self.tasks.add(task)
         return task
 

@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from mainspring.duration import Duration
+    from mainspring.common.duration import Duration
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

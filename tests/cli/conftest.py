@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from mainspring import Mainspring
 from mainspring.cli import cli
 from mainspring.errors import mask_url
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 
 HERE = Path(__file__).parent
 LIMIT = 60

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mainspring import Concurrency, Mainspring
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from tests.cli.conftest import LIMIT, Shop
 
 pytestmark = pytest.mark.stores("sqlite")

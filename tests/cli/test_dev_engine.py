@@ -66,7 +66,9 @@ def double(url: str, number: int) -> int:
 
 def processes_of(dev: Running) -> list[psutil.Process]:
     """The servers that this command started, and who watches over them."""
-    return [each for each in psutil.Process(dev.process.pid).children() if "mainspring.reload" not in each.cmdline()]
+    return [
+        each for each in psutil.Process(dev.process.pid).children() if "mainspring.launch.reload" not in each.cmdline()
+    ]
 
 
 @pytest.mark.row("B13")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring.cli.enqueue import read_arguments
-from mainspring.info import JobInfo
+from mainspring.jobs.info import JobInfo
 from tests.cli.conftest import Shop
 
 Golden = Callable[[str, str], None]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from tests.cli.conftest import LIMIT, Shop
 from tests.rows.crew import until
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Registration
+from mainspring.jobs.outcomes import Outcome
+from mainspring.worker.records import Beat, Registration
 from tests.cli.conftest import LIMIT, Shop
 from tests.cli.watching import on_terminal
 
@@ -111,7 +111,7 @@ def test_a_store_that_cannot_be_opened_ends_with_2(shop: Shop) -> None:
 @pytest.mark.row("W17")
 @pytest.mark.option("cli.workers.ls.lost")
 def test_workers_that_went_silent_are_shown_on_demand(shop: Shop) -> None:
-    from mainspring.sync import run
+    from mainspring.client.blocking import run
 
     async def lose() -> None:
         store = await shop.app.client.store()

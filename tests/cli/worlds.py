@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from mainspring import Query
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from tests.cli.conftest import LIMIT, Shop
 
 

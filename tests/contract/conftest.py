@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.clock import Clock
+from mainspring.common.clock import Clock
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
 from mainspring.testing.contract.fixtures import *  # noqa: F403  # fixtures are found by name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainspring.worker import judge
+from mainspring.worker.supervise import kill_rules
 from tests.processes.playground import app
 
 __all__ = ["app"]
 
-judge.SLOWEST_TURNS = 0.0
+kill_rules.SLOWEST_TURNS = 0.0

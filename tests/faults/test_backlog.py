@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.ids import new_ids
+from mainspring.client.blocking import run as blocking
+from mainspring.common.ids import new_ids
 from mainspring.states import State
 from mainspring.stores.connect import connect
-from mainspring.sync import run as blocking
 from mainspring.testing.contract.hands import Hand, job, put_in
 from tests.processes.fleet import Fleet
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from mainspring.states import State
 from mainspring.stores.connect import sqlite_path
 from tests.plugins.outside import OutsideSqlite

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
-from mainspring.clock import boottime
-from mainspring.job import Job
+from mainspring.client.blocking import run as blocking
+from mainspring.common.clock import boottime
+from mainspring.jobs.job import Job
 from mainspring.states import State
 from mainspring.stores.redis.scripts import script
-from mainspring.sync import run as blocking
 from mainspring.testing import chaos
 from tests.faults.test_servers import assert_each_ran_once, living
 from tests.processes.fleet import Fleet, Supervised, alive, until
@@ -131,7 +131,7 @@ def ran_on(fleet: Fleet, pid: int) -> bool:
 class Deaf(chaos.Fault):
     """Nothing passes on the connections that have asked for work; those that only beat are served."""
 
-    async def meet(self, link: chaos.Link, side: chaos.Side, data: bytes) -> None:
+    async def meet(self, link: chaos.ProxiedConnection, side: chaos.Side, data: bytes) -> None:
         if link.said:
             await link.changed()
             await link.meet(side, data)

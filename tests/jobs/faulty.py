@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.records import Turned
-from mainspring.stores.base import Store, Turn
+from mainspring.stores.base import Store
+from mainspring.worker.records import Turn, TurnResult
 
 
 class FaultyStore:
@@ -44,7 +44,7 @@ class FaultyStore:
 
         return passed_on
 
-    async def turn(self, turn: Turn) -> Turned:
+    async def turn(self, turn: Turn) -> TurnResult:
         self.turns.append(turn)
         self._before("turn")
         reply = await self._inner.turn(self.twist(turn) if self.twist else turn)

@@ -9,11 +9,11 @@ import time
 import pytest
 
 from mainspring.errors import JobCancelled
-from mainspring.outcomes import Outcome
-from mainspring.query import Query
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, Reason, State
-from mainspring.worker.board import STUCK, Phase
-from mainspring.worker.context import AsyncContext, Context
+from mainspring.worker.lease.shared_state import STUCK, Phase
+from mainspring.worker.run.context import AsyncContext, Context
 from tests.jobs.world import SECOND, World, eventually
 
 

@@ -11,17 +11,18 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.breaking import guarded
-from mainspring.limits import Bound, bind
-from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Fair, Registration, Turned, Want
+from mainspring.breakers.declare import guarded
+from mainspring.jobs.outcomes import Outcome
+from mainspring.limits.declare import BoundLimit, bind
+from mainspring.queues.records import FairKey
 from mainspring.states import State
-from mainspring.stores.base import Store, Turn
+from mainspring.stores.base import Store
 from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Sized, bucket
-from mainspring.worker import turner
-from mainspring.worker.board import Board
-from mainspring.worker.turner import Turner
+from mainspring.worker.lease.shared_state import SharedState
+from mainspring.worker.loop import turn_loop
+from mainspring.worker.loop.turn_loop import TurnLoop
+from mainspring.worker.records import Beat, Registration, Turn, TurnResult, Want
 from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
 from tests.jobs.world import LIMIT, SECOND, World, eventually, result
@@ -275,9 +276,9 @@ async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> 
     assert await running.drained() == 0
 
 
-@pytest.mark.parametrize("fair", [None, Fair("acme")])
+@pytest.mark.parametrize("fair", [None, FairKey("acme")])
 @pytest.mark.parametrize("more", [True, False])
-async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, more: bool, fair: Fair | None) -> None:
+async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, more: bool, fair: FairKey | None) -> None:
     """But the limit of its queue does, which the task does not know of."""
     seen: list[tuple[bool, bool]] = []
 
@@ -296,7 +297,7 @@ async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, mor
     assert await running.drained() == 0
 
 
-def bound_bucket(bounds: tuple[Bound, ...]) -> Sized:
+def bound_bucket(bounds: tuple[BoundLimit, ...]) -> Sized:
     (bound,) = bounds
     return Sized(bound.limit.name, "", 1, bound.limit)
 
@@ -386,7 +387,7 @@ async def test_a_job_that_expires_while_it_waits_for_a_slot_is_not_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Claimed ahead in time, but its slot became free too late."""
-    monkeypatch.setattr("mainspring.worker.floor.UNUSED_AFTER", 3600.0)
+    monkeypatch.setattr("mainspring.worker.run.dispatch.UNUSED_AFTER", 3600.0)
     gate, begun = asyncio.Event(), asyncio.Event()
     ran: list[int] = []
 
@@ -457,7 +458,7 @@ async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
     class Overtaken(FaultyStore):
         armed = False
 
-        async def turn(self, turn: Turn) -> Turned:
+        async def turn(self, turn: Turn) -> TurnResult:
             reply = await super().turn(turn)
             if self.armed and turn.wants:
                 self.armed = False
@@ -481,7 +482,7 @@ async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
     idle.wake()
 
     def noted() -> None:
-        Turner.wake(idle)
+        TurnLoop.wake(idle)
         woken.set()
 
     monkeypatch.setattr(idle, "wake", noted)
@@ -494,7 +495,7 @@ async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
 @pytest.mark.option("worker.poll")
 async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else looks for it here: nobody is woken, and idle turns are an hour apart."""
-    monkeypatch.setattr(turner, "IDLE_AFTER", 3_600.0)
+    monkeypatch.setattr(turn_loop, "IDLE_AFTER", 3_600.0)
     deaf = Deaf(world.store)
     app = Mainspring(world.url, poll="1h")
     done = asyncio.Event()
@@ -506,7 +507,7 @@ async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeyp
     async def heard() -> list[float] | None:
         return deaf.asked or None
 
-    worker = Worker(app.parts(poll="50ms"), deaf, board=Board.create(256))
+    worker = Worker(app.parts(poll="50ms"), deaf, board=SharedState.create(256))
     running = asyncio.create_task(worker.run())
     await worker.wait_started()
     await eventually(heard, "it listens")

@@ -11,8 +11,8 @@ import pytest
 
 from mainspring.errors import InvalidOption
 from mainspring.states import State
-from mainspring.worker.context import AsyncContext
 from mainspring.worker.lifespan import Lifespans
+from mainspring.worker.run.context import AsyncContext
 from tests.jobs.world import SECOND, World, result
 
 

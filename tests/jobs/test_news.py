@@ -14,7 +14,7 @@ import pytest
 
 from mainspring.errors import StoreError, StoreFull, StoreUnavailable
 from mainspring.states import State
-from mainspring.worker.context import AsyncContext, Context
+from mainspring.worker.run.context import AsyncContext, Context
 from tests.jobs.test_claiming import faulty
 from tests.jobs.world import World, error, eventually, result
 

@@ -10,18 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Rescued
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import Reason, State
-from mainspring.stores.base import Turn
+from mainspring.worker.records import RescueResult, Turn
 from tests.jobs.test_claiming import faulty
 from tests.jobs.world import LIMIT, SECOND, World, error, eventually, result
 
 
-async def give_up(world: World, worker: str) -> Rescued:
+async def give_up(world: World, worker: str) -> RescueResult:
     """Rescue a worker that is well, as one that was cut off would be; its own beats may come in between."""
 
-    async def rescued() -> Rescued | None:
+    async def rescued() -> RescueResult | None:
         (row,) = [row for row in await world.store.workers() if row.id == worker]
         done = await world.store.rescue(worker, row.number, Outcome.LOST)
         return done if done.taken else None

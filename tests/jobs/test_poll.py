@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.stores.base import Store
-from mainspring.worker.board import Board
+from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
 from tests.jobs.world import Running, World
 
@@ -50,7 +50,7 @@ async def test_work_is_looked_for_each_poll(world: World) -> None:
     parts = app.parts(poll="100ms")
     world.tasks = dict(parts.tasks)
     store: Any = WakesNobody(world.store)
-    running = Running(Worker(parts, store, board=Board.create(256)))
+    running = Running(Worker(parts, store, board=SharedState.create(256)))
     world.running.append(running)
     await running.started()
     await world.final(await world.enqueue("one"))

@@ -16,15 +16,15 @@ import psycopg
 import pytest
 import redis
 
-from mainspring.clock import boottime
-from mainspring.outcomes import Outcome
+from mainspring.common.clock import boottime
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 from mainspring.stores.connect import StoreAddress, connect
 from mainspring.stores.door import Door
 from mainspring.testing import chaos
-from mainspring.worker.beater import Beater
-from mainspring.worker.board import Board
-from mainspring.worker.parts import Parts, WorkerSettings
+from mainspring.worker.config import WorkerConfig, WorkerSettings
+from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
+from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
 from tests.jobs.world import LIMIT, SECOND, Running, World, eventually, result
 
@@ -161,7 +161,7 @@ async def test_a_worker_that_is_cut_off_ends_what_must_not_overlap_before_its_le
     world: World, wire: chaos.Proxy
 ) -> None:
     """Others would take the job then. When the network is back it is run again, and the worker is still itself."""
-    board, ended = Board.create(256), list[float]()
+    board, ended = SharedState.create(256), list[float]()
 
     async def exclusive() -> str:
         if ended:
@@ -180,9 +180,9 @@ async def test_a_worker_that_is_cut_off_ends_what_must_not_overlap_before_its_le
     strict, ordinary = world.task(exclusive, strict=True), world.task(in_thread)
     jobs = await world.put(world.new_job(strict), world.new_job(ordinary))
     settings = WorkerSettings(lease=6 * SECOND, async_slots=2, thread_slots=2, poll=SECOND // 4, grace=2 * SECOND)
-    parts = Parts(StoreAddress(url=wire.url, durability="normal"), dict(world.tasks), settings, (), "test")
+    parts = WorkerConfig(StoreAddress(url=wire.url, durability="normal"), dict(world.tasks), settings, (), "test")
     store = connect(wire.url, durability="normal")
-    beater = functools.partial(Beater, parts.store, settings=settings, board=board)
+    beater = functools.partial(HeartbeatThread, parts.store, settings=settings, board=board)
     running = Running(Worker(parts, store, board=board, beater=beater))
     world.running.append(running)
     await running.started()

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from mainspring import Mainspring
 from mainspring.cli.workers import worker_table
 from mainspring.states import State
-from mainspring.stores.base import Store, Turn
-from mainspring.worker import judge, turner
-from mainspring.worker.beater import Beater
-from mainspring.worker.board import Board
+from mainspring.stores.base import Store
+from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
+from mainspring.worker.lease.shared_state import SharedState
+from mainspring.worker.loop import turn_loop
+from mainspring.worker.manager import WorkerInfo
+from mainspring.worker.records import Turn
+from mainspring.worker.supervise import kill_rules
 from mainspring.worker.worker import Worker
-from mainspring.workers import WorkerInfo
 from tests.jobs.faulty import FaultyStore
 from tests.jobs.test_claiming import faulty
 from tests.jobs.test_poll import WakesNobody
@@ -29,7 +31,7 @@ async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would not ask in thirty years, here: longer than any machine has been up."""
-    monkeypatch.setattr(turner, "HEAR_AFTER", 1e9)
+    monkeypatch.setattr(turn_loop, "HEAR_AFTER", 1e9)
     store, passed = faulty(world)
     gate = asyncio.Event()
 
@@ -84,11 +86,11 @@ async def test_wake_ups_that_an_outage_swallowed_are_made_up_for(world: World) -
 
 async def test_a_worker_that_beats_and_does_not_claim_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """fault-17: the way of its turns is cut, the way of its beats is not."""
-    monkeypatch.setattr(judge, "SLOWEST_TURNS", 0.0)
+    monkeypatch.setattr(kill_rules, "SLOWEST_TURNS", 0.0)
     store: Any = FaultyStore(world.store)
-    app, board = Mainspring(world.url), Board.create(256)
+    app, board = Mainspring(world.url), SharedState.create(256)
     parts = app.parts(lease="3s", poll="100ms")
-    beater = functools.partial(Beater, parts.store, settings=parts.settings, board=board)
+    beater = functools.partial(HeartbeatThread, parts.store, settings=parts.settings, board=board)
     running = Running(Worker(parts, store, board=board, beater=beater))
     world.running.append(running)
     await running.started()
@@ -117,7 +119,7 @@ async def test_what_a_store_forgot_that_was_set_back_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch, trouble: bool
 ) -> None:
     """The worker's ack was confirmed, and then the store stood as it was before: a failover, or a restored backup."""
-    monkeypatch.setattr(turner, "REVIEW_AFTER", 1e9 if trouble else 0.2)
+    monkeypatch.setattr(turn_loop, "REVIEW_AFTER", 1e9 if trouble else 0.2)
     store: Any = FaultyStore(world.store)
     forgotten: list[bytes] = []
     runs = 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.backoff import Backoff
+from mainspring.common.backoff import Backoff
 from mainspring.errors import Cancel, Discard, Retry, Snooze
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.jobs.world import SECOND, World, error, result
 

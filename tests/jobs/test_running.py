@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from mainspring.errors import NotBuilt, NotOpen
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
-from mainspring.worker.context import AsyncContext, Context
+from mainspring.worker.run.context import AsyncContext, Context
 from tests.jobs.world import World, error, eventually, result
 
 MARK: ContextVar[str] = ContextVar("mark", default="clean")

@@ -7,20 +7,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.outcomes import Outcome
-from mainspring.query import Query
-from mainspring.records import Beat, NewJob, Registration, Retention, Want, WorkerRow
-from mainspring.services.base import Service
-from mainspring.services.promoter import Promoter
-from mainspring.services.pruner import Pruner
-from mainspring.services.rescuer import Rescuer
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, NewJob, Retention
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch, Store, Turn
+from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
-from mainspring.worker import deathlock
+from mainspring.worker.lease import death_lock
+from mainspring.worker.records import Beat, Registration, Turn, Want, WorkerRow
+from mainspring.worker.services.base import Service
+from mainspring.worker.services.promoter import Promoter
+from mainspring.worker.services.pruner import Pruner
+from mainspring.worker.services.rescuer import Rescuer
 from tests.jobs.world import World
 
 LEASE = 15_000_000
@@ -155,7 +156,7 @@ async def test_a_proven_death_is_taken_at_once(store: Store) -> None:
     """The kernel's word is enough: the first look takes the jobs, as crashed."""
     from mainspring.codec import dumps
 
-    lock = deathlock.DeathLock.create()
+    lock = death_lock.DeathLock.create()
     job = await job_of(store, "dead", dumps(lock.facts()))
     rescuer, _ = await witness(store)
     await rescuer.tick()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mainspring.errors import StoreUnavailable
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
-from mainspring.stores.base import Turn
 from mainspring.testing.contract.hands import bucket
-from mainspring.worker.board import Phase
+from mainspring.worker.lease.shared_state import Phase
+from mainspring.worker.records import Turn
 from tests.jobs.test_claiming import faulty
 from tests.jobs.world import SECOND, World, error, eventually, result
 
@@ -105,7 +105,7 @@ async def test_a_thread_that_does_not_end_keeps_nobody(world: World) -> None:
         assert await running.stopped() == 4
         assert (await world.row(job)).state is state
         if not supervised:
-            from mainspring.query import Query
+            from mainspring.jobs.query import Query
             from mainspring.states import Action
 
             await world.store.act(Action.CANCEL, Query.of(job))
@@ -149,7 +149,7 @@ async def test_an_early_job_that_began_is_dead_after_a_stop(world: World) -> Non
 @pytest.mark.row("W6")
 async def test_claims_ahead_are_given_back_at_drain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right away, not when the running ones have finished, nor when they have waited for too long."""
-    monkeypatch.setattr("mainspring.worker.floor.UNUSED_AFTER", 3600.0)
+    monkeypatch.setattr("mainspring.worker.run.dispatch.UNUSED_AFTER", 3600.0)
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def short() -> None:

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from mainspring.errors import HardTimeout, SoftTimeout
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
-from mainspring.worker.board import STUCK, Phase
-from mainspring.worker.context import AsyncContext, Context
+from mainspring.worker.lease.shared_state import STUCK, Phase
+from mainspring.worker.run.context import AsyncContext, Context
 from tests.jobs.world import SECOND, World, error, eventually, result
 
 SOON = SECOND // 20

@@ -10,18 +10,18 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from mainspring.backoff import Backoff
 from mainspring.codec import ErrorRecord, Signature, decode_result
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import AttemptRow, Body, JobRow, LogLine, NewJob
-from mainspring.spec import TaskSpec
+from mainspring.common.backoff import Backoff
+from mainspring.common.ids import new_id
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptRow, Batch, JobBody, JobRow, LogLine, NewJob
 from mainspring.states import FINAL, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress, connect
+from mainspring.tasks.spec import TaskSpec
 from mainspring.testing.contract.hands import limits_of
-from mainspring.worker.board import Board
-from mainspring.worker.parts import Parts, WorkerSettings
+from mainspring.worker.config import WorkerConfig, WorkerSettings
+from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
 from tests.timing import patience
 
@@ -61,7 +61,7 @@ class World:
     def new_job(self, task: str, /, *args: Any, _body: Mapping[str, Any] | None = None, **options: Any) -> NewJob:
         spec = self.tasks.get(task)
         data = spec.signature.encode_call(args, {}) if spec else b"{}"
-        record = msgspec.json.encode(Body(args=msgspec.Raw(data), **(_body or {})))
+        record = msgspec.json.encode(JobBody(args=msgspec.Raw(data), **(_body or {})))
         kind = spec.kind if spec else "any"
         fields = {"id": new_id().bytes, "queue": "default", "kind": kind, "record": record, **options}
         return NewJob(task=task, early=bool(spec and spec.early), **fields)
@@ -81,10 +81,10 @@ class World:
         """A worker that starts now."""
         supervised = settings.pop("supervised", False)
         plain = {"async_slots": 8, "thread_slots": 4, "grace": 2 * SECOND, "poll": SECOND // 4}
-        parts = Parts(
+        parts = WorkerConfig(
             StoreAddress(url=self.url), dict(self.tasks), WorkerSettings(**{**plain, **settings}), lifespans, "test"
         )
-        running = Running(Worker(parts, store or self.store, board=Board.create(256), supervised=supervised))
+        running = Running(Worker(parts, store or self.store, board=SharedState.create(256), supervised=supervised))
         self.running.append(running)
         return running
 

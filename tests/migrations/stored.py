@@ -13,17 +13,19 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Doc, Mode, Report, Unique
-from mainspring.schedule_rows import Link, Run, Swap
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport, Batch, UniqueKey
+from mainspring.queues.records import QueueMode
+from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap
 from mainspring.states import Action, Reason
-from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore, enqueue, fleet, turns
 from mainspring.stores.postgres.migrate import VERSION
+from mainspring.stores.records import Document
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import ERROR, SECOND, Hand, job, lease
 from mainspring.testing.servers import _postgres
+from mainspring.worker.records import Turn
 
 HERE = Path(__file__).parent
 NAMESPACE = "stored"
@@ -41,7 +43,9 @@ async def fill(url: str) -> None:
     first = {name: job(id=IDS[name]) for name in ("succeeded", "dead", "retrying", "running")}
     await store.enqueue(Batch(id=IDS["ready"], jobs=tuple(first.values())))
     claims = {claim.id: claim for claim in await hand.take(4)}
-    await store.report(hand.name, [Report(id=IDS["running"], token=claims[IDS["running"]].token, progress=b"0.5")])
+    await store.report(
+        hand.name, [AttemptReport(id=IDS["running"], token=claims[IDS["running"]].token, progress=b"0.5")]
+    )
     await hand.turn(
         Ack.succeeded(lease(claims[IDS["succeeded"]]), b'"done"'),
         Ack.dead(lease(claims[IDS["dead"]]), ERROR, reason=Reason.NOT_RETRYABLE, label="ValueError"),
@@ -49,17 +53,19 @@ async def fill(url: str) -> None:
     )
     rest = (
         job(id=IDS["ready"], marks=["tag:stored"], record=b'{"args":[1]}'),
-        job(id=IDS["keyed"], unique=Unique(b"k" * 16)),
+        job(id=IDS["keyed"], unique=UniqueKey(b"k" * 16)),
         job(id=IDS["scheduled"], delay=10**15),
         job(id=IDS["blocked"], after=[first["running"]]),
         job(id=IDS["cancelled"]),
     )
     await store.enqueue(Batch(id=IDS["keyed"], jobs=rest, retry=True))
     await store.act(Action.CANCEL, Query.of(IDS["cancelled"]))
-    await store.set_mode(["slow"], Mode.PAUSED)
-    await store.put(Doc("schedules", "nightly", 1, b"{}"))
-    await store.swap(Swap(name="nightly", rev=0, doc=b"{}", look=10, runs=(Run(at=5, job=IDS["succeeded"]),)))
-    await store.link([Link("report", ("import", "export"))])
+    await store.set_queue_mode(["slow"], QueueMode.PAUSED)
+    await store.put_document(Document("schedules", "nightly", 1, b"{}"))
+    await store.swap_schedule(
+        ScheduleSwap(name="nightly", rev=0, doc=b"{}", look=10, runs=(ScheduleRun(at=5, job=IDS["succeeded"]),))
+    )
+    await store.set_dependencies([ScheduleDependency("report", ("import", "export"))])
     await store.close()
 
 

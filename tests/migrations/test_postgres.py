@@ -10,11 +10,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Mode
-from mainspring.schedule_rows import LinkRow, Run, Swap, part_mark
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.queues.records import QueueMode
+from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.migrate import VERSION
@@ -107,20 +107,22 @@ async def test_every_job_is_there_in_its_state(store: PostgresStore) -> None:
     assert [each.outcome for each in await store.attempts(IDS["dead"])] == [Outcome.FAILED]
     (done,) = (await store.find(Query.of(IDS["succeeded"]))).jobs
     assert done.result == b'"done"'
-    assert [(row.name, row.mode) for row in await store.modes()] == [("slow", Mode.PAUSED)]
-    assert [doc.name for doc in await store.docs("schedules")] == ["nightly"]
+    assert [(row.name, row.mode) for row in await store.queues()] == [("slow", QueueMode.PAUSED)]
+    assert [doc.name for doc in await store.documents("schedules")] == ["nightly"]
 
 
 async def test_schedules_go_on(store: PostgresStore) -> None:
-    (due,) = (await store.look()).rows
+    (due,) = (await store.due_schedules()).rows
     assert (due.name, due.look, due.doc) == ("nightly", 10, b"{}")
-    assert await store.runs("nightly") == [Run(at=5, job=IDS["succeeded"])]
-    said = await store.swap(Swap(name="nightly", rev=due.rev, doc=b"{}", runs=(Run(at=6),)))
-    assert (said.ok, len(await store.runs("nightly"))) == (True, 2)
+    assert await store.schedule_runs("nightly") == [ScheduleRun(at=5, job=IDS["succeeded"])]
+    said = await store.swap_schedule(ScheduleSwap(name="nightly", rev=due.rev, doc=b"{}", runs=(ScheduleRun(at=6),)))
+    assert (said.ok, len(await store.schedule_runs("nightly"))) == (True, 2)
 
 
 async def test_parts_wait_for_the_same(store: PostgresStore) -> None:
-    assert await store.links() == [LinkRow(name="report", after=(("export", False), ("import", False)))]
+    assert await store.dependencies() == [
+        ScheduleDependencyRow(name="report", after=(("export", False), ("import", False)))
+    ]
     made = await one(store, job(marks=[part_mark("report")]))
     assert await state(store, made) == State.BLOCKED
 

@@ -120,7 +120,7 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "draining-not-looked-at", "A draining queue takes no more", "modes",
-        ("settings.py", "    if queue.mode == Mode.DRAINING:\n", "    if False:\n"),
+        ("settings.py", "    if queue.mode == QueueMode.DRAINING:\n", "    if False:\n"),
     ),
     mutation(
         "draining-takes-bulk", "A draining queue takes no plain jobs either", "modes",
@@ -128,7 +128,7 @@ ENDS: tuple[Mutation, ...] = (
     ),
     mutation(
         "opening-wakes-nobody", "Opening a queue wakes its listeners", "modes",
-        ("modes.py", "    if mode is not Mode.PAUSED:\n", "    if False:\n"),
+        ("modes.py", "    if mode is not QueueMode.PAUSED:\n", "    if False:\n"),
     ),
     mutation(
         "mode-since-now", "A mode stands since it was first said", "modes",

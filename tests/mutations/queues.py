@@ -41,15 +41,15 @@ QUEUES: tuple[Mutation, ...] = (
     # ---- switches -----------------------------------------------------------------------------
     mutation(
         "disabled-handed-out", "A disabled queue hands out nothing", "switches",
-        ("modes.py", "queue.mode == Mode.PAUSED or queue.disabled]", "queue.mode == Mode.PAUSED]"),
+        ("modes.py", "queue.mode == QueueMode.PAUSED or queue.disabled]", "queue.mode == QueueMode.PAUSED]"),
     ),
     mutation(
         "reject-takes", "A queue that rejects takes nothing", "switches",
-        ("settings.py", "    if queue.disabled == Disabled.REJECT:\n", "    if False:\n"),
+        ("settings.py", "    if queue.disabled == DisabledMode.REJECT:\n", "    if False:\n"),
     ),
     mutation(
         "skip-holds", "A queue that skips ends new jobs", "switches",
-        ("depths.py", "    if queue.disabled == Disabled.SKIP:\n", "    if False:\n"),
+        ("depths.py", "    if queue.disabled == DisabledMode.SKIP:\n", "    if False:\n"),
     ),
     mutation(
         "opening-enables", "Modes and switches are two matters", "switches",

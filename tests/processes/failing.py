@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 
-from mainspring import failpoints
+from mainspring.common import failpoints
 from tests.processes.mixed import app, tasks
 
 __all__ = ["app", "tasks"]

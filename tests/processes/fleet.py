@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mainspring import Mainspring
+from mainspring.client.blocking import run as blocking
 from mainspring.errors import StoreUnavailable
-from mainspring.info import JobInfo
-from mainspring.job import Job
-from mainspring.query import Query
-from mainspring.records import Beat, WorkerRow
-from mainspring.schedule_rows import LinkRow, ScheduleRow
+from mainspring.jobs.info import JobInfo
+from mainspring.jobs.job import Job
+from mainspring.jobs.query import Query
+from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRow
 from mainspring.states import State
 from mainspring.stores.connect import connect
-from mainspring.sync import run as blocking
-from mainspring.worker.board import Board, Phase
-from mainspring.worker.process import stat_of
+from mainspring.worker.lease.shared_state import Phase, SharedState
+from mainspring.worker.records import Beat, WorkerRow
+from mainspring.worker.supervise.process_tree import stat_of
 from tests.processes.playground import JOURNAL, Playground
 from tests.timing import patience, short_settings
 
@@ -220,9 +220,9 @@ class Fleet:
 
         return blocking("schedules", ask())
 
-    def links(self) -> list[LinkRow]:
-        async def ask() -> list[LinkRow]:
-            return await (await self.tasks.app.client.store()).links()
+    def links(self) -> list[ScheduleDependencyRow]:
+        async def ask() -> list[ScheduleDependencyRow]:
+            return await (await self.tasks.app.client.store()).dependencies()
 
         return blocking("links", ask())
 
@@ -249,7 +249,7 @@ def phase_of(pid: int) -> Phase:
     """Where a living worker stands, read from its board."""
     folder = Path(f"/proc/{pid}/fd")
     fds = [path for path in folder.iterdir() if "mainspring-board" in str(path.readlink())]
-    board = Board.attach(os.open(fds[0], os.O_RDWR))
+    board = SharedState.attach(os.open(fds[0], os.O_RDWR))
     phase = Phase(board.phase)
     board.close()
     return phase

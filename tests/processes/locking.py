@@ -9,7 +9,7 @@ import sys
 import threading
 
 from mainspring import Mainspring
-from mainspring.duration import to_seconds
+from mainspring.common.duration import to_seconds
 from mainspring.errors import LockLost
 
 app = Mainspring(os.environ["MAINSPRING_URL"])

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring import AsyncContext, Cancel, Concurrency, Context, Mainspring, Rate, Snooze
-from mainspring.call import Call
-from mainspring.info import JobInfo
-from mainspring.job import Job
-from mainspring.outcomes import Outcome
+from mainspring.jobs.call import Call
+from mainspring.jobs.info import JobInfo
+from mainspring.jobs.job import Job
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.processes.playground import is_first, note
 

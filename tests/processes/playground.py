@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 from mainspring import AsyncContext, Context, Mainspring
-from mainspring.clock import boottime
+from mainspring.common.clock import boottime
 
 JOURNAL = "PLAYGROUND_JOURNAL"
 

@@ -11,9 +11,9 @@ import sys
 
 from msgspec.structs import replace
 
-from mainspring.ids import parse_id
-from mainspring.schedule_rows import Link, Run, Swap
-from mainspring.stores.base import Batch
+from mainspring.common.ids import parse_id
+from mainspring.jobs.records import Batch
+from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap
 from tests.processes.mixed import app, tasks
 
 
@@ -25,11 +25,13 @@ def batch_of(id: bytes, *, again: bool) -> Batch:
 async def exchanged(batch: Batch) -> None:
     """Somebody who saw no schedule of that name makes it."""
     store = await app.client.store()
-    await store.swap(Swap(name="nightly", rev=0, doc=b"{}", runs=(Run(at=1, job=batch.id),)), batch)
+    await store.swap_schedule(
+        ScheduleSwap(name="nightly", rev=0, doc=b"{}", runs=(ScheduleRun(at=1, job=batch.id),)), batch
+    )
 
 
 async def linked() -> None:
-    await (await app.client.store()).link([Link("report", ("import",))])
+    await (await app.client.store()).set_dependencies([ScheduleDependency("report", ("import",))])
 
 
 if __name__ == "__main__":

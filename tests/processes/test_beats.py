@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mainspring.clock import boottime
+from mainspring.client.blocking import run
+from mainspring.common.clock import boottime
+from mainspring.common.ids import worker_id
 from mainspring.errors import SchemaOutdated
-from mainspring.ids import worker_id
-from mainspring.outcomes import Outcome
-from mainspring.records import Beat, Registration, WorkerRow
+from mainspring.jobs.outcomes import Outcome
 from mainspring.stores.connect import StoreAddress
-from mainspring.sync import run
-from mainspring.worker import fence
-from mainspring.worker.beater import Beater
-from mainspring.worker.board import Board
-from mainspring.worker.outage import Outage
-from mainspring.worker.parts import WorkerSettings
+from mainspring.worker.config import WorkerSettings
+from mainspring.worker.lease import fencing
+from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
+from mainspring.worker.lease.shared_state import SharedState
+from mainspring.worker.loop.outage import Outage
+from mainspring.worker.records import Beat, Registration, WorkerRow
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, kill, until
 from tests.timing import patience
@@ -42,12 +42,12 @@ class Kept:
     """A beater with what a worker would give it."""
 
     def __init__(self, url: str) -> None:
-        self.board = Board.create(8)
+        self.board = SharedState.create(8)
         self.id = worker_id()
         self.lost = threading.Event()
         self.low: list[float] = []
         self.announced: list[str] = []
-        self.beater = Beater(
+        self.beater = HeartbeatThread(
             StoreAddress(url=url),
             lambda: Registration(queues=("default",), lease=int(lease() * 1e6), info=b'{"pid": 1}'),
             lambda: self.id,
@@ -117,9 +117,9 @@ class TestBeater:
         kept.beater.start()
         until(kept.beater.registered.is_set)
         with outside.hold():
-            until(lambda: fence.is_over(boottime(), kept.board.lease_end), what="the lease ends")
+            until(lambda: fencing.is_over(boottime(), kept.board.lease_end), what="the lease ends")
             assert len(kept.low) == 1
-        until(lambda: not fence.is_low(boottime(), kept.board.lease_end, lease()), what="the lease goes on")
+        until(lambda: not fencing.is_low(boottime(), kept.board.lease_end, lease()), what="the lease goes on")
         assert len(kept.low) == 1
         assert not kept.lost.is_set()
         assert row_of(fleet, kept.id) is not None
@@ -135,13 +135,13 @@ class TestBeater:
 
 HOST = """
     import ctypes, json, os, sys, time
-    from mainspring.worker.board import Board
-    from mainspring.worker.deathlock import DeathLock
-    from mainspring.worker.helper import Helper
-    from mainspring.worker.link import Hello
+    from mainspring.worker.lease.shared_state import SharedState
+    from mainspring.worker.lease.death_lock import DeathLock
+    from mainspring.worker.lease.heartbeat_process import HeartbeatProcess
+    from mainspring.worker.supervise.child_pipe import Hello
     from mainspring.stores.connect import StoreAddress
-    board = Board.create(8)
-    helper = Helper(board, DeathLock.create())
+    board = SharedState.create(8)
+    helper = HeartbeatProcess(board, DeathLock.create())
     helper.announce(Hello(worker=sys.argv[1], store=StoreAddress(url=sys.argv[2]), lease=1_500_000, grace=1, drain=1))
     print(helper.pid, flush=True)
     if sys.argv[3] == "gil":

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
-from mainspring.ids import new_id
-from mainspring.job import Job
-from mainspring.schedule_rows import LinkRow
+from mainspring.common.ids import new_id
+from mainspring.jobs.job import Job
+from mainspring.schedules.records import ScheduleDependencyRow
 from mainspring.states import LIVE, State
 from tests.processes.fleet import LIMIT, ROOT, Fleet, Supervised, kill, overlaps, until
 from tests.processes.mixed import Mixed, check
@@ -28,8 +28,8 @@ from tests.processes.playground import JOURNAL
 TARGET = "tests.processes.failing:app"
 POINTS = {
     # passed by a worker: how often in one life is killed at
-    "open": 1, "declare": 1, "modes": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 1,
-    "promote": 1, "turn": 3, "schedules": 1, "look": 1,
+    "open": 1, "declare_limits": 1, "queues": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 1,
+    "promote": 1, "turn": 3, "schedules": 1, "due_schedules": 1,
 }  # fmt: skip
 LATER = {"open": 3, "report": 2, "beat": 3, "promote": 4, "turn": 12}
 """Later ones of the same calls: what they find differs by the worker, not by the store."""
@@ -271,7 +271,7 @@ def test_a_producer_dies_at_its_enqueue(doomed: Doomed, point: str, twin: str) -
     assert len(doomed.fleet.journal(job, word="START")) == 1
 
 
-@pytest.mark.parametrize("point", points({"swap": 1}))
+@pytest.mark.parametrize("point", points({"swap_schedule": 1}))
 def test_a_scheduler_dies_at_an_exchange(doomed: Doomed, point: str) -> None:
     """The schedule and its job are both there or neither is; said again, both are there once."""
     job = doomed.mixed.good.job(new_id())
@@ -288,13 +288,13 @@ def test_a_scheduler_dies_at_an_exchange(doomed: Doomed, point: str) -> None:
     assert [row.name for row in doomed.fleet.schedules()] == ["nightly"]
 
 
-@pytest.mark.parametrize("point", points({"link": 1}))
+@pytest.mark.parametrize("point", points({"set_dependencies": 1}))
 def test_whoever_links_parts_dies_at_it(doomed: Doomed, point: str) -> None:
     send = ("tests.processes.producing", "link", str(new_id()))
     assert program(doomed, *send, env=doomed.env(point, who="MAINSPRING_FAILPOINT")) == -signal.SIGKILL
     assert len(doomed.fleet.links()) == (1 if "after" in point else 0)
     assert program(doomed, *send) == 0
-    assert doomed.fleet.links() == [LinkRow(name="report", after=(("import", False),))]
+    assert doomed.fleet.links() == [ScheduleDependencyRow(name="report", after=(("import", False),))]
 
 
 @pytest.mark.parametrize("point", points({"act": 1}))

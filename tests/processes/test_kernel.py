@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import UseError
-from mainspring.worker import deathlock, process
-from mainspring.worker.deathlock import DeathLock
+from mainspring.worker.lease import death_lock
+from mainspring.worker.lease.death_lock import DeathLock
+from mainspring.worker.supervise import process_tree
 from tests.processes.fleet import alive, kill, until
 
 
@@ -31,7 +32,7 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
     programs: list[subprocess.Popen[str]] = []
     yield programs
     for program in programs:
-        process.kill_family(program.pid, "none")
+        process_tree.kill_family(program.pid, "none")
         program.wait()
         if program.stdout:
             program.stdout.close()
@@ -57,7 +58,7 @@ def said(made: subprocess.Popen[str]) -> str:
 
 HOLDER = """
     import json, os, sys, time
-    from mainspring.worker.deathlock import DeathLock
+    from mainspring.worker.lease.death_lock import DeathLock
     lock = DeathLock.create()
     if len(sys.argv) > 1 or os.environ.get("FORK"):
         child = os.fork()
@@ -74,14 +75,14 @@ class TestDeathLock:
     def test_a_living_worker_is_not_dead_and_a_killed_one_is(self, started: list[subprocess.Popen[str]]) -> None:
         holder = program(started, HOLDER)
         info = json.dumps(json.loads(said(holder))["facts"]).encode()
-        assert not deathlock.is_dead(info)
+        assert not death_lock.is_dead(info)
         kill(holder.pid, signal.SIGSTOP)
-        assert not deathlock.is_dead(info)
+        assert not death_lock.is_dead(info)
         kill(holder.pid, signal.SIGKILL)
         holder.wait()
-        assert deathlock.is_dead(info)
-        deathlock.forget(info)
-        assert not deathlock.is_dead(info), "without the file there is no proof"
+        assert death_lock.is_dead(info)
+        death_lock.forget(info)
+        assert not death_lock.is_dead(info), "without the file there is no proof"
 
     def test_a_child_that_may_run_bodies_keeps_the_lock(self, started: list[subprocess.Popen[str]]) -> None:
         holder = program(started, HOLDER, FORK="1")
@@ -89,27 +90,27 @@ class TestDeathLock:
         info = json.dumps(told["facts"]).encode()
         kill(holder.pid, signal.SIGKILL)
         holder.wait()
-        assert not deathlock.is_dead(info)
+        assert not death_lock.is_dead(info)
         kill(told["child"], signal.SIGKILL)
-        until(lambda: deathlock.is_dead(info))
+        until(lambda: death_lock.is_dead(info))
 
     @pytest.mark.parametrize("changed", [{"boot": "another"}, {"pidns": "1"}, {"lock": "/etc/passwd"}, {"boot": ""}])
     def test_elsewhere_nothing_is_proven(self, changed: dict[str, str]) -> None:
         lock = DeathLock.create()
         facts = {**lock.facts(), **changed}
         lock.close()
-        assert not deathlock.is_dead(json.dumps(facts).encode())
+        assert not death_lock.is_dead(json.dumps(facts).encode())
 
     @pytest.mark.parametrize("info", [b"", b"{}", b"[1]", b"\xff", b'{"boot": 1, "pidns": 2, "lock": 3}'])
     def test_strange_registrations_prove_nothing(self, info: bytes) -> None:
-        assert not deathlock.is_dead(info)
+        assert not death_lock.is_dead(info)
 
     def test_litter_is_swept_and_held_locks_stay(self, runtime: Path) -> None:
         held, left = DeathLock.create(), DeathLock.create()
         left.close()
         for path in runtime.glob("*.lock"):
             os.utime(path, (0, 0))
-        assert deathlock.sweep() == 1
+        assert death_lock.sweep() == 1
         assert [path.name for path in runtime.glob("*.lock")] == [Path(held.path).name]
         held.close(unlink=True)
 
@@ -134,33 +135,34 @@ class TestFamily:
             print(child.pid, flush=True)
             time.sleep(600)
             """,
-            **{process.MARK: "a-mark"},
+            **{process_tree.MARK: "a-mark"},
         )
         others = sorted([int(said(leader)), int(said(leader))])
-        assert process.family(leader.pid, "a-mark") == sorted([leader.pid, *others])
+        assert process_tree.family(leader.pid, "a-mark") == sorted([leader.pid, *others])
         kill(leader.pid, signal.SIGKILL)
         leader.wait()
-        assert process.family(leader.pid, "a-mark") == others
-        process.kill_family(leader.pid, "a-mark")
-        until(lambda: not process.family(leader.pid, "a-mark"))
+        assert process_tree.family(leader.pid, "a-mark") == others
+        process_tree.kill_family(leader.pid, "a-mark")
+        until(lambda: not process_tree.family(leader.pid, "a-mark"))
 
     def test_the_state_tells_a_stopped_process(self, started: list[subprocess.Popen[str]]) -> None:
         sleeper = program(started, "import time; print('on', flush=True); time.sleep(600)")
         said(sleeper)
         kill(sleeper.pid, signal.SIGSTOP)
-        until(lambda: (stat := process.stat_of(sleeper.pid)) and stat.stopped)
+        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and stat.stopped)
         kill(sleeper.pid, signal.SIGCONT)
-        until(lambda: (stat := process.stat_of(sleeper.pid)) and not stat.stopped)
+        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and not stat.stopped)
         kill(sleeper.pid, signal.SIGKILL)
-        until(lambda: (stat := process.stat_of(sleeper.pid)) and stat.gone)
+        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and stat.gone)
         sleeper.wait()
-        assert process.stat_of(sleeper.pid) is None
+        assert process_tree.stat_of(sleeper.pid) is None
 
 
 def test_a_child_that_keeps_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:
     """No Python code can run in it, so the kernel must end it."""
     child = (
-        "import ctypes, os; from mainspring.worker.process import die_with_parent; die_with_parent(os.getppid());"
+        "import ctypes, os; from mainspring.worker.supervise.process_tree import die_with_parent; "
+        "die_with_parent(os.getppid());"
         "print(os.getpid(), flush=True); libc = ctypes.PyDLL(None); [libc.usleep(600_000_000) for _ in range(9)]"
     )
     parent = program(

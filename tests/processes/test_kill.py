@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring import Mainspring
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.processes.fleet import Fleet, alive, kill, overlaps, until
 

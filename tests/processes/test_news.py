@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from mainspring.states import Reason, State
 from tests.processes.fleet import Fleet, kill, until
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 from tests.processes.fleet import ROOT, Fleet, alive, children_of, until
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Mainspring, scheduling
-from mainspring.clock import boottime, from_datetime
-from mainspring.schedule_rows import ScheduleRow
+from mainspring import Mainspring
+from mainspring.client.blocking import run as blocking
+from mainspring.common.clock import boottime, from_datetime
+from mainspring.schedules import plan as planning
+from mainspring.schedules.records import ScheduleRow
 from mainspring.states import Reason, State
-from mainspring.sync import run as blocking
 from mainspring.testing.history import History, Occurrence, check
 from tests.processes.fleet import LIMIT, ROOT, Line, until
 from tests.processes.playground import JOURNAL
@@ -101,7 +102,7 @@ def kill(popen: subprocess.Popen[str]) -> None:
 def judged(app: Mainspring, name: str) -> History:
     """What became of the occurrences of a schedule, to be checked."""
     [row] = blocking("schedules", _rows(app, name))
-    plan = scheduling.decode(row.doc)
+    plan = planning.decode(row.doc)
     assert plan.rule is not None
     found = [
         Occurrence(schedule=name, at=from_datetime(run.at), what=run.what, job=str(run.job or ""), count=run.count)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.states import State
-from mainspring.worker.board import Phase
-from mainspring.worker.signals import Exit
+from mainspring.worker.lease.shared_state import Phase
+from mainspring.worker.supervise.signals import Exit
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, overlaps, phase_of, until
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.boot import load_target
 from mainspring.errors import ConfigError
+from mainspring.launch.child import load_target
 from mainspring.states import State
-from mainspring.worker.signals import Exit
+from mainspring.worker.supervise.signals import Exit
 from tests.processes.fleet import Fleet, alive, kill, until
 
 pytestmark = pytest.mark.stores("sqlite")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.job import Job
-from mainspring.outcomes import Outcome
+from mainspring.jobs.job import Job
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 from tests.processes.fleet import Fleet, Supervised, until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 from tests.processes.fleet import Fleet, alive, overlaps, until
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from types import AsyncGeneratorType
 
-from mainspring import sync
+from mainspring.client import blocking
 from tests.rows.crew import until
 
 
@@ -23,6 +23,6 @@ def nothing_is_left(generator: str) -> None:
     async def others() -> int:
         return len(asyncio.all_tasks() - {asyncio.current_task()})
 
-    if not sync.in_loop():
-        until(lambda: sync.run("others", others()) == 0, "no task is left")
+    if not blocking.in_loop():
+        until(lambda: blocking.run("others", others()) == 0, "no task is left")
     until(lambda: not alive(), f"no {generator} is alive")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from mainspring import Mainspring
-from mainspring.sync import run as blocking
+from mainspring.client.blocking import run as blocking
 
 
 async def atake_away(app: Mainspring, prefix: str = "locks/") -> None:
     """What a failover that forgets the last writes does, and what time does to one that sleeps."""
     store = await app.client.store()
-    rows = await store.guests(prefix)
+    rows = await store.holders(prefix)
     assert rows, "somebody holds it"
     for row in rows:
-        await store.give(row.guest)
+        await store.release(row.holder)
 
 
 def take_away(app: Mainspring, prefix: str = "locks/") -> None:

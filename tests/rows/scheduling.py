@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainspring import Mainspring
-from mainspring.testapp import TestApp
+from mainspring.testing.app import TestApp
 
 MONDAY = datetime(2030, 1, 7, 12, tzinfo=UTC)
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
+from mainspring.client.blocking import run as blocking
 from mainspring.errors import StoreCorrupt, StoreFull, StoreUnavailable, UnsupportedFileSystem
 from mainspring.states import State
-from mainspring.sync import run as blocking
 from tests.rows.test_queue import total
 from tests.rows.test_store import file_of
 

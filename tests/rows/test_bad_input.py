@@ -13,7 +13,9 @@ from uuid import UUID
 import pytest
 
 from mainspring import Mainspring
+from mainspring.client.blocking import run as blocking
 from mainspring.codec import PAYLOAD_LIMIT, RESULT_LIMIT
+from mainspring.common.ids import new_id
 from mainspring.errors import (
     ArgumentNotSerializable,
     BadUrl,
@@ -32,11 +34,8 @@ from mainspring.errors import (
     WrongArgument,
     WrongConnection,
 )
-from mainspring.ids import new_id
-from mainspring.records import NewJob
+from mainspring.jobs.records import Batch, NewJob
 from mainspring.states import Reason, State
-from mainspring.stores.base import Batch
-from mainspring.sync import run as blocking
 from tests.rows.test_queue import total
 from tests.rows.test_store import file_of
 

@@ -17,8 +17,8 @@ from mainspring import (
     Snooze,
 )
 from mainspring.errors import InvalidOption
-from mainspring.job import Job
-from mainspring.options import BreakerOptions
+from mainspring.jobs.job import Job
+from mainspring.options.table import BreakerOptions
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 

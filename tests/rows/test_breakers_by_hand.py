@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from mainspring import BreakerEvent, BreakerOpen, Mainspring
-from mainspring.breaking import Guarded
+from mainspring.breakers.declare import DeclaredBreaker
 from mainspring.errors import InvalidOption, UnknownOption
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from mainspring.states import State
 from tests.rows.crew import LIMIT, until
 from tests.rows.test_breakers import ended
@@ -103,4 +103,4 @@ class TestRefused:
         limit = app.breaker("x").limit()
         assert (limit.burst, limit.per, limit.size, limit.share) == (5, 30_000_000, 1, 0)
         assert issubclass(BreakerOpen, Exception)
-        assert isinstance(app.breaker("x"), Guarded)
+        assert isinstance(app.breaker("x"), DeclaredBreaker)

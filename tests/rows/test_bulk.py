@@ -11,8 +11,8 @@ import pytest
 
 from mainspring import AsyncContext, Cancel, Context, Discard, Mainspring, Retry, Snooze, Task
 from mainspring.errors import JobCancelled, JobDead
-from mainspring.job import Job
-from mainspring.outcomes import Outcome
+from mainspring.jobs.job import Job
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.rows.crew import until
 

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import AsyncContext, Context, Depends, Event, Key, Mainspring, Middleware
 from mainspring.errors import JobDead, NotOpen, SoftTimeout
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.rows.crew import until
 

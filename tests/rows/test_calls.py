@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import Call, Context, Depends, Mainspring, Middleware, Secret, Tasks
+from mainspring.client.blocking import run
 from mainspring.errors import (
     ArgumentError,
     JobCancelled,
@@ -27,9 +28,8 @@ from mainspring.errors import (
     UnknownArgument,
     WrongArgument,
 )
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from mainspring.states import Reason, State
-from mainspring.sync import run
 from tests.rows.test_keys import until
 from tests.rows.test_queue import total
 

@@ -13,7 +13,7 @@ import pytest
 from mainspring import AsyncContext, Call, Context, Discard, Mainspring, Query, Snooze
 from mainspring.errors import InvalidOption, NotBuilt
 from mainspring.states import Reason, State
-from mainspring.worker.context import log_fields
+from mainspring.worker.run.context import log_fields
 
 LIMIT = 60
 

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Context, Discard, Job, JobInfo, Mainspring, Query
 from mainspring.errors import InvalidOption, JobNotFound, WrongState
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 from tests.timing import short_settings

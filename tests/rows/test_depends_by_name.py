@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mainspring import Mainspring
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 from tests.rows.crew import LIMIT, until
 from tests.timing import short_settings

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import AsyncContext, Backoff, Cancel, Context, Discard, Mainspring, Retry, Snooze
 from mainspring.errors import JobCancelled, JobDead, SoftTimeout
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 
 LIMIT = 60

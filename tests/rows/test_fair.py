@@ -9,9 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import Concurrency, Mainspring, sync
+from mainspring import Concurrency, Mainspring
+from mainspring.client import blocking
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 from tests.rows.crew import LIMIT, until
 
 
@@ -22,7 +23,7 @@ def lanes_of(app: Mainspring) -> list[str]:
         store = await app.client.store()
         return sorted(row.lane for row in (await store.find(Query.everything(), limit=1000)).jobs)
 
-    return sync.run("a test", found())
+    return blocking.run("a test", found())
 
 
 def noting(app: Mainspring, ran: list[str], **options: Any) -> Any:

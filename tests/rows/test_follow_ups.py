@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from mainspring import Job, JobInfo, Mainspring, Query
+from mainspring.client.blocking import run
 from mainspring.states import Action, Reason, State
-from mainspring.sync import run
 from tests.rows.followed import Followed
 from tests.rows.test_keys import ROOT, until
 

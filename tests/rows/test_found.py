@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Mainspring, bodies
+from mainspring import Mainspring
+from mainspring.common import job_threads
 from mainspring.errors import HardTimeout, InvalidOption
 from mainspring.states import State
 from tests.plugins.outside import Outside, SqlOutside
@@ -80,7 +81,7 @@ class TestBodies:
         struck, stop = 0, threading.Event()
 
         def body() -> None:
-            bodies.enter()
+            job_threads.enter()
             nonlocal struck
             while not stop.is_set():
                 try:

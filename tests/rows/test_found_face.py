@@ -350,7 +350,10 @@ class TestByName:
         with app.worker(drain=0):
             assert began.wait(LIMIT)
         info = job.info()
-        assert (info.state, info.error and info.error.type) == (State.DEAD, "mainspring.worker.verdict.Interrupted")
+        assert (info.state, info.error and info.error.type) == (
+            State.DEAD,
+            "mainspring.worker.run.classify.Interrupted",
+        )
 
     @pytest.mark.parametrize("by_place", [True, False])
     @pytest.mark.option("task.sensitive")

@@ -22,8 +22,8 @@ from mainspring.errors import (
     UseError,
     WrongArgument,
 )
-from mainspring.records import Beat, Registration
 from mainspring.states import Reason, State
+from mainspring.worker.records import Beat, Registration
 from tests.rows.test_found_face import publisher
 
 pytestmark = pytest.mark.stores("sqlite")

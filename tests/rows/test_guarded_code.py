@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mainspring import BreakerEvent, BreakerOpen, Mainspring, Snooze
-from mainspring.breaker import Breaker
+from mainspring.breakers.breaker import Breaker
 from mainspring.errors import InvalidOption, UseError
 from mainspring.states import State
 from tests.rows.crew import LIMIT, until

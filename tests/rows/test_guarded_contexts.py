@@ -47,7 +47,7 @@ async def test_a_task_that_outlives_its_block_is_guarded_by_itself(app: Mainspri
 async def test_a_probe_that_is_cancelled_while_it_enters_leaves_no_place_taken(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.visits.TTL", 3600_000_000)
+    monkeypatch.setattr("mainspring.limits.holder.TTL", 3600_000_000)
     api = app.breaker("api", open_for="1ms")
     async with api:
         pass

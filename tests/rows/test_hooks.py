@@ -13,10 +13,9 @@ import pytest
 
 from mainspring import AsyncContext, Cancel, Context, Discard, Event, Mainspring, Snooze
 from mainspring.errors import UnknownOption
-from mainspring.events import EVENTS
-from mainspring.records import Beat, Registration, Want
 from mainspring.states import Reason, State
-from mainspring.stores.base import Turn
+from mainspring.tasks.events import EVENTS
+from mainspring.worker.records import Beat, Registration, Turn, Want
 from tests.rows.crew import until
 
 LIMIT = 60

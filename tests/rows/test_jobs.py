@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Context, JobInfo, Mainspring
 from mainspring.errors import InvalidOption, JobNotFound, ResultTimeout, WouldBlockLoop
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.rows.crew import LIMIT
 from tests.rows.leaks import nothing_is_left

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Concurrency, Mainspring, Rate, RateLimited, limiter
+from mainspring import Concurrency, Mainspring, Rate, RateLimited
 from mainspring.errors import InvalidOption, LimitTimeout
+from mainspring.limits import limiter
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 from tests.timing import short_settings
@@ -232,7 +233,7 @@ class TestRate:
             return low
 
         monkeypatch.setattr(limiter, "KEEP", int(LIMIT * 1e6))
-        monkeypatch.setattr("mainspring.limiter.random.uniform", refused)
+        monkeypatch.setattr("mainspring.limits.limiter.random.uniform", refused)
         one = app.limiter("one", Concurrency(1))
 
         @app.task(name="backlog.job", limit=one)

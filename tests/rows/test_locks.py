@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidOption, LockBusy, LockLost, UseError, WouldBlockLoop
-from mainspring.lock import Lock, jittered
+from mainspring.locks.lock import Lock, jittered
 from tests.rows.crew import LIMIT, until
 from tests.rows.locked import take_away
 

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import LockLost
-from mainspring.lock import Lock
+from mainspring.locks.lock import Lock
 from tests.rows.crew import LIMIT, until
 from tests.rows.locked import atake_away, take_away
 from tests.timing import patience

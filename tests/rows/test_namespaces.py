@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from mainspring import Key, Mainspring, Query
-from mainspring.task import Task
+from mainspring.tasks.task import Task
 from tests.timing import short_settings
 
 LIMIT = 60

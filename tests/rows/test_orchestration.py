@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring, NotTriggered, ScheduleEvent
-from mainspring.embedded import EmbeddedWorker
+from mainspring.launch.embedded import EmbeddedWorker
 from mainspring.states import State
-from mainspring.task import AsyncTask
-from mainspring.testapp import TestApp
+from mainspring.tasks.task import AsyncTask
+from mainspring.testing.app import TestApp
 from tests.rows.crew import LIMIT, until
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
 from tests.timing import short_settings

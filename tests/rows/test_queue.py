@@ -24,7 +24,7 @@ def total(app: Mainspring) -> int:
     async def count() -> int:
         return sum((await (await app.client.store()).count(Query.everything())).values())
 
-    from mainspring.sync import run
+    from mainspring.client.blocking import run
 
     return run("count", count())
 

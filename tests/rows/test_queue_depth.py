@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Context, Mainspring
 from mainspring.errors import QueueFull
-from mainspring.queues import OnFull
+from mainspring.queues.manager import OnFull
 from mainspring.states import Reason, State
 from tests.plugins.outside import SqlOutside
 from tests.rows.crew import LIMIT, until

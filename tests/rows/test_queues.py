@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Job, Mainspring, Query
 from mainspring.errors import DrainTimeout, InvalidOption, QueueDraining
-from mainspring.records import Mode
+from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 
@@ -79,16 +79,16 @@ class TestPause:
         app.queues.pause("c")
         app.queues.resume("a", "c")
         modes = {queue.name: queue.mode for queue in app.queues.list()}
-        assert {name: modes.get(name, Mode.OPEN) for name in "abc"} == {"a": "open", "b": "paused", "c": "open"}
+        assert {name: modes.get(name, QueueMode.OPEN) for name in "abc"} == {"a": "open", "b": "paused", "c": "open"}
 
     def test_the_moment_is_kept(self, app: Mainspring) -> None:
         before = app.queues.get("a")
-        assert (before.mode, before.since) == (Mode.OPEN, None)
+        assert (before.mode, before.since) == (QueueMode.OPEN, None)
         app.queues.pause("a")
         paused = app.queues.get("a")
         app.queues.pause("a")
         assert paused.since is not None
-        assert app.queues.get("a").mode is Mode.PAUSED
+        assert app.queues.get("a").mode is QueueMode.PAUSED
 
     def test_a_name_is_needed_and_must_be_one(self, app: Mainspring) -> None:
         for verb in (app.queues.pause, app.queues.resume):
@@ -99,9 +99,9 @@ class TestPause:
 
     async def test_the_async_twins(self, app: Mainspring) -> None:
         await app.queues.apause("a")
-        assert (await app.queues.aget("a")).mode is Mode.PAUSED
+        assert (await app.queues.aget("a")).mode is QueueMode.PAUSED
         await app.queues.aresume("a")
-        assert (await app.queues.aget("a")).mode is Mode.OPEN
+        assert (await app.queues.aget("a")).mode is QueueMode.OPEN
 
 
 @pytest.mark.row("Q9")
@@ -113,12 +113,12 @@ class TestDrain:
 
         jobs = app.enqueue_many(work.s(n) for n in range(50))
         info = app.queues.drain("slow")
-        assert (info.mode, info.counts.live) == (Mode.DRAINING, 50)
+        assert (info.mode, info.counts.live) == (QueueMode.DRAINING, 50)
         with pytest.raises(QueueDraining, match="'slow' is draining"):
             work.enqueue(50)
         with app.worker():
             emptied = app.queues.drain("slow", wait=True, timeout=LIMIT)
-        assert (emptied.mode, emptied.counts.live) == (Mode.DRAINING, 0)
+        assert (emptied.mode, emptied.counts.live) == (QueueMode.DRAINING, 0)
         assert {job.info().state for job in jobs} == {State.SUCCEEDED}
         app.queues.resume("slow")
         assert work.enqueue(51).info().state is State.READY
@@ -131,15 +131,15 @@ class TestDrain:
         with pytest.raises(DrainTimeout, match=r"1 live job left") as timeout:
             app.queues.drain("slow", wait=True, timeout="50ms")
         assert (timeout.value.queue, timeout.value.left) == ("slow", 1)
-        assert app.queues.get("slow").mode is Mode.DRAINING
+        assert app.queues.get("slow").mode is QueueMode.DRAINING
 
     def test_a_time_limit_without_wait_is_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="without wait=True"):
             app.queues.drain("slow", timeout="1s")
-        assert app.queues.get("slow").mode is Mode.OPEN
+        assert app.queues.get("slow").mode is QueueMode.OPEN
 
     async def test_the_async_twin(self, app: Mainspring) -> None:
-        assert (await app.queues.adrain("slow", wait=True, timeout=LIMIT)).mode is Mode.DRAINING
+        assert (await app.queues.adrain("slow", wait=True, timeout=LIMIT)).mode is QueueMode.DRAINING
 
 
 @pytest.mark.row("Q9")
@@ -190,7 +190,7 @@ class TestList:
         assert (used.counts["ready"], used.counts["scheduled"], used.counts.live) == (2, 1, 3)
         assert used.oldest == first.info().enqueued
         assert (queues["declared"].counts.total, queues["declared"].oldest) == (0, None)
-        assert queues["stopped"].mode is Mode.PAUSED
+        assert queues["stopped"].mode is QueueMode.PAUSED
 
     async def test_the_async_twin(self, app: Mainspring) -> None:
         await app.call("elsewhere").options(queue="used").aenqueue()

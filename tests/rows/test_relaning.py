@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Concurrency, Job, Mainspring, Rate
 from mainspring.errors import InvalidOption, JobDead
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.rows.crew import LIMIT, until
 from tests.rows.test_limits import Gauge

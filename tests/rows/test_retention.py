@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 import pytest
 
 from mainspring import Key, Mainspring, Query
+from mainspring.common.ids import new_id
 from mainspring.errors import JobNotFound
-from mainspring.ids import new_id
-from mainspring.job import Job
-from mainspring.records import Edge, NewJob
+from mainspring.jobs.job import Job
+from mainspring.jobs.records import Batch, Edge, NewJob
 from mainspring.states import State
-from mainspring.stores.base import Batch
-from mainspring.testapp import TestApp
+from mainspring.testing.app import TestApp
 from tests.rows.crew import until
 
 LIMIT = 60

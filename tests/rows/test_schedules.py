@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mainspring import Context, ScheduleEvent
-from mainspring.testapp import TestApp
+from mainspring.testing.app import TestApp
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
 
 

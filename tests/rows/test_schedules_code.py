@@ -14,8 +14,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidOption
-from mainspring.services.syncing import Synced
-from mainspring.testapp import TestApp
+from mainspring.schedules.sync import SyncResult
+from mainspring.testing.app import TestApp
 from tests.rows.scheduling import MONDAY, staged
 
 pytestmark = pytest.mark.row("S8")
@@ -27,7 +27,7 @@ class Fleet:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def start(self, version: str | None, *, at: int = 0, **schedules: str) -> Synced:
+    def start(self, version: str | None, *, at: int = 0, **schedules: str) -> SyncResult:
         """A worker that starts and ends, so many minutes after the first."""
         with self.code(version, at=at, **schedules) as t:
             return self.synced(t)
@@ -41,10 +41,10 @@ class Fleet:
             yield t
 
     @staticmethod
-    def synced(t: TestApp) -> Synced:
+    def synced(t: TestApp) -> SyncResult:
         """What happened when it entered, seen from what is there."""
         infos = t.schedules.list()
-        return Synced(
+        return SyncResult(
             added=tuple(info.name for info in infos if info.enabled),
             orphaned=tuple(info.name for info in infos if info.off == "orphaned"),
             changed=tuple(f"{info.name}:{info.rule.removeprefix('every ')}:{info.version}" for info in infos),
@@ -61,7 +61,7 @@ def test_nothing_is_written_when_nothing_has_changed(store_url: str) -> None:
         t.app.schedule("a", every="1h", on_dead="shop.alert", tags=["x"])(t.app.task(name="a")(lambda: None))
         t.app.schedule("b", every="1h", depends_on="a", blocks="a")(t.app.task(name="b")(lambda: None))
         assert t.schedules.declare().added == ("a", "b")
-        assert t.schedules.declare() == Synced()
+        assert t.schedules.declare() == SyncResult()
 
 
 def test_newer_code_replaces_what_older_code_declared(fleet: Fleet) -> None:
@@ -84,7 +84,7 @@ def test_older_code_leaves_it_alone_and_says_so(fleet: Fleet, caplog: pytest.Log
 def test_declare_makes_this_code_the_newest(fleet: Fleet) -> None:
     fleet.start("2.0", a="1h", new="1h")
     with fleet.code("1.0", a="5m") as t:
-        assert t.schedules.declare() == Synced(changed=("a",), orphaned=("new",))
+        assert t.schedules.declare() == SyncResult(changed=("a",), orphaned=("new",))
         assert fleet.synced(t).changed == ("a:5 minutes:1.0", "new:hour:2.0")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Context, Mainspring, Tasks
 from mainspring.errors import InvalidOption, UnknownOption, UnknownTask
-from mainspring.testapp import TestApp
+from mainspring.testing.app import TestApp
 from tests.rows.scheduling import MONDAY, minutes, staged
 
 
@@ -312,7 +312,7 @@ class TestOfEachSchedule:
 
     @pytest.mark.stores("sqlite")
     def test_a_definition_is_always_the_same(self, bare: Mainspring, store_name: str) -> None:
-        from mainspring.schedules.storing import code_of
+        from mainspring.schedules.changes import code_of
 
         bare.schedule("x", cron="0 3 * * *", tags=["b", "a"])(bare.task(on_dead="shop.alert")(nothing))
         assert code_of(bare) == code_of(bare)

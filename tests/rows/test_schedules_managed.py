@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
+from mainspring.client.blocking import run as blocking
 from mainspring.errors import InvalidOption, UnknownTask
-from mainspring.schedule_rows import ScheduleRow, Swap
+from mainspring.schedules.records import ScheduleRow, ScheduleSwap
 from mainspring.states import State
 from mainspring.stores.door import Door
-from mainspring.sync import run as blocking
-from mainspring.task import Task
-from mainspring.testapp import TestApp
+from mainspring.tasks.task import Task
+from mainspring.testing.app import TestApp
 from tests.rows.crew import until
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
 
@@ -52,7 +52,7 @@ def _overtaken(monkeypatch: pytest.MonkeyPatch, call: str, other: Callable[[], A
 
 def whose_links(t: TestApp) -> list[str]:
     async def asked() -> list[str]:
-        return [row.name for row in await (await t.app.client.store()).links()]
+        return [row.name for row in await (await t.app.client.store()).dependencies()]
 
     return blocking("links", asked())
 
@@ -61,7 +61,7 @@ async def _stored_by_a_newer_version(t: TestApp, name: str) -> None:
     store = await t.app.client.store()
     [row] = await store.schedules([name])
     doc = row.doc.replace(b'"kind":"every"', b'"kind":"moon"')
-    assert (await store.swap(Swap(name=name, rev=row.rev, doc=doc, look=row.look))).ok
+    assert (await store.swap_schedule(ScheduleSwap(name=name, rev=row.rev, doc=doc, look=row.look))).ok
 
 
 @pytest.mark.row("S8")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from mainspring import Mainspring, sync
+from mainspring import Mainspring
+from mainspring.client import blocking
 from mainspring.errors import InvalidOption, JobNotFound, PayloadTooLarge, ResultGone
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from mainspring.states import State
 from tests.rows.project import LIMIT, Project, lines
 
@@ -39,7 +40,7 @@ def made(store_url: str) -> Iterator[Any]:
 
 LEASES = """
     import os
-    from mainspring import Mainspring, sync
+    from mainspring import Mainspring
     app = Mainspring(os.environ["SHOP_STORE"] {more})
     @app.task
     def leases() -> list[float]:
@@ -171,7 +172,7 @@ class TestTheApp:
     def test_durability_reaches_the_store(self, made: Any, store_name: str) -> None:
         for durability in ("full", "normal"):
             app = made(durability=durability)
-            said = sync.run("durability", _durability(app))
+            said = blocking.run("durability", _durability(app))
             assert said == ("redis:aof" if store_name == "redis" else f"{store_name}:{durability}"), (
                 "Redis decides itself"
             )
@@ -249,7 +250,7 @@ class TestTheApp:
 class TestLogSettings:
     CODE = """
         import os, logging
-        from mainspring import Mainspring, sync
+        from mainspring import Mainspring
         app = Mainspring(os.environ["SHOP_STORE"])
         @app.task
         def work() -> None:

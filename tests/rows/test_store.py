@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from mainspring import Mainspring, options
+from mainspring import Mainspring
+from mainspring.client.blocking import run as blocking
 from mainspring.errors import SchemaOutdated
-from mainspring.outcomes import Outcome
-from mainspring.query import Query
-from mainspring.records import Doc
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
+from mainspring.options.table import options_for
 from mainspring.states import State
-from mainspring.sync import run as blocking
+from mainspring.stores.records import Document
 from tests.plugins.outside import Outside
 from tests.processes.fleet import ROOT, Fleet, overlaps, until
 from tests.timing import short_settings
@@ -175,11 +176,13 @@ def number_of(fleet: Fleet, job: str) -> int:
 @pytest.mark.row("E6")
 class TestVersions:
     def test_an_older_document_never_overwrites_a_newer_one(self, app: Mainspring) -> None:
-        async def put_three() -> list[Doc]:
+        async def put_three() -> list[Document]:
             store = await app.client.store()
-            answers = [await store.put(Doc("schedule", "nightly", v, data)) for v, data in ((2, b"b"), (1, b"a"))]
-            await store.put(Doc("schedule", "nightly", 3, b"c"))
-            return [*answers, *await store.docs("schedule")]
+            answers = [
+                await store.put_document(Document("schedule", "nightly", v, data)) for v, data in ((2, b"b"), (1, b"a"))
+            ]
+            await store.put_document(Document("schedule", "nightly", 3, b"c"))
+            return [*answers, *await store.documents("schedule")]
 
         new, still, kept = blocking("put", put_three())
         assert (new.version, new.data) == (2, b"b")
@@ -268,7 +271,7 @@ def test_an_idle_worker_is_woken_from_another_process(fleet: Fleet) -> None:
 @pytest.mark.parametrize("proof", ["same host", "silence"])
 def test_with_the_defaults_the_jobs_of_a_killed_group_run_again(fleet: Fleet, tmp_path: Path, proof: str) -> None:
     """20 jobs, worker and supervisor killed together, another worker alive: by the kernel's proof, or by the lease."""
-    table = options.table("worker")
+    table = options_for("worker")
     defaults: dict[str, Any] = {
         option.name: option.shown_default for option in table if option.name in short_settings()
     }

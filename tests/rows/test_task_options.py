@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Context, Mainspring, Query
 from mainspring.errors import InvalidOption
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 
 pytestmark = pytest.mark.stores("sqlite")

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Backoff, Context, Key, Mainspring, Snooze
 from mainspring.errors import JobNotFound
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from mainspring.testing import Drained
 

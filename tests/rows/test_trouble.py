@@ -15,9 +15,8 @@ import pytest
 
 from mainspring import AsyncContext, Context, Mainspring
 from mainspring.errors import StoreUnavailable
-from mainspring.records import Enqueued
+from mainspring.jobs.records import Batch, Enqueued
 from mainspring.states import State
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, until

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring import Mainspring, sync
-from mainspring.records import Want
+from mainspring import Mainspring
+from mainspring.client import blocking
 from mainspring.states import State
 from mainspring.testing.contract.hands import Hand
+from mainspring.worker.records import Want
 from tests.rows.crew import until
 from tests.rows.project import LIMIT, Project
 
@@ -149,7 +150,7 @@ class TestTimes:
             return "done"
 
         job = work.enqueue()
-        sync.run("claim", _claim_and_vanish(app))
+        blocking.run("claim", _claim_and_vanish(app))
         assert job.info().state is State.RUNNING
         with app.worker(sweep="100ms"):
             assert job.result(timeout=LIMIT) == "done"

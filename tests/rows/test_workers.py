@@ -51,8 +51,8 @@ class TestWorkers:
         assert [worker.pid for worker in tasks.app.workers.list()] == started
 
     async def test_one_that_lost_its_jobs_is_shown_on_request_only(self, app: Mainspring) -> None:
-        from mainspring.outcomes import Outcome
-        from mainspring.records import Beat, Registration
+        from mainspring.jobs.outcomes import Outcome
+        from mainspring.worker.records import Beat, Registration
 
         store = await app.client.store()
         [beaten] = await store.beat([Beat("silent", Registration(queues=("q",), info=b'{"host": "there"}'))])

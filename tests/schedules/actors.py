@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from mainspring.errors import StoreUnavailable
-from mainspring.query import Query
-from mainspring.schedule_rows import Swap, Swapped
-from mainspring.services.scheduler import Scheduler
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
+from mainspring.schedules.records import ScheduleSwap, SwapResult
+from mainspring.schedules.service import Scheduler
 from mainspring.states import Action
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 if TYPE_CHECKING:
     from tests.schedules.simulation import Simulation
@@ -31,7 +32,7 @@ class Wire:
         self.gate: asyncio.Future[Fate] | None = None
 
     async def look(self, limit: int = 1000) -> Any:
-        return await self._pass(lambda: self._of.store.look(limit))
+        return await self._pass(lambda: self._of.store.due_schedules(limit))
 
     async def schedules(self, names: Any = ()) -> Any:
         return await self._pass(lambda: self._of.store.schedules(names))
@@ -43,7 +44,7 @@ class Wire:
         assert action is Action.CANCEL
         return await self._pass(lambda: self._of.cancel(query.ids or ()))
 
-    async def swap(self, asked: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         return await self._pass(lambda: self._of.swap(asked, batch, "scheduler"))
 
     async def _pass(self, call: Callable[[], Awaitable[R]]) -> R:
@@ -78,5 +79,5 @@ class ByHand:
         self._of = simulation
         self._by = by
 
-    async def swap(self, asked: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         return await self._of.swap(asked, batch, self._by)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
+from mainspring.common.clock import MovableClock, to_datetime
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
 from tests.unit.schedule_samples import T0

@@ -6,11 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import takewhile
 
-from mainspring.query import Query
-from mainspring.schedule_rows import Run, Swap
-from mainspring.scheduling import Definition, Plan, Record, decode, record_of
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
+from mainspring.schedules.plan import Definition, OccurrenceRecord, SchedulePlan, decode, record_of
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import FINAL, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 from tests.unit.schedule_samples import HOUR, MINUTE
 
 PAUSES = [10 * MINUTE, 20 * MINUTE, 40 * MINUTE, 80 * MINUTE, 160 * MINUTE, 320 * MINUTE, 6 * HOUR]
@@ -47,7 +48,7 @@ class Judge:
 
     def __init__(self, definitions: dict[str, Definition], own_time: Callable[[], float]) -> None:
         self.told = Counter[str]()
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, SchedulePlan] = {}
         self._models = {name: Model() for name in definitions}
         self._jobs: dict[str, dict[int, bytes]] = defaultdict(dict)
         self._owners: dict[bytes, str] = {}
@@ -92,7 +93,7 @@ class Judge:
     def deleted(self, job: bytes) -> None:
         self._deleted.add(job)
 
-    def exchanged(self, asked: Swap, batch: Batch | None, now: int, by: str) -> None:
+    def exchanged(self, asked: ScheduleSwap, batch: Batch | None, now: int, by: str) -> None:
         assert asked.doc is not None
         name, after = asked.name, decode(asked.doc)
         before = self._plans.get(name)
@@ -110,7 +111,9 @@ class Judge:
 
     # ---- what it asserts --------------------------------------------------------------------------
 
-    def _one_job_each(self, name: str, before: Plan, records: list[tuple[Run, Record]], new: set[bytes]) -> None:
+    def _one_job_each(
+        self, name: str, before: SchedulePlan, records: list[tuple[ScheduleRun, OccurrenceRecord]], new: set[bytes]
+    ) -> None:
         made = {run.at: run.job for run, _ in records if run.job is not None and run.job in new}
         assert set(made.values()) == new, f"{name}: jobs without a record"
         for at, job in made.items():
@@ -122,7 +125,13 @@ class Judge:
                 assert run.at > before.watermark, f"{name}: {run.at} was fired, at or before {before.watermark}"
 
     def _one_record_each(
-        self, name: str, before: Plan, after: Plan, records: list[tuple[Run, Record]], new: set[bytes], by: str
+        self,
+        name: str,
+        before: SchedulePlan,
+        after: SchedulePlan,
+        records: list[tuple[ScheduleRun, OccurrenceRecord]],
+        new: set[bytes],
+        by: str,
     ) -> None:
         """All that was due has come to something, once."""
         if by != "scheduler":
@@ -146,7 +155,13 @@ class Judge:
         assert sum(decided.values()) == len(due) - len(there), f"{name}: {len(due)} were due, {decided} is told"
 
     def _failures(
-        self, name: str, before: Plan, after: Plan, settled: list[tuple[Run, Record]], now: int, by: str
+        self,
+        name: str,
+        before: SchedulePlan,
+        after: SchedulePlan,
+        settled: list[tuple[ScheduleRun, OccurrenceRecord]],
+        now: int,
+        by: str,
     ) -> None:
         model, most = self._models[name], before.definition.max_failures
         for run, record in settled:
@@ -177,13 +192,17 @@ class Judge:
             pause = PAUSES[min(max(model.trips, 1), len(PAUSES)) - 1]
             assert after.back_at == after.off_at + pause, f"{name}: not back in {pause}: {after}"
 
-    def _no_overlap(self, name: str, after: Plan, records: list[tuple[Run, Record]], new: set[bytes]) -> None:
+    def _no_overlap(
+        self, name: str, after: SchedulePlan, records: list[tuple[ScheduleRun, OccurrenceRecord]], new: set[bytes]
+    ) -> None:
         fired = [run for run, record in records if run.job in new and record.what == "fired"]
         if fired and after.definition.overlap == "skip":
             others = [job for job in self.live(name) if job not in new]
             assert not others, f"{name}: fired beside {len(others)}"
 
-    def _pauses(self, name: str, after: Plan, records: list[tuple[Run, Record]], new: set[bytes]) -> None:
+    def _pauses(
+        self, name: str, after: SchedulePlan, records: list[tuple[ScheduleRun, OccurrenceRecord]], new: set[bytes]
+    ) -> None:
         """Unless it was decided on before the clock went back, by whoever held it up since."""
         fired = any(run.job in new and record.what == "fired" and record.made <= self._now for run, record in records)
         if fired and after.definition.mode == "continuous" and name in self._rests:
@@ -205,7 +224,7 @@ class Judge:
         assert jobs == self._owners.keys() - self._deleted
         for name, plan in self._plans.items():
             assert plan.open == (), f"{name}: {plan.open}"
-            kept = {run.at: run.job for run in await store.runs(name, 1_000_000)}
+            kept = {run.at: run.job for run in await store.schedule_runs(name, 1_000_000)}
             assert {at: job for at, job in kept.items() if job} == self._jobs[name]
             assert kept.keys() >= self._decided[name].keys()
             self.told["runs"] += len(kept)

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.query import Query
-from mainspring.schedule_rows import Swap
-from mainspring.scheduling import News, Plan, Record, Step, decode, encode, first, record_of
-from mainspring.services.scheduler import exchange
+from mainspring.jobs.query import Query
+from mainspring.schedules.plan import (
+    OccurrenceRecord,
+    ScheduleNews,
+    SchedulePlan,
+    ScheduleStep,
+    decode,
+    encode,
+    first,
+    record_of,
+)
+from mainspring.schedules.records import ScheduleSwap
+from mainspring.schedules.service import exchange
 from mainspring.stores.base import Store
 from tests.unit.schedule_samples import T0, definition
 
 
-async def put(store: Store, name: str = "s", plan: Plan | None = None, **options: Any) -> None:
+async def put(store: Store, name: str = "s", plan: SchedulePlan | None = None, **options: Any) -> None:
     made = plan or first(definition(**options), T0)
-    said = await store.swap(Swap(name=name, rev=0, doc=encode(made), look=made.due))
+    said = await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=encode(made), look=made.due))
     assert said.ok
 
 
-async def plan_of(store: Store, name: str = "s") -> Plan:
+async def plan_of(store: Store, name: str = "s") -> SchedulePlan:
     (found,) = await store.schedules([name])
     return decode(found.doc)
 
 
-async def records(store: Store, name: str = "s") -> list[Record]:
+async def records(store: Store, name: str = "s") -> list[OccurrenceRecord]:
     """Oldest first."""
-    return [record_of(run) for run in reversed(await store.runs(name, 1000))]
+    return [record_of(run) for run in reversed(await store.schedule_runs(name, 1000))]
 
 
 async def what(store: Store, name: str = "s") -> list[str]:
@@ -36,13 +45,13 @@ async def jobs(store: Store) -> int:
     return sum((await store.count(Query.everything())).values())
 
 
-async def asked(store: Store, made: Step, name: str = "s") -> None:
+async def asked(store: Store, made: ScheduleStep, name: str = "s") -> None:
     (found,) = await store.schedules([name])
     assert (await exchange(store, found, made)).ok
 
 
-class Heard(list[tuple[str, News]]):
-    def __call__(self, name: str, news: News, now: int) -> None:
+class Heard(list[tuple[str, ScheduleNews]]):
+    def __call__(self, name: str, news: ScheduleNews, now: int) -> None:
         assert now
         self.append((name, news))
 

@@ -16,20 +16,33 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from mainspring.clock import MovableClock, to_datetime
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.common.ids import raw_id
 from mainspring.errors import QueueDraining, StoreUnavailable
-from mainspring.ids import raw_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Claim, Mode
-from mainspring.schedule_rows import ScheduleRow, Swap, Swapped
-from mainspring.scheduling import Definition, Plan, Step, backfill, decode, disabled, enabled, first, revised, trigger
-from mainspring.scheduling.steps import look_of
-from mainspring.services.scheduler import exchange, seen_by
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
+from mainspring.queues.records import QueueMode
+from mainspring.schedules.plan import (
+    Definition,
+    SchedulePlan,
+    ScheduleStep,
+    backfill,
+    decode,
+    disabled,
+    enabled,
+    first,
+    revised,
+    trigger,
+)
+from mainspring.schedules.plan.steps import look_of
+from mainspring.schedules.records import ScheduleRow, ScheduleSwap, SwapResult
+from mainspring.schedules.service import exchange, seen_by
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
 from mainspring.testing.contract.hands import Hand, lease
+from mainspring.worker.records import Claim
 from tests.schedules.actors import Actor, ByHand, Fate
 from tests.schedules.judge import Judge
 from tests.unit.schedule_samples import HOUR, JOB, MINUTE, SECOND, T0
@@ -69,7 +82,7 @@ class Simulation:
         for name, definition in self._definitions.items():
             plan = first(definition, self.clock.now_us())
             row = ScheduleRow(name=name, rev=0, look=None, doc=b"")
-            assert await self._exchange(row, Step(plan, look_of(plan, self.clock.now_us())), "operator")
+            assert await self._exchange(row, ScheduleStep(plan, look_of(plan, self.clock.now_us())), "operator")
         until = self._own + hours * 3600
         while self._own < until:
             await self._pass_time()
@@ -80,7 +93,7 @@ class Simulation:
                 await self._operate()
             self._draining -= 1
             if self._draining == 0:
-                await self.store.set_mode(["q"], Mode.OPEN)
+                await self.store.set_queue_mode(["q"], QueueMode.OPEN)
         await self._come_to_rest()
         await self.store.close()
 
@@ -93,7 +106,7 @@ class Simulation:
         elif kind < 0.02:
             self._forth(self.draw.randint(HOUR, 12 * HOUR))  # nobody was there
         elif kind < 0.7:
-            looked = await self.store.look(1)
+            looked = await self.store.due_schedules(1)
             ahead = MINUTE if looked.next_look is None else looked.next_look - looked.now
             self._forth(max(0, min(ahead, HOUR)) + self.draw.choice([0, 0, 1, SECOND]))
         else:
@@ -203,13 +216,13 @@ class Simulation:
                 await self.cancel(live)
         elif what == "queue":
             self._draining = 20
-            await self.store.set_mode(["q"], Mode.DRAINING)
+            await self.store.set_queue_mode(["q"], QueueMode.DRAINING)
         else:
             await self._change(name, what)
 
     async def _change(self, name: str, what: str) -> None:
         (row,) = await self.store.schedules([name])
-        plan, now = decode(row.doc), (await self.store.look(1)).now
+        plan, now = decode(row.doc), (await self.store.due_schedules(1)).now
         made: Any = None
         if what in ("trigger", "force"):
             seen = await seen_by(self.store, [run.job for run in plan.open])
@@ -219,15 +232,15 @@ class Simulation:
             made = backfill(name, plan, now, self.draw.sample(past, min(len(past), 3)), raw_id)
         elif what in ("disable", "enable"):
             after = disabled(plan, now, "tired") if what == "disable" else enabled(plan, now)
-            made = Step(after, look_of(after, now))
+            made = ScheduleStep(after, look_of(after, now))
         elif what in ("declare", "revise"):
             definition = self._definitions[name] if what == "declare" else self._another(plan)
             after = revised(plan, definition, now, owner="user")
-            made = Step(after, look_of(after, now))
-        if isinstance(made, Step):
+            made = ScheduleStep(after, look_of(after, now))
+        if isinstance(made, ScheduleStep):
             await self._exchange(row, made, what)
 
-    def _another(self, plan: Plan) -> Definition:
+    def _another(self, plan: SchedulePlan) -> Definition:
         """Other numbers, and perhaps another interval."""
         definition = replace(plan.definition, max_failures=self.draw.randint(0, 4))
         other = self._definitions[self.draw.choice(list(self._definitions))]
@@ -235,7 +248,7 @@ class Simulation:
             definition = replace(definition, rule=other.rule)
         return definition
 
-    async def _exchange(self, row: ScheduleRow, made: Step, what: str) -> bool:
+    async def _exchange(self, row: ScheduleRow, made: ScheduleStep, what: str) -> bool:
         by_hand = ByHand(self, what)
         try:
             said = await exchange(cast("Store", by_hand), row, made)
@@ -245,8 +258,8 @@ class Simulation:
             await self.cancel(made.cancel)
         return said.ok
 
-    async def swap(self, asked: Swap, batch: Batch | None, by: str) -> Swapped:
-        said = await self.store.swap(asked, batch)
+    async def swap(self, asked: ScheduleSwap, batch: Batch | None, by: str) -> SwapResult:
+        said = await self.store.swap_schedule(asked, batch)
         if said.ok:
             self.judge.exchanged(asked, batch, said.now, by)
         return said
@@ -256,7 +269,7 @@ class Simulation:
     async def _come_to_rest(self) -> None:
         """Nothing fires any more, what runs ends, and all of it is taken in."""
         self.steady = True
-        await self.store.set_mode(["q"], Mode.OPEN)
+        await self.store.set_queue_mode(["q"], QueueMode.OPEN)
         for name in self._definitions:
             await self._change_until_done(name)
         for _ in range(400):
@@ -274,4 +287,4 @@ class Simulation:
     async def _change_until_done(self, name: str) -> None:
         (row,) = await self.store.schedules([name])
         off = disabled(decode(row.doc), self.clock.now_us(), "the end")
-        assert await self._exchange(row, Step(off, look_of(off, self.clock.now_us())), "disable")
+        assert await self._exchange(row, ScheduleStep(off, look_of(off, self.clock.now_us())), "disable")

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.ids import raw_id
-from mainspring.schedule_rows import Swap
-from mainspring.scheduling import Step, decode, trigger
-from mainspring.services.scheduler import Scheduler, exchange
-from mainspring.stores.base import Batch, Store
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.common.ids import raw_id
+from mainspring.jobs.records import Batch
+from mainspring.schedules.plan import ScheduleStep, decode, trigger
+from mainspring.schedules.records import ScheduleSwap
+from mainspring.schedules.service import Scheduler, exchange
+from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
 from mainspring.testing.contract.hands import Hand
 from tests.schedules.scheduled import jobs, plan_of, put, what
@@ -26,7 +27,7 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
     await put(store, "r", mode="triggered")
     (r_row,) = await store.schedules(["r"])
     made = trigger("r", decode(r_row.doc), clock.now_us(), {}, raw_id)
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     assert (await exchange(store, r_row, made)).ok
     clock.advance("1m")
     await Scheduler(store).tick()
@@ -34,7 +35,7 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
     hand = await Hand(store, tasks=[JOB.task]).join()
     await hand.succeed(*await hand.take(3))
     clock.set(to_datetime(T0 - HOUR))
-    assert (await store.look()).rows == ()
+    assert (await store.due_schedules()).rows == ()
     restarted = connect(store_url, durability="normal", clock=clock)
     await restarted.open()
     scheduler = Scheduler(restarted)
@@ -53,7 +54,7 @@ async def test_a_clock_that_goes_back_while_it_looks(
 ) -> None:
     """Or stands still, as SQLite's does then. The pause is kept all the same."""
     own = 100.0
-    monkeypatch.setattr("mainspring.services.passing.boottime", lambda: own)
+    monkeypatch.setattr("mainspring.schedules.store_time.boottime", lambda: own)
     await put(store, "c", mode="continuous", min_pause=5 * SECOND)
     scheduler = Scheduler(store)
     await scheduler.tick()
@@ -77,12 +78,12 @@ async def test_a_clock_that_goes_back_while_it_looks(
 async def test_a_lost_reply_makes_no_second_job(store: Store, clock: MovableClock) -> None:
     await put(store)
     clock.advance("1m")
-    real = store.swap
+    real = store.swap_schedule
 
-    async def swap(asked: Swap, batch: Batch | None = None) -> Any:
+    async def swap(asked: ScheduleSwap, batch: Batch | None = None) -> Any:
         await real(asked, batch)
         return await real(asked, batch)  # the first reply never came
 
-    store.swap = swap  # type: ignore[method-assign, assignment]
+    store.swap_schedule = swap  # type: ignore[method-assign, assignment]
     await Scheduler(store).tick()
     assert (await jobs(store), await what(store)) == (1, ["fired"])

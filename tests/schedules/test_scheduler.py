@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.ids import raw_id
-from mainspring.query import Query
-from mainspring.rules import Cron, Window
-from mainspring.scheduling import News, Plan, Step, decode, trigger
-from mainspring.services.scheduler import Scheduler, exchange
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.common.ids import raw_id
+from mainspring.jobs.query import Query
+from mainspring.schedules.plan import ScheduleNews, SchedulePlan, ScheduleStep, decode, trigger
+from mainspring.schedules.rules import Cron, RuleWindow
+from mainspring.schedules.service import Scheduler, exchange
 from mainspring.states import State
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
@@ -27,7 +27,7 @@ SCHEDULERS = 20
 
 
 async def tick_until(scheduler: Scheduler, store: Store) -> None:
-    while (await store.look(1)).rows:
+    while (await store.due_schedules(1)).rows:
         await scheduler.tick()
 
 
@@ -44,7 +44,7 @@ async def test_a_thousand_on_one_minute_and_20_schedulers(store_url: str, store:
         await each.close()
     assert await store.count(Query.everything()) == {state: MANY if state is State.READY else 0 for state in State}
     for each_row in await store.schedules():
-        (run,) = await store.runs(each_row.name)
+        (run,) = await store.schedule_runs(each_row.name)
         (opened,) = decode(each_row.doc).open
         assert (run.at, run.job) == (opened.at, opened.job) == (T0, opened.job)
 
@@ -77,7 +77,7 @@ async def test_five_schedulers_and_a_thousand_occurrences(store_url: str, store:
     assert check(
         History(
             events=stored.events, listed=stored.listed, occurrences=stored.occurrences, promises=runs,
-            rules=dict.fromkeys(names, Window(Cron("* * * * *"))), quiet=False,
+            rules=dict.fromkeys(names, RuleWindow(Cron("* * * * *"))), quiet=False,
         )
     ) == []  # fmt: skip
     assert len(stored.jobs) == len(runs) == 20 * len(due)
@@ -129,7 +129,7 @@ async def test_missed_ones_are_told(store: Store, clock: MovableClock) -> None:
     await put(store, misfire="all", overlap="queue")
     clock.advance("3m31s")
     await Scheduler(store, told=heard).tick()
-    assert heard == [("s", News("missed", "all", 3))]
+    assert heard == [("s", ScheduleNews("missed", "all", 3))]
     assert await what(store) == 3 * ["fired"]
     hand = await Hand(store, tasks=[JOB.task]).join()
     first_one = await hand.take_one()
@@ -163,9 +163,9 @@ async def test_a_cancel_that_was_forgotten_is_done_by_the_next_look(store: Store
     await scheduler.tick()
     (first_run,) = (await plan_of(store)).open
     made = trigger("s", await plan_of(store), clock.now_us(), {first_run.job: None}, raw_id, force=True)
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     made = trigger("s", await plan_of(store), clock.now_us(), {}, raw_id, force=True)
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     await asked(store, made)
     assert (await row(store, first_run.job)).state is State.READY
     clock.advance("1s")
@@ -182,9 +182,9 @@ async def test_who_lost_the_race_cancels_nothing(store: Store, clock: MovableClo
     clock.advance("1m")
 
     class Late(Scheduler):
-        async def _exchange(self, row: Any, plan: Plan, made: Step, now: int) -> bool:
+        async def _exchange(self, row: Any, plan: SchedulePlan, made: ScheduleStep, now: int) -> bool:
             off = replace(plan, enabled=False, off="operator")
-            assert (await exchange(store, row, Step(off, None))).ok  # somebody disables it meanwhile
+            assert (await exchange(store, row, ScheduleStep(off, None))).ok  # somebody disables it meanwhile
             return await super()._exchange(row, plan, made, now)
 
     await Late(store).tick()
@@ -200,11 +200,11 @@ async def test_a_tick_with_nothing_due_is_one_look(store: Store, clock: MovableC
     calls = list[str]()
     scheduler = Scheduler(cast("Store", Counting(store, calls)))
     await scheduler.tick()  # the first one looks for what a clock that went back may have left
-    assert calls == ["look", "schedules"]
+    assert calls == ["due_schedules", "schedules"]
     clock.advance("59s")
     calls.clear()
     await scheduler.tick()
-    assert calls == ["look"]
+    assert calls == ["due_schedules"]
     clock.advance("1s")
     await scheduler.tick()
-    assert calls == ["look", "look", "swap"]
+    assert calls == ["due_schedules", "due_schedules", "swap_schedule"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.rules import Cron, Every, Once, window
-from mainspring.scheduling import Definition
+from mainspring.schedules.plan import Definition
+from mainspring.schedules.rules import Cron, Every, Once, window
 from tests.schedules.simulation import Simulation
 from tests.unit.schedule_samples import HOUR, MINUTE, T0, definition
 
@@ -46,7 +46,7 @@ async def test_ten_thousand_hours(tmp_path: Path, seed: int, monkeypatch: pytest
     """The judge has nothing to say, and all that can happen has happened."""
     definitions = crowd()
     simulation = Simulation(tmp_path, seed, definitions)
-    monkeypatch.setattr("mainspring.services.passing.boottime", simulation.own_time)
+    monkeypatch.setattr("mainspring.schedules.store_time.boottime", simulation.own_time)
     await simulation.run(hours=HOURS / len(definitions))
     told, counts = simulation.judge.told, simulation.counts
     assert all(told[word] for word in ("fired", "skipped", "missed")), told

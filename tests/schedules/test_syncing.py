@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.schedule_rows import Link, Swap, Swapped
-from mainspring.services.syncing import CodeSchedules, Synced, sync
-from mainspring.stores.base import Batch, Store
+from mainspring.jobs.records import Batch
+from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, SwapResult
+from mainspring.schedules.sync import CodeSchedules, SyncResult, sync
+from mainspring.stores.base import Store
 from tests.schedules.scheduled import Counting
 from tests.unit.schedule_samples import definition
 
@@ -20,7 +21,7 @@ async def test_what_it_asks_does_not_grow_with_the_schedules(store: Store) -> No
     wanted = {f"s{n:02}": definition(depends_on=(f"s{n - 1:02}",) if n % 2 else ()) for n in range(20)}
     assert len((await sync(store, CodeSchedules(wanted, "1"))).added) == 20
     calls: list[str] = []
-    assert await sync(cast("Store", Counting(store, calls)), CodeSchedules(wanted, "1")) == Synced()
+    assert await sync(cast("Store", Counting(store, calls)), CodeSchedules(wanted, "1")) == SyncResult()
     assert len(calls) < 6
 
 
@@ -34,12 +35,14 @@ class Overtaken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         newer, self._newer = self._newer, None
         if newer is not None:
             await sync(self._store, newer)
-            await self._store.link([Link("s", ("old",))])  # that of older code arrived after that of newer code
-        return await self._store.swap(swap, batch)
+            await self._store.set_dependencies(
+                [ScheduleDependency("s", ("old",))]
+            )  # that of older code arrived after that of newer code
+        return await self._store.swap_schedule(swap, batch)
 
 
 async def test_what_older_code_links_goes_when_newer_code_was_faster(store: Store) -> None:
@@ -48,5 +51,5 @@ async def test_what_older_code_links_goes_when_newer_code_was_faster(store: Stor
     newer = CodeSchedules({**both, "s": definition(depends_on=("new",))}, "2")
     await sync(store, CodeSchedules(both, "1"))
     assert "s" in (await sync(cast("Store", Overtaken(store, newer)), older)).left
-    (link,) = [row for row in await store.links() if row.name == "s"]
+    (link,) = [row for row in await store.dependencies() if row.name == "s"]
     assert [name for name, _ in link.after] == ["new"]

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import raw_id
 from mainspring.errors import StoreConflict
-from mainspring.ids import raw_id
-from mainspring.records import Disabled, Mode, QueueSettings, Unique
-from mainspring.rules import Cron, Window
-from mainspring.schedule_rows import Swap
-from mainspring.scheduling import News, Step, backfill, first, trigger
-from mainspring.services.scheduler import Scheduler
-from mainspring.stores.base import Batch, Store
+from mainspring.jobs.records import Batch, UniqueKey
+from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
+from mainspring.schedules.plan import ScheduleNews, ScheduleStep, backfill, first, trigger
+from mainspring.schedules.records import ScheduleSwap
+from mainspring.schedules.rules import Cron, RuleWindow
+from mainspring.schedules.service import Scheduler
+from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import Hand, job, one
 from tests.schedules.scheduled import Heard, asked, jobs, plan_of, put, records, what
 from tests.unit.schedule_samples import JOB, MINUTE, SECOND, T0, definition
@@ -26,15 +27,15 @@ async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str
     heard, template = Heard(), JOB
     match how:
         case "draining":
-            await store.set_mode(["q"], Mode.DRAINING)
+            await store.set_queue_mode(["q"], QueueMode.DRAINING)
         case "disabled":
-            await store.disable(["q"], Disabled.REJECT)
+            await store.disable_queues(["q"], DisabledMode.REJECT)
         case "full":
-            await store.configure("q", QueueSettings(max_depth=1))
+            await store.configure_queue("q", QueueSettings(max_depth=1))
             await one(store)
         case _:
-            await one(store, job(unique=Unique(b"k" * 16)))
-            template = replace(JOB, unique=Unique(b"k" * 16, conflict="error"))
+            await one(store, job(unique=UniqueKey(b"k" * 16)))
+            template = replace(JOB, unique=UniqueKey(b"k" * 16, conflict="error"))
     there = await jobs(store)
     await put(store, job=template)
     await put(store, "other", job=replace(JOB, queue="other"))
@@ -44,14 +45,14 @@ async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str
     (record,) = await records(store)
     assert record.what == "rejected"
     assert record.note
-    assert heard == [("s", News("skipped", record.note, 1))]
+    assert heard == [("s", ScheduleNews("skipped", record.note, 1))]
     plan = await plan_of(store)
     assert (plan.open, plan.due) == ((), T0 + 2 * MINUTE)
 
 
 async def test_a_full_queue_that_lets_wait_is_tried_again(store: Store, clock: MovableClock) -> None:
     """And those who wait for it are not in the way of others, however many they are."""
-    await store.configure("q", QueueSettings(max_depth=1, on_full="wait"))
+    await store.configure_queue("q", QueueSettings(max_depth=1, on_full="wait"))
     blocker = await one(store)
     waiting = [f"s{n:03}" for n in range(250)]
     for name in waiting:
@@ -63,7 +64,7 @@ async def test_a_full_queue_that_lets_wait_is_tried_again(store: Store, clock: M
         await scheduler.tick()
     assert await what(store, "z") == ["fired"]
     assert await what(store, waiting[0]) == []
-    assert (await store.look(1)).rows == ()
+    assert (await store.due_schedules(1)).rows == ()
     hand = await Hand(store).join()
     assert (await hand.take_one()).id == blocker.id
     clock.advance("1s")
@@ -73,7 +74,7 @@ async def test_a_full_queue_that_lets_wait_is_tried_again(store: Store, clock: M
 
 
 async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> None:
-    heard, unique = Heard(), Unique(b"k" * 16)
+    heard, unique = Heard(), UniqueKey(b"k" * 16)
     await one(store, job(unique=unique))
     await put(store, job=replace(JOB, unique=unique))
     clock.advance("1m")
@@ -86,7 +87,7 @@ async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> 
 
 async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableClock) -> None:
     """Whoever should have said so died: the next look finds that there is no such job."""
-    unique = Unique(b"k" * 16)
+    unique = UniqueKey(b"k" * 16)
     await one(store, job(unique=unique))
     await put(store, job=replace(JOB, unique=unique))
     clock.advance("1m")
@@ -110,16 +111,16 @@ async def test_a_conflict_that_passes_loses_nothing(store: Store, clock: Movable
     await put(store)
     clock.advance("1m")
     scheduler = Scheduler(store)
-    real, left = store.swap, 2
+    real, left = store.swap_schedule, 2
 
-    async def swap(asked: Swap, batch: Batch | None = None) -> Any:
+    async def swap(asked: ScheduleSwap, batch: Batch | None = None) -> Any:
         nonlocal left
         if batch is not None and left:
             left -= 1
             raise StoreConflict("somebody else changed the same rows")
         return await real(asked, batch)
 
-    store.swap = swap  # type: ignore[method-assign, assignment]
+    store.swap_schedule = swap  # type: ignore[method-assign, assignment]
     for _ in range(3):
         await scheduler.tick()
     assert await what(store) == ["fired"]
@@ -137,7 +138,7 @@ async def test_an_occurrence_that_was_backfilled_does_not_stop_its_schedule(stor
     await put(store, overlap="queue", misfire="all")
     clock.advance("2m")
     made = backfill("s", await plan_of(store), clock.now_us(), [T0 + MINUTE], raw_id)
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     await asked(store, made)
     await Scheduler(store).tick()
     assert await what(store) == ["backfilled", "fired"]
@@ -148,7 +149,7 @@ async def test_a_trigger_at_the_moment_of_an_occurrence(store: Store, clock: Mov
     """The clock stands at that very microsecond."""
     await put(store, overlap="allow", cron="* * * * *")
     made = trigger("s", await plan_of(store), clock.now_us(), {}, raw_id)
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     await asked(store, made)
     await Scheduler(store).tick()
     assert sorted(await what(store)) == ["fired", "triggered"]
@@ -159,9 +160,9 @@ async def test_rows_that_cannot_be_read_are_left_alone(
 ) -> None:
     """However many: newer code may have stored them, and the others fire all the same."""
     for n in range(250):
-        await store.swap(Swap(name=f"new{n:03}", rev=0, doc=b'{"of": "tomorrow"}', look=T0))
+        await store.swap_schedule(ScheduleSwap(name=f"new{n:03}", rev=0, doc=b'{"of": "tomorrow"}', look=T0))
     odd = first(definition(cron="0 3 * * *"), T0)
-    odd = replace(odd, due=T0, rule=Window(Cron("0 3 * * *", "Mars/Olympus")))
+    odd = replace(odd, due=T0, rule=RuleWindow(Cron("0 3 * * *", "Mars/Olympus")))
     await put(store, "mars", odd)
     await put(store, every=SECOND)
     clock.advance("1s")

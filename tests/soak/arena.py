@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import redis
 
+from mainspring.client.blocking import run as blocking
 from mainspring.stores.connect import connect
-from mainspring.sync import run as blocking
 from mainspring.testing import chaos, servers
 
 EVERY_SECOND = {"appendonly": "yes", "appendfsync": "everysec"}

@@ -11,18 +11,18 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.info import info_of
-from mainspring.query import Query
-from mainspring.records import BREAKER as GUARD
+from mainspring.breakers.records import BREAKER_SUFFIX as GUARD
+from mainspring.client.blocking import run as blocking
+from mainspring.jobs.info import info_of
+from mainspring.jobs.query import Query
 from mainspring.states import LIVE, Reason
 from mainspring.stores.connect import connect
-from mainspring.sync import run as blocking
 from mainspring.testing.history import (
     Bounds,
-    Event,
     History,
+    JobEvent,
     Promise,
-    Stored,
+    StoredHistory,
     check,
     overlaps,
     read,
@@ -187,7 +187,7 @@ class Campaign:
                 verdict.problems.append(problem)
         verdict.problems += blocking("leftovers", self._leftovers())
 
-    def _asked_of_flow_control(self, stored: Stored, history: History) -> dict[str, int]:
+    def _asked_of_flow_control(self, stored: StoredHistory, history: History) -> dict[str, int]:
         return {
             "opened": len(history.openings),
             "pauses": len(history.pauses),
@@ -208,7 +208,7 @@ class Campaign:
         finally:
             await store.close()
 
-    async def _read(self) -> Stored:
+    async def _read(self) -> StoredHistory:
         store = connect(self._arena.url)
         try:
             await store.open()
@@ -216,7 +216,7 @@ class Campaign:
         finally:
             await store.close()
 
-    def _history(self, stored: Stored, lines: list[Line]) -> History:
+    def _history(self, stored: StoredHistory, lines: list[Line]) -> History:
         return History(
             events=stored.events,
             listed=stored.listed,
@@ -236,13 +236,13 @@ class Campaign:
             bounds=Bounds(lease=self._pace.lease, slack=2.0, slots=max(AT_ONCE.values())),
         )
 
-    def _pids(self, events: tuple[Event, ...], lines: list[Line]) -> dict[str, int]:
+    def _pids(self, events: tuple[JobEvent, ...], lines: list[Line]) -> dict[str, int]:
         """The process of each worker: as the witness saw it, and by what its bodies wrote down."""
         by_token = {(line.job, line.token): line.pid for line in lines}
         found = {event.worker: by_token.get((event.job, event.token), 0) for event in events if event.worker}
         return {**{worker: pid for worker, pid in found.items() if pid}, **self._witness.workers}
 
-    def _promises(self, events: tuple[Event, ...]) -> dict[str, Promise]:
+    def _promises(self, events: tuple[JobEvent, ...]) -> dict[str, Promise]:
         born = {event.job: event.at for event in reversed(events)}
         new = (job for made in self._ledger.made for job in made.batch.jobs)
         return {id: promise_of(job, born[id]) for job in new if (id := str(UUID(bytes=job.id))) in born}

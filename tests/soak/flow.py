@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from mainspring import AsyncContext, Concurrency, Key, Mainspring
-from mainspring.call import Call
-from mainspring.outcomes import Outcome
+from mainspring.jobs.call import Call
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from tests.processes import mixed
 from tests.processes.mixed import End, Mixed, again, good

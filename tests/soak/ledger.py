@@ -8,23 +8,23 @@ from typing import Any
 from uuid import UUID
 
 from mainspring import Mainspring
-from mainspring.batches import Made, batch_of
-from mainspring.call import Call as Asked
 from mainspring.errors import EnqueueError, KeyConflict, StoreError, StoreUnavailable
-from mainspring.records import Enqueued
-from mainspring.testing.history import Answer, Call, Request
+from mainspring.jobs.batch import PreparedBatch, batch_of
+from mainspring.jobs.call import Call as Asked
+from mainspring.jobs.records import Enqueued
+from mainspring.testing.history import Answer, ClientCall, Request
 
 
 class Ledger:
     """Enqueues for its producers; ``calls``, ``requests`` and ``made`` tell what came of it."""
 
     def __init__(self, app: Mainspring) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[ClientCall] = []
         self.requests: list[Request] = []
-        self.made: list[Made[Any]] = []
+        self.made: list[PreparedBatch[Any]] = []
         self._app = app
 
-    def enqueue(self, calls: Iterable[Asked[Any]]) -> Made[Any]:
+    def enqueue(self, calls: Iterable[Asked[Any]]) -> PreparedBatch[Any]:
         made, began = batch_of(self._app, calls, None), time.time()
         try:
             replies = self._app.client.enqueue_now(made.batch)
@@ -44,14 +44,16 @@ class Ledger:
             self._note(made, began, None, replies)
 
     def cancelled(self, job: str, began: float) -> None:
-        self.calls.append(Call(verb="cancel", jobs=(job,), answer="ok", began=began, ended=time.time()))
+        self.calls.append(ClientCall(verb="cancel", jobs=(job,), answer="ok", began=began, ended=time.time()))
 
-    def _note(self, made: Made[Any], began: float, error: Exception | None, replies: Sequence[Enqueued] = ()) -> None:
+    def _note(
+        self, made: PreparedBatch[Any], began: float, error: Exception | None, replies: Sequence[Enqueued] = ()
+    ) -> None:
         ended, own = time.time(), tuple(str(job.id) for job in made.jobs)
         given = tuple(str(UUID(bytes=reply.id)) for reply in replies)
         unknown = isinstance(error, StoreUnavailable)
         answer: Answer = "ok" if error is None else "unknown" if unknown else "failed"
-        self.calls.append(Call(verb="enqueue", jobs=given or own, answer=answer, began=began, ended=ended))
+        self.calls.append(ClientCall(verb="enqueue", jobs=given or own, answer=answer, began=began, ended=ended))
         self.made.append(made)
         for job, new in zip(made.batch.jobs, own, strict=True):
             if job.unique is not None and job.unique.keep and (unknown or error is None or type(error) is KeyConflict):

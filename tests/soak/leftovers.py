@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mainspring.common.ids import raw_id
 from mainspring.errors import QueueFull
-from mainspring.ids import raw_id
-from mainspring.records import Mode, NewJob, QueueSettings
-from mainspring.stores.base import Batch, Store
+from mainspring.jobs.records import Batch, NewJob
+from mainspring.queues.records import QueueMode, QueueSettings
+from mainspring.stores.base import Store
 from tests.soak.flow import DEPTH
 
 
@@ -23,8 +24,8 @@ async def leftovers(store: Store, batches: Iterable[Batch]) -> list[str]:
 
 async def _depth(store: Store, queue: str) -> list[str]:
     """Exactly as many as may wait find room in an empty queue."""
-    await store.set_mode([queue], Mode.PAUSED)
-    await store.configure(queue, msgspec.convert({"max_depth": DEPTH, "on_full": "error"}, QueueSettings))
+    await store.set_queue_mode([queue], QueueMode.PAUSED)
+    await store.configure_queue(queue, msgspec.convert({"max_depth": DEPTH, "on_full": "error"}, QueueSettings))
     try:
         await store.enqueue(_batch(queue, DEPTH))
     except QueueFull:

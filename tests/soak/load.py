@@ -15,7 +15,7 @@ from typing import Any
 
 from mainspring import Mainspring
 from mainspring.errors import StoreError
-from mainspring.job import Job
+from mainspring.jobs.job import Job
 from tests.processes.mixed import Mixed
 from tests.soak.flow import Flow
 from tests.soak.ledger import Ledger

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable
 
 from mainspring import AsyncContext, Mainspring
-from mainspring.clock import boottime
+from mainspring.common.clock import boottime
 from mainspring.errors import LockLost, StoreError
-from mainspring.lock import Lock
+from mainspring.locks.lock import Lock
 from mainspring.testing.history import Holding
 from tests.processes.fleet import Line
 from tests.processes.playground import note

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from mainspring.clock import boottime
+from mainspring.breakers.records import is_breaker
 from mainspring.codec import decode_result
-from mainspring.records import JobRow, NewJob, is_breaker
+from mainspring.common.clock import boottime
+from mainspring.jobs.records import Batch, JobRow, NewJob
 from mainspring.states import State
-from mainspring.stores.base import Batch
-from mainspring.testing.history import Bound, Promise, Run, Trouble
+from mainspring.testing.history import BodyRun, Disturbance, LimitBound, Promise
 from tests.processes.fleet import Line
 from tests.soak.crew import Deed
 from tests.soak.flow import AT_ONCE, RETRIES
@@ -38,14 +38,14 @@ def one_at_a_time(job: NewJob) -> tuple[str, ...]:
     return (f"last {job.unique.hash.hex()}",) if job.unique is not None and job.unique.mode == "keep_last" else ()
 
 
-def bounds_of(batches: Iterable[Batch]) -> dict[str, Bound]:
+def bounds_of(batches: Iterable[Batch]) -> dict[str, LimitBound]:
     """Of every bucket that a job names."""
-    found = dict[str, Bound]()
+    found = dict[str, LimitBound]()
     for batch in batches:
-        declared = {limit.name: Bound(size=limit.size, per=limit.per / 1e6) for limit in batch.limits}
+        declared = {limit.name: LimitBound(size=limit.size, per=limit.per / 1e6) for limit in batch.limits}
         for job in batch.jobs:
             found |= {bucket.name: declared[bucket.limit] for bucket in job.buckets if not is_breaker(bucket.name)}
-            found |= dict.fromkeys(one_at_a_time(job), Bound(size=1))
+            found |= dict.fromkeys(one_at_a_time(job), LimitBound(size=1))
     return found
 
 
@@ -57,18 +57,18 @@ def shown(row: JobRow) -> int | None:
     return result if isinstance(result, int) else None
 
 
-def runs_of(lines: list[Line]) -> list[Run]:
+def runs_of(lines: list[Line]) -> list[BodyRun]:
     """The runs that bodies wrote down, by the wall clock."""
     wall = time.time() - boottime()
     ends = {(line.job, line.token): line.at + wall for line in lines if line.word == "END"}
     return [
-        Run(job=line.job, token=line.token, began=line.at + wall, ended=ends.get((line.job, line.token)))
+        BodyRun(job=line.job, token=line.token, began=line.at + wall, ended=ends.get((line.job, line.token)))
         for line in lines
         if line.word == "START"
     ]
 
 
-def troubles_of(deeds: list[Deed], pids: dict[str, int]) -> list[Trouble]:
+def troubles_of(deeds: list[Deed], pids: dict[str, int]) -> list[Disturbance]:
     """What was done to processes, as what was done to their workers."""
     workers: dict[int, list[str]] = {}
     for worker, pid in pids.items():
@@ -76,5 +76,5 @@ def troubles_of(deeds: list[Deed], pids: dict[str, int]) -> list[Trouble]:
     found = []
     for deed in deeds:
         names = [worker for pid in deed.pids for worker in workers.get(pid, ())] if deed.pids else [""]
-        found += [Trouble(what=deed.what, worker=name, began=deed.began, ended=deed.ended) for name in set(names)]  # type: ignore[arg-type]  # a deed's word is one of them
+        found += [Disturbance(what=deed.what, worker=name, began=deed.began, ended=deed.ended) for name in set(names)]  # type: ignore[arg-type]  # a deed's word is one of them
     return found

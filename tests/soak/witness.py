@@ -7,12 +7,12 @@ import json
 import threading
 import time
 
+from mainspring.client.blocking import run as blocking
 from mainspring.errors import StoreError
-from mainspring.query import Query
-from mainspring.records import Bucket
+from mainspring.jobs.query import Query
+from mainspring.limits.records import Bucket
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
-from mainspring.sync import run as blocking
 from mainspring.testing.history import Opening, Snapshot
 
 

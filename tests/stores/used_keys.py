@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainspring.outcomes import Outcome
-from mainspring.query import Query
-from mainspring.records import Retention, Unique
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention, UniqueKey
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import Hand, job, put_in
@@ -35,7 +35,7 @@ async def use_keys(store: Store) -> None:
         await hand.kill(claims[2])
         await store.act(Action.RUN_NOW, Query(states=(State.SCHEDULED,)))
         await hand.succeed(*await hand.take(9))
-    await put_in(store, job(unique=Unique(b"k" * 16, keep=1, print=b"p" * 16)))
+    await put_in(store, job(unique=UniqueKey(b"k" * 16, keep=1, print=b"p" * 16)))
     await hand.succeed(*await hand.take(9))
     await store.retire(hand.name, Outcome.INTERRUPTED)
     for _ in range(3):

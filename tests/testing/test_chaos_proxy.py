@@ -15,7 +15,7 @@ from mainspring import Mainspring
 from mainspring.errors import BadUrl, StoreUnavailable
 from mainspring.stores.connect import connect
 from mainspring.testing import chaos
-from mainspring.testing.chaos._address import Target, by_way_of, target_of
+from mainspring.testing.chaos._address import Endpoint, by_way_of, target_of
 
 LIMIT = 30.0
 MOMENT = 0.15
@@ -301,18 +301,18 @@ def test_closing_leaves_no_socket_open_while_others_still_come(echo: Echo) -> No
 @pytest.mark.parametrize(
     ("url", "target", "moved"),
     [
-        ("redis://:pw@h:7/3", Target("h", 7), "redis://:pw@127.0.0.1:9/3"),
-        ("valkey://h/3", Target("h", 6379), "valkey://127.0.0.1:9/3"),
-        ("unix:///run/x.sock?db=4", Target("", 0, "/run/x.sock"), "redis://127.0.0.1:9/4"),
-        ("postgresql://u:p@h/d", Target("h", 5432), "postgresql://u:p@127.0.0.1:9/d"),
+        ("redis://:pw@h:7/3", Endpoint("h", 7), "redis://:pw@127.0.0.1:9/3"),
+        ("valkey://h/3", Endpoint("h", 6379), "valkey://127.0.0.1:9/3"),
+        ("unix:///run/x.sock?db=4", Endpoint("", 0, "/run/x.sock"), "redis://127.0.0.1:9/4"),
+        ("postgresql://u:p@h/d", Endpoint("h", 5432), "postgresql://u:p@127.0.0.1:9/d"),
         (
             "postgresql://u@/d?host=/tmp/s&port=99&application_name=x",
-            Target("", 0, "/tmp/s/.s.PGSQL.99"),
+            Endpoint("", 0, "/tmp/s/.s.PGSQL.99"),
             "postgresql://u@127.0.0.1:9/d?application_name=x",
         ),
     ],
 )
-def test_urls(url: str, target: Target, moved: str) -> None:
+def test_urls(url: str, target: Endpoint, moved: str) -> None:
     assert target_of(url) == target
     assert by_way_of(url, 9) == moved
 

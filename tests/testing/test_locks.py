@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import LockBusy, LockLost, StoreUnavailable
-from mainspring.records import Taken
+from mainspring.limits.records import HoldResult
 from mainspring.stores.door import Door
 from mainspring.testing import TestApp
 
@@ -109,9 +109,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[TestApp, str], None]:
     """``slow(t, "10s")``: the store takes so long to answer whoever takes places."""
 
     def slow(t: TestApp, seconds: str) -> None:
-        take = Door.take
+        take = Door.hold
 
-        async def late(*args: Any, **named: Any) -> Taken:
+        async def late(*args: Any, **named: Any) -> HoldResult:
             said = await take(*args, **named)
             t.clock.advance(seconds)
             return said

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Mainspring, Middleware, Tasks
 from mainspring.errors import InsideTest, NotOpen
-from mainspring.schedules.storing import code_of
+from mainspring.schedules.changes import code_of
 
 
 @pytest.fixture

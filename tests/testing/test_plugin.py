@@ -140,7 +140,10 @@ def test_nothing_is_imported_until_a_fixture_is_used(project: Project) -> None:
         import sys
         def test_cheap():
             ours = sorted(name for name in sys.modules if name.startswith("mainspring"))
-            assert ours == ["mainspring", "mainspring.guards", "mainspring.testing", "mainspring.testing.plugin"]
+            assert ours == [
+                "mainspring", "mainspring.client", "mainspring.client.test_guard", "mainspring.testing",
+                "mainspring.testing.plugin",
+            ]
             assert "msgspec" not in sys.modules
     """
     project.write("test_cheap.py", code)

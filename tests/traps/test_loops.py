@@ -11,7 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import Mainspring, guards
+from mainspring import Mainspring
+from mainspring.client import test_guard
 from mainspring.errors import WouldBlockLoop
 from mainspring.testing import servers
 from tests.plugins.clean import CleanSchemas
@@ -145,7 +146,7 @@ def test_the_first_use_may_be_by_many_threads(store_url: str, monkeypatch: pytes
         opened.append(url)
         time.sleep(0.1)
 
-    monkeypatch.setattr(guards, "opening", [slow])
+    monkeypatch.setattr(test_guard, "opening", [slow])
 
     def first(_: int) -> UUID:
         barrier.wait()

@@ -1,6 +1,7 @@
 """An independent cron: it looks at every minute, and knows time zones only by their offset at each of them.
 
-It shares no code with ``mainspring.rules`` or cronsim. Moments are whole minutes since 1970, UTC, ticks are seconds.
+It shares no code with ``mainspring.schedules.rules`` or cronsim. Moments are whole minutes since 1970,
+UTC, ticks are seconds.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Action, Reason, State
-from mainspring.testing.history import Bound, Bounds, Event, History, Opening, Pause, Promise, Request
+from mainspring.testing.history import Bounds, History, JobEvent, LimitBound, Opening, Pause, Promise, Request
 from tests.unit.histories import NEW, PLAIN, TWICE, claim, done, failed, h, step, taken
 
 A, S, R = Action, State, Reason
@@ -19,11 +19,11 @@ SECOND = (
 NARROW = {"j": Promise(buckets=("b",)), "i": Promise(buckets=("b",))}
 
 
-def later(events: tuple[Event, ...], seconds: float) -> tuple[Event, ...]:
+def later(events: tuple[JobEvent, ...], seconds: float) -> tuple[JobEvent, ...]:
     return tuple(replace(event, at=event.at + seconds) for event in events)
 
 
-def renamed(events: tuple[Event, ...], job: str) -> tuple[Event, ...]:
+def renamed(events: tuple[JobEvent, ...], job: str) -> tuple[JobEvent, ...]:
     return tuple(replace(event, job=job) for event in events)
 
 
@@ -34,7 +34,7 @@ BROKEN = (NEW, claim(1, 1, 10), failed(2, 2, 10, state=S.DEAD, reason=R.RETRIES_
 BEHIND = {job: Promise(breakers=("b",)) for job in "jik"}
 
 
-def probe(job: str, at: float, ended: float | None, *, good: bool = True) -> tuple[Event, ...]:
+def probe(job: str, at: float, ended: float | None, *, good: bool = True) -> tuple[JobEvent, ...]:
     """One that waited since the beginning and was claimed then."""
     new, took = step(20, 0, A.ENQUEUE, S.READY, job=job), claim(21, at, 20, job=job)
     if ended is None:
@@ -43,7 +43,7 @@ def probe(job: str, at: float, ended: float | None, *, good: bool = True) -> tup
     return new, took, end
 
 
-def behind(*events: Event, openings: tuple[Opening, ...] = (OPENED,)) -> History:
+def behind(*events: JobEvent, openings: tuple[Opening, ...] = (OPENED,)) -> History:
     return h(*BROKEN, *events, promises=BEHIND, openings=openings, quiet=False)
 
 
@@ -59,7 +59,7 @@ LATER = later(SECOND, 30)
 
 
 def line(*rows: tuple[int, float, float, str], stack: bool = False, **bounds: Any) -> History:
-    events, promises = list[Event](), {}
+    events, promises = list[JobEvent](), {}
     for n, (priority, enqueued, claimed, worker) in enumerate(rows):
         events += [
             step(3 * n, enqueued, A.ENQUEUE, S.READY, job=f"j{n}"), claim(3 * n + 1, claimed, 1, worker, job=f"j{n}"),
@@ -78,7 +78,7 @@ FLOW_GOOD = {
     "one after the other in a limit, with one key, beside a pause": h(
         *PLAIN, *later(SECOND, 1.6),
         promises={job: replace(promise, key="k") for job, promise in NARROW.items()},
-        limits={"b": Bound(size=1), "r": Bound(size=2, per=10)},
+        limits={"b": LimitBound(size=1), "r": LimitBound(size=2, per=10)},
         pauses=(Pause(queue="default", began=2.5, ended=3), Pause(queue="other", began=0, ended=9)),
     ),
     "a breaker that opened, was probed and closed": behind(
@@ -135,15 +135,15 @@ FLOW_BAD: dict[str, list[History]] = {
         h(requests=(ASK,)),
     ],
     "I22": [
-        h(*PLAIN, *SECOND, promises=NARROW, limits={"b": Bound(size=1)}),
-        h(NEW, claim(1, 1, 10), *SECOND, promises=NARROW, limits={"b": Bound(size=1)}),
-        h(*TWICE, *later(SECOND, 17.5), promises=NARROW, limits={"b": Bound(size=1)}),
-        h(*TWICE, *later(SECOND, 19), promises=NARROW, limits={"b": Bound(size=1)}),
+        h(*PLAIN, *SECOND, promises=NARROW, limits={"b": LimitBound(size=1)}),
+        h(NEW, claim(1, 1, 10), *SECOND, promises=NARROW, limits={"b": LimitBound(size=1)}),
+        h(*TWICE, *later(SECOND, 17.5), promises=NARROW, limits={"b": LimitBound(size=1)}),
+        h(*TWICE, *later(SECOND, 19), promises=NARROW, limits={"b": LimitBound(size=1)}),
     ],
     "I23": [
-        h(*PLAIN, *later(SECOND, 9), promises=NARROW, limits={"b": Bound(size=1, per=10)}),
-        h(*TWICE, promises=NARROW, limits={"b": Bound(size=1, per=20)}),
-        h(*PLAIN, *SECOND, promises=NARROW, limits={"b": Bound(size=1, per=0.6)}),
+        h(*PLAIN, *later(SECOND, 9), promises=NARROW, limits={"b": LimitBound(size=1, per=10)}),
+        h(*TWICE, promises=NARROW, limits={"b": LimitBound(size=1, per=20)}),
+        h(*PLAIN, *SECOND, promises=NARROW, limits={"b": LimitBound(size=1, per=0.6)}),
     ],
     "I24": [
         behind(*probe("i", 2.1, 3)),

@@ -6,56 +6,56 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Action, Reason, State
 from mainspring.testing.history import (
+    BodyRun,
     Bounds,
-    Call,
-    Event,
+    ClientCall,
+    Disturbance,
     History,
+    JobEvent,
     Promise,
-    Run,
     Sample,
     Snapshot,
-    Trouble,
 )
 
 A, S, O, R = Action, State, Outcome, Reason  # noqa: E741 - histories are read by their columns
 
 
-def step(seq: int, at: float, action: Action, state: State | None, job: str = "j", **more: Any) -> Event:
-    return Event(seq=seq, at=at, action=action, job=job, state=state, **more)
+def step(seq: int, at: float, action: Action, state: State | None, job: str = "j", **more: Any) -> JobEvent:
+    return JobEvent(seq=seq, at=at, action=action, job=job, state=state, **more)
 
 
-def claim(seq: int, at: float, token: int, worker: str = "w1", attempt: int = 1, **more: Any) -> Event:
+def claim(seq: int, at: float, token: int, worker: str = "w1", attempt: int = 1, **more: Any) -> JobEvent:
     return step(seq, at, A.CLAIM, S.RUNNING, token=token, worker=worker, attempt=attempt, **more)
 
 
-def done(seq: int, at: float, token: int, worker: str = "w1", **more: Any) -> Event:
+def done(seq: int, at: float, token: int, worker: str = "w1", **more: Any) -> JobEvent:
     return step(
         seq, at, A.ACK_SUCCEEDED, S.SUCCEEDED, token=token, worker=worker, outcome=O.SUCCEEDED, **more
     )  # fmt: skip
 
 
-def failed(seq: int, at: float, token: int, worker: str = "w1", state: State = S.RETRYING, **more: Any) -> Event:
+def failed(seq: int, at: float, token: int, worker: str = "w1", state: State = S.RETRYING, **more: Any) -> JobEvent:
     return step(seq, at, A.ACK_FAILED, state, token=token, worker=worker, outcome=O.FAILED, **more)
 
 
-def taken(seq: int, at: float, token: int, worker: str = "w1", outcome: Outcome = O.LOST, **more: Any) -> Event:
+def taken(seq: int, at: float, token: int, worker: str = "w1", outcome: Outcome = O.LOST, **more: Any) -> JobEvent:
     return step(seq, at, A.RESCUE, more.pop("state", S.READY), token=token, worker=worker, outcome=outcome, **more)
 
 
 NEW = step(0, 0, A.ENQUEUE, S.READY)
-ASKED = Call(verb="enqueue", jobs=("j",), answer="ok")
-CANCEL = Call(verb="cancel", jobs=("j",), answer="ok", began=3, ended=3)
-SILENT = Trouble(what="stopped", worker="w1", began=2, ended=40)
-KILLED = Trouble(what="killed", worker="w1", began=2, ended=2)
+ASKED = ClientCall(verb="enqueue", jobs=("j",), answer="ok")
+CANCEL = ClientCall(verb="cancel", jobs=("j",), answer="ok", began=3, ended=3)
+SILENT = Disturbance(what="stopped", worker="w1", began=2, ended=40)
+KILLED = Disturbance(what="killed", worker="w1", began=2, ended=2)
 PLAIN = (NEW, claim(1, 1, 10), done(2, 2, 10))
 TWICE = (NEW, claim(1, 1, 10), taken(2, 18, 10), claim(3, 19, 11, "w2"), done(4, 21, 11, "w2"))
 CANCELLED = step(2, 4, A.ACK_CANCELLED, S.CANCELLED, token=10, worker="w1", outcome=O.CANCELLED, reason=R.BY_USER)
 
 
-def h(*events: Event, **more: Any) -> History:
+def h(*events: JobEvent, **more: Any) -> History:
     return History(events=events, **more)
 
 
@@ -64,7 +64,7 @@ GOOD = {
     "a plain success": h(
         *PLAIN,
         calls=(replace(ASKED, digests=("d",)),),
-        runs=(Run(job="j", token=10, began=1, ended=2, digest="d"),),
+        runs=(BodyRun(job="j", token=10, began=1, ended=2, digest="d"),),
         listed=(("j", S.SUCCEEDED),),
         snapshots=(Snapshot(at=1.5, counts={S.RUNNING: 1}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
         durability="postgres:full", asked="full",
@@ -74,7 +74,7 @@ GOOD = {
     ),
     "a count after the store was away": h(
         *PLAIN, snapshots=(Snapshot(at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
-        troubles=(Trouble(what="store_away", began=0.5, ended=4.9),),
+        troubles=(Disturbance(what="store_away", began=0.5, ended=4.9),),
     ),
     "a failure, then success": h(
         NEW, claim(1, 1, 10), failed(2, 2, 10), step(3, 3, A.PROMOTE, S.READY),
@@ -84,23 +84,23 @@ GOOD = {
     "stopped, lost, done by another, the first body going on": h(
         NEW, claim(1, 1, 10), taken(2, 18, 10), claim(3, 19, 11, "w2"), done(4, 21, 11, "w2", wrote=11),
         troubles=(SILENT,),
-        runs=(Run(job="j", token=10, began=1, ended=20), Run(job="j", token=11, began=19, ended=21)),
+        runs=(BodyRun(job="j", token=10, began=1, ended=20), BodyRun(job="j", token=11, began=19, ended=21)),
         bounds=Bounds(fence=5),
     ),
     "killed, crashed, done by another": h(
         NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED), claim(3, 4, 11, "w2"), done(4, 5, 11, "w2"),
-        troubles=(KILLED,), runs=(Run(job="j", token=10, began=1), Run(job="j", token=11, began=4, ended=5)),
+        troubles=(KILLED,), runs=(BodyRun(job="j", token=10, began=1), BodyRun(job="j", token=11, began=4, ended=5)),
     ),
     "killed while the store was away": h(
         NEW, claim(1, 1, 10), taken(2, 50, 10), claim(3, 51, 11, "w2"), done(4, 52, 11, "w2"),
-        troubles=(KILLED, Trouble(what="store_away", began=3, ended=20)),
+        troubles=(KILLED, Disturbance(what="store_away", began=3, ended=20)),
     ),
     "cancelled while it ran": h(NEW, claim(1, 1, 10), CANCELLED, calls=(ASKED, CANCEL)),
     "cancelled too late": h(*PLAIN, calls=(ASKED, replace(CANCEL, ended=5))),
     "retried by hand": h(
         NEW, claim(1, 1, 10), failed(2, 2, 10, state=S.DEAD, reason=R.RETRIES_EXHAUSTED),
         step(3, 5, A.RETRY, S.READY, epoch=2), claim(4, 6, 11, epoch=2), done(5, 7, 11, epoch=2),
-        calls=(ASKED, Call(verb="retry", jobs=("j",), answer="ok")),
+        calls=(ASKED, ClientCall(verb="retry", jobs=("j",), answer="ok")),
     ),
     "an unknown enqueue that made none": h(calls=(replace(ASKED, answer="unknown"),)),
     "a rolled back enqueue": h(calls=(replace(ASKED, transaction="rolled_back"),)),
@@ -113,15 +113,15 @@ GOOD = {
         NEW, claim(1, 1, 10), failed(2, 2, 10, state=S.DEAD, reason=R.UNDECODABLE),
         promises={"j": Promise(undecodable=True)},
     ),
-    "terminated in time": h(*PLAIN, troubles=(Trouble(what="terminated", worker="w1", began=1.5, ended=9),)),
+    "terminated in time": h(*PLAIN, troubles=(Disturbance(what="terminated", worker="w1", began=1.5, ended=9),)),
     "terminated, gone without a goodbye, lost": h(
-        *TWICE, troubles=(Trouble(what="terminated", worker="w1", began=2, ended=3),)
+        *TWICE, troubles=(Disturbance(what="terminated", worker="w1", began=2, ended=3),)
     ),
     "terminated while a claim lay with a frozen store": h(
         NEW, claim(1, 30, 10), taken(2, 48, 10), claim(3, 49, 11, "w2"), done(4, 50, 11, "w2"),
         troubles=(
-            Trouble(what="terminated", worker="w1", began=15, ended=17),
-            Trouble(what="store_away", began=10, ended=30),
+            Disturbance(what="terminated", worker="w1", began=15, ended=17),
+            Disturbance(what="store_away", began=10, ended=30),
         ),
     ),
     "not yet at rest": h(NEW, claim(1, 1, 10), calls=(ASKED,), quiet=False),
@@ -169,12 +169,12 @@ BAD: dict[str, list[History]] = {
     ],
     "I8": [
         h(*PLAIN, claim(3, 3, 11), done(4, 4, 11)),
-        h(*PLAIN, runs=(Run(job="j", token=10, began=1), Run(job="j", token=12, began=3))),
-        h(*PLAIN, runs=(Run(job="j", token=10, began=1), Run(job="j", token=10, began=1.5))),
-        h(*PLAIN, runs=(Run(job="other", token=10, began=1),)),
+        h(*PLAIN, runs=(BodyRun(job="j", token=10, began=1), BodyRun(job="j", token=12, began=3))),
+        h(*PLAIN, runs=(BodyRun(job="j", token=10, began=1), BodyRun(job="j", token=10, began=1.5))),
+        h(*PLAIN, runs=(BodyRun(job="other", token=10, began=1),)),
         h(
             *TWICE, troubles=(SILENT,), promises={"j": Promise(early=True)},
-            runs=(Run(job="j", token=10, began=1), Run(job="j", token=11, began=19)),
+            runs=(BodyRun(job="j", token=10, began=1), BodyRun(job="j", token=11, began=19)),
         ),
     ],
     "I9": [
@@ -191,15 +191,16 @@ BAD: dict[str, list[History]] = {
     "I10": [
         h(
             NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED), claim(3, 4, 11), done(4, 5, 11),
-            troubles=(KILLED,), runs=(Run(job="j", token=10, began=1, ended=6), Run(job="j", token=11, began=4)),
+            troubles=(KILLED,),
+            runs=(BodyRun(job="j", token=10, began=1, ended=6), BodyRun(job="j", token=11, began=4)),
         ),
         h(
             *TWICE, troubles=(SILENT,),
-            runs=(Run(job="j", token=10, began=1, ended=16), Run(job="j", token=11, began=15)),
+            runs=(BodyRun(job="j", token=10, began=1, ended=16), BodyRun(job="j", token=11, began=15)),
         ),
         h(
             *TWICE, troubles=(SILENT,), bounds=Bounds(fence=5),
-            runs=(Run(job="j", token=10, began=1, ended=30), Run(job="j", token=11, began=19)),
+            runs=(BodyRun(job="j", token=10, began=1, ended=30), BodyRun(job="j", token=11, began=19)),
         ),
     ],
     "I11": [
@@ -207,7 +208,7 @@ BAD: dict[str, list[History]] = {
         h(NEW, claim(1, 1, 10), troubles=(KILLED,)),
         h(
             NEW, claim(1, 1, 10), taken(2, 70, 10), claim(3, 71, 11), done(4, 72, 11),
-            troubles=(KILLED, Trouble(what="store_away", began=3, ended=20)),
+            troubles=(KILLED, Disturbance(what="store_away", began=3, ended=20)),
         ),
     ],
     "I12": [
@@ -215,7 +216,7 @@ BAD: dict[str, list[History]] = {
         h(*TWICE, troubles=(replace(SILENT, worker="w2"),)),
         h(*TWICE, troubles=(replace(SILENT, began=12),)),
         h(*TWICE, troubles=(replace(SILENT, ended=10),)),
-        h(*TWICE, troubles=(Trouble(what="terminated", worker="w1", began=2, ended=20),)),
+        h(*TWICE, troubles=(Disturbance(what="terminated", worker="w1", began=2, ended=20),)),
         h(NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED), claim(3, 4, 11), done(4, 5, 11)),
         h(
             NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED), claim(3, 4, 11), done(4, 5, 11),
@@ -223,18 +224,21 @@ BAD: dict[str, list[History]] = {
         ),
     ],
     "I13": [
-        h(NEW, claim(1, 9, 10), done(2, 9, 10), troubles=(Trouble(what="terminated", worker="w1", began=5, ended=9),)),
-        h(*PLAIN, troubles=(Trouble(what="terminated", worker="w1", began=1.5, ended=60),)),
+        h(
+            NEW, claim(1, 9, 10), done(2, 9, 10),
+            troubles=(Disturbance(what="terminated", worker="w1", began=5, ended=9),),
+        ),
+        h(*PLAIN, troubles=(Disturbance(what="terminated", worker="w1", began=1.5, ended=60),)),
         h(
             NEW, claim(1, 30, 10), done(2, 31, 10),
             troubles=(
-                Trouble(what="terminated", worker="w1", began=15, ended=32),
-                Trouble(what="store_away", began=16, ended=30),
+                Disturbance(what="terminated", worker="w1", began=15, ended=32),
+                Disturbance(what="store_away", began=16, ended=30),
             ),
         ),
         h(
             *PLAIN, step(3, 3, A.RETRY, S.READY, epoch=2), claim(4, 4, 11, epoch=2),
-            done(5, 5, 11, epoch=2), troubles=(Trouble(what="terminated", worker="w1", began=2, ended=5),),
+            done(5, 5, 11, epoch=2), troubles=(Disturbance(what="terminated", worker="w1", began=2, ended=5),),
         ),
     ],
     "I14": [
@@ -244,7 +248,7 @@ BAD: dict[str, list[History]] = {
     ],
     "I15": [
         h(*PLAIN, promises={"j": Promise(expires=0.5)}),
-        h(*PLAIN, promises={"j": Promise(timeout=1)}, runs=(Run(job="j", token=10, began=1, ended=9),)),
+        h(*PLAIN, promises={"j": Promise(timeout=1)}, runs=(BodyRun(job="j", token=10, began=1, ended=9),)),
         h(*GOOD["a failure, then success"].events, promises={"j": Promise(expires=2.5)}),
     ],
     "I16": [
@@ -255,7 +259,7 @@ BAD: dict[str, list[History]] = {
     "I17": [
         h(*PLAIN, listed=(("j", S.SUCCEEDED), ("j", S.DEAD))),
         h(NEW, claim(1, 1, 10), failed(2, 2, 10, state=S.DEAD)),
-        h(*PLAIN, calls=(ASKED, Call(verb="retry", jobs=("j",), answer="ok"))),
+        h(*PLAIN, calls=(ASKED, ClientCall(verb="retry", jobs=("j",), answer="ok"))),
         h(*GOOD["retried by hand"].events, calls=(ASKED,)),
     ],
     "I18": [
@@ -265,15 +269,15 @@ BAD: dict[str, list[History]] = {
         h(*PLAIN, snapshots=(Snapshot(asked=4, at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1}))),
         h(
             *PLAIN, snapshots=(Snapshot(at=5, counts={}), Snapshot(at=9, counts={S.SUCCEEDED: 1})),
-            troubles=(Trouble(what="store_away", began=0.5, ended=2),),
+            troubles=(Disturbance(what="store_away", began=0.5, ended=2),),
         ),
     ],
     "I19": [
-        h(*PLAIN, calls=(replace(ASKED, digests=("d",)),), runs=(Run(job="j", token=10, began=1, digest="x"),)),
+        h(*PLAIN, calls=(replace(ASKED, digests=("d",)),), runs=(BodyRun(job="j", token=10, began=1, digest="x"),)),
         h(*PLAIN, promises={"j": Promise(undecodable=True)}),
         h(
             *GOOD["undecodable"].events, promises={"j": Promise(undecodable=True)},
-            runs=(Run(job="j", token=10, began=1),),
+            runs=(BodyRun(job="j", token=10, began=1),),
         ),
     ],
     "I34": [

@@ -9,11 +9,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.clock import from_datetime
-from mainspring.records import NewJob
-from mainspring.rules import Cron, Every, Once, window
-from mainspring.schedule_rows import Run
-from mainspring.scheduling import TEMPLATE, Definition, Open, Plan, Record, Seen, Step, first, record_of, step
+from mainspring.common.clock import from_datetime
+from mainspring.jobs.records import NewJob
+from mainspring.schedules.plan import (
+    TEMPLATE,
+    Definition,
+    OccurrenceRecord,
+    OpenRun,
+    SchedulePlan,
+    ScheduleStep,
+    SeenRun,
+    first,
+    record_of,
+    step,
+)
+from mainspring.schedules.records import ScheduleRun
+from mainspring.schedules.rules import Cron, Every, Once, window
 from mainspring.states import State
 
 SECOND = 1_000_000
@@ -24,11 +35,11 @@ T0 = from_datetime(datetime(2030, 1, 1, 12, tzinfo=UTC))
 JOB = NewJob(id=TEMPLATE.bytes, task="shop.report", queue="q")
 NAME = "report"
 
-FAILED = Seen(state=State.DEAD, ended=T0, error="ValueError: no")
-DONE = Seen(state=State.SUCCEEDED, ended=T0)
-CANCELLED = Seen(state=State.CANCELLED, ended=T0)
-RUNS = Seen(state=State.RUNNING, started=T0)
-WAITS = Seen(state=State.BLOCKED)
+FAILED = SeenRun(state=State.DEAD, ended=T0, error="ValueError: no")
+DONE = SeenRun(state=State.SUCCEEDED, ended=T0)
+CANCELLED = SeenRun(state=State.CANCELLED, ended=T0)
+RUNS = SeenRun(state=State.RUNNING, started=T0)
+WAITS = SeenRun(state=State.BLOCKED)
 
 
 def ids() -> Callable[[], bytes]:
@@ -49,36 +60,36 @@ def definition(**options: Any) -> Definition:
     return Definition(**{"job": JOB, **options})
 
 
-def plan(now: int = T0, **options: Any) -> Plan:
+def plan(now: int = T0, **options: Any) -> SchedulePlan:
     """A row as it is first stored."""
     return first(definition(**options), now)
 
 
-def opened(plan: Plan, *runs: Open) -> Plan:
+def opened(plan: SchedulePlan, *runs: OpenRun) -> SchedulePlan:
     return replace(plan, open=runs)
 
 
-def run(n: int, at: int = T0, made: int | None = None, what: Any = "fired") -> Open:
+def run(n: int, at: int = T0, made: int | None = None, what: Any = "fired") -> OpenRun:
     """An open run with the job of this number."""
-    return Open(at, b"run%013d" % n, at if made is None else made, what)
+    return OpenRun(at, b"run%013d" % n, at if made is None else made, what)
 
 
-def look(plan: Plan, now: int, seen: Seen | str | None = "", **others: Any) -> Step:
+def look(plan: SchedulePlan, now: int, seen: SeenRun | str | None = "", **others: Any) -> ScheduleStep:
     """One look; all open runs are seen in this way, which is running unless said."""
     found = RUNS if isinstance(seen, str) else seen
     return step(NAME, plan, now, dict.fromkeys((each.job for each in plan.open), found), others.get("new_id") or ids())
 
 
-def told(runs: Iterable[Run]) -> list[tuple[int, Record]]:
+def told(runs: Iterable[ScheduleRun]) -> list[tuple[int, OccurrenceRecord]]:
     """What the records say, by occurrence."""
     return [(each.at, record_of(each)) for each in sorted(runs, key=lambda each: each.at)]
 
 
-def words(runs: Iterable[Run]) -> list[str]:
+def words(runs: Iterable[ScheduleRun]) -> list[str]:
     return [record.what for _, record in told(runs)]
 
 
-def ended(plan: Plan, *ends: Seen | None, now: int = T0) -> Plan:
+def ended(plan: SchedulePlan, *ends: SeenRun | None, now: int = T0) -> SchedulePlan:
     """The row after so many runs one after the other, each of which ended like this."""
     for n, end in enumerate(ends):
         plan = step(NAME, replace(plan, open=(run(n, now),)), now, {run(n).job: end}, ids()).plan

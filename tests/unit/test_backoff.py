@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.backoff import DEFAULT, Backoff, coerce
+from mainspring.common.backoff import DEFAULT, Backoff, coerce
 from mainspring.errors import InvalidOption
 
 

@@ -8,32 +8,32 @@ from collections.abc import Iterator
 
 import pytest
 
-from mainspring.worker.board import EARLY, STRICT, STUCK, Board, Phase
+from mainspring.worker.lease.shared_state import EARLY, STRICT, STUCK, Phase, SharedState
 
 JOB = bytes(range(16))
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    board = Board.create(8)
+def board() -> Iterator[SharedState]:
+    board = SharedState.create(8)
     yield board
     board.close()
 
 
-def test_both_sides_see_the_same_words(board: Board) -> None:
-    other = Board.attach(os.dup(board.fd))
+def test_both_sides_see_the_same_words(board: SharedState) -> None:
+    other = SharedState.attach(os.dup(board.fd))
     other.ticked, other.tried, other.phase = 1.5, 2.5, Phase.DRAINING
     assert (board.ticked, board.tried, board.phase) == (1.5, 2.5, Phase.DRAINING)
     other.close()
 
 
-def test_the_lease_end_only_grows(board: Board) -> None:
+def test_the_lease_end_only_grows(board: SharedState) -> None:
     board.extend(10.0)
     board.extend(9.0)
     assert board.lease_end == 10.0
 
 
-def test_a_started_job_is_shown_until_it_ends(board: Board) -> None:
+def test_a_started_job_is_shown_until_it_ends(board: SharedState) -> None:
     board.start(3, JOB, 77, 12.5, -1, EARLY | STRICT, 2.5)
     (job,) = board.jobs()
     assert (job.slot, job.job, job.token, job.deadline, job.retry_in, job.flags, job.started) == (
@@ -45,14 +45,14 @@ def test_a_started_job_is_shown_until_it_ends(board: Board) -> None:
     assert board.jobs() == []
 
 
-def test_a_line_in_the_middle_of_a_write_is_left_out(board: Board) -> None:
+def test_a_line_in_the_middle_of_a_write_is_left_out(board: SharedState) -> None:
     board.start(0, JOB, 1, 0.0, 0, 0)
     board.start(1, JOB, 2, 0.0, 0, 0)
     struct.pack_into("=q", board._memory, 64, 99)  # a new token in front, the old one at the end
     assert [job.token for job in board.jobs()] == [2]
 
 
-def test_only_the_slots_in_use_are_read(board: Board) -> None:
+def test_only_the_slots_in_use_are_read(board: SharedState) -> None:
     board.start(5, JOB, 1, 0.0, 0, 0)
     board.slots = 5
     assert board.jobs() == []
@@ -64,11 +64,11 @@ def test_a_descriptor_without_a_board_is_refused() -> None:
     read, write = os.pipe()
     os.close(write)
     with pytest.raises(ValueError, match="holds no board"):
-        Board.attach(read)
+        SharedState.attach(read)
     os.close(read)
 
 
-def test_closing_twice_is_closing_once(board: Board) -> None:
+def test_closing_twice_is_closing_once(board: SharedState) -> None:
     board.close()
     board.close()
     assert board.fd == -1

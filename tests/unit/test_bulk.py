@@ -12,11 +12,11 @@ import pytest
 
 from mainspring import AsyncTask, Context, Depends, Mainspring, Task
 from mainspring.errors import BadSignature, InvalidOption, UnknownOption, WrongArgument, WrongOutcomes
-from mainspring.options import resolve, table
-from mainspring.records import Claim
-from mainspring.worker.demand import Demand
-from mainspring.worker.gatherer import MOST, Gatherer, Line
-from mainspring.worker.pools.base import Pace
+from mainspring.options.table import options_for, resolve_options
+from mainspring.worker.loop.demand import Demand
+from mainspring.worker.records import Claim
+from mainspring.worker.run.bulk.gather import MOST, BulkGatherer, BulkLine
+from mainspring.worker.run.slots.base import ClaimAhead
 
 
 class Mail(msgspec.Struct):
@@ -61,8 +61,8 @@ def test_bad_options_are_refused_at_declaration(app: Mainspring, given: dict[str
 
 def test_the_decorator_has_the_options_of_the_table(app: Mainspring) -> None:
     own = [each for each in inspect.signature(app.bulk_task).parameters.values() if each.kind is each.KEYWORD_ONLY]
-    assert resolve("bulk", {each.name: each.default for each in own}) == resolve("bulk", {})
-    assert [each.name for each in own] == [option.name for option in table("bulk")]
+    assert resolve_options("bulk", {each.name: each.default for each in own}) == resolve_options("bulk", {})
+    assert [each.name for each in own] == [option.name for option in options_for("bulk")]
 
 
 def test_an_async_by_is_refused(app: Mainspring) -> None:
@@ -223,7 +223,7 @@ class Slots:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.held = 0
-        self.pace = Pace(slots)
+        self.pace = ClaimAhead(slots)
         self.calls: list[int] = []
 
     def submit(self, attempt: Any) -> None:
@@ -250,9 +250,9 @@ class Waiting:
         self.lease = self.home = None
 
 
-def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[Line, Any]:
+def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[BulkLine, Any]:
     spec = anything(app).bulk_task(name="bulk", **options)(lambda items: items).spec()
-    return Line(spec, spec.bulk, ("thread~*bulk~",), pool), spec
+    return BulkLine(spec, spec.bulk, ("thread~*bulk~",), pool), spec
 
 
 async def test_a_line_asks_for_what_its_calls_can_take(app: Mainspring) -> None:
@@ -311,7 +311,7 @@ async def test_a_suspect_is_a_call_of_its_own(app: Mainspring) -> None:
     task = anything(app).bulk_task(name="bulk", size=10, wait="1h", crashes=3)(lambda items: items)
     parts = app.parts()
     pools = {"async": Slots(1), "thread": Slots(1)}
-    gatherer = Gatherer(parts, anything(pools), anything(None))
+    gatherer = BulkGatherer(parts, anything(pools), anything(None))
     plain, crashed, suspect = (anything(Waiting(task.spec(), crashes)) for crashes in range(3))
     alone = gatherer.gather([plain, crashed, suspect])
     assert [each.jobs for each in alone] == [[suspect]]

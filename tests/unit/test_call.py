@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from mainspring import Call, Context, Depends, Mainspring, Middleware, Tasks
+from mainspring.common.ids import derived_id
 from mainspring.errors import InvalidOption, NoApp, UnknownArgument
-from mainspring.ids import derived_id
-from mainspring.making import Origin
-from mainspring.query import parent_mark
-from mainspring.records import Body, Follow, NewJob
+from mainspring.jobs.new_job import JobOrigin
+from mainspring.jobs.query import parent_mark
+from mainspring.jobs.records import FollowUp, JobBody, NewJob
 from mainspring.states import State
 
 app = Mainspring("sqlite://")
@@ -28,18 +28,18 @@ def send(to: str) -> None: ...
 def alert(job: UUID) -> None: ...
 
 
-def made(call: Call[Any], code: str | None = None) -> tuple[NewJob, Body]:
+def made(call: Call[Any], code: str | None = None) -> tuple[NewJob, JobBody]:
     new, _ = call.new_job(code, app.client)
     return new, body_of(new)
 
 
-def body_of(new: NewJob) -> Body:
-    return msgspec.json.decode(new.record, type=Body)
+def body_of(new: NewJob) -> JobBody:
+    return msgspec.json.decode(new.record, type=JobBody)
 
 
 def test_the_short_way_writes_what_encoding_the_body_would() -> None:
     new, _ = send.s("a@b.c").new_job(None, app.client)
-    assert new.record == msgspec.json.encode(Body(args=msgspec.Raw(b'{"to":"a@b.c"}')))
+    assert new.record == msgspec.json.encode(JobBody(args=msgspec.Raw(b'{"to":"a@b.c"}')))
 
 
 def test_both_ways_make_the_same_job() -> None:
@@ -130,7 +130,7 @@ async def test_an_async_one_too() -> None:
 
 def test_a_spawned_job_has_the_given_id_and_knows_its_parent_and_trace() -> None:
     parent = UUID(int=7)
-    origin = Origin(derived_id(parent.bytes, b"child"), parent, "ab" * 16)
+    origin = JobOrigin(derived_id(parent.bytes, b"child"), parent, "ab" * 16)
     new, job = send.s("x").options(tags=["t"]).new_job(None, app.client, origin)
     body = body_of(new)
     assert new.id == origin.id == job.id.bytes
@@ -142,7 +142,7 @@ def test_a_spawned_job_has_the_given_id_and_knows_its_parent_and_trace() -> None
 # ---- follow-ups ------------------------------------------------------------------------------------
 
 
-def follows(call: Call[Any], **options: Any) -> tuple[NewJob, tuple[Follow, ...]]:
+def follows(call: Call[Any], **options: Any) -> tuple[NewJob, tuple[FollowUp, ...]]:
     new, _ = call.new_job(options.pop("code", None), app.client, **options)
     return new, new.follows
 
@@ -169,7 +169,7 @@ def test_each_follow_up_is_a_complete_job_that_takes_the_id_of_the_one_that_ende
 
 def test_the_trace_goes_on_to_the_follow_ups_of_a_spawned_job() -> None:
     task = app.task(name="followed2", on_dead=alert)(send.fn)
-    _, [follow] = follows(task.s("x"), origin=Origin(b"1" * 16, UUID(int=1), "cd" * 16))
+    _, [follow] = follows(task.s("x"), origin=JobOrigin(b"1" * 16, UUID(int=1), "cd" * 16))
     body = body_of(follow.job)
     assert (body.trace, body.parent) == ("cd" * 16, str(UUID(bytes=b"1" * 16)))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.clock import Clock, MovableClock, SystemClock, boottime, from_datetime, to_datetime
+from mainspring.common.clock import Clock, MovableClock, SystemClock, boottime, from_datetime, to_datetime
 from mainspring.errors import InvalidOption
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -7,20 +7,20 @@ import time
 
 import pytest
 
-from mainspring.stores.deadlines import Deadlines
+from mainspring.stores.shared.deadlines import CallDeadlines
 
 pytestmark = pytest.mark.asyncio
 
 SOON = 0.05
 
 
-async def forever(deadlines: Deadlines) -> None:
+async def forever(deadlines: CallDeadlines) -> None:
     with deadlines.begin():
         await asyncio.Event().wait()
 
 
 async def test_what_takes_longer_ends_with_a_timeout() -> None:
-    deadlines = Deadlines(SOON)
+    deadlines = CallDeadlines(SOON)
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         await forever(deadlines)
@@ -32,7 +32,7 @@ async def test_what_takes_longer_ends_with_a_timeout() -> None:
 
 async def test_each_of_many_has_its_own() -> None:
     """Those that are over in time hear nothing, whatever began before or after them."""
-    deadlines = Deadlines(SOON)
+    deadlines = CallDeadlines(SOON)
     late = [asyncio.create_task(forever(deadlines)) for _ in range(3)]
 
     async def quick() -> int:
@@ -49,7 +49,7 @@ async def test_each_of_many_has_its_own() -> None:
 
 async def test_it_works_again_after_a_pause() -> None:
     """The timer is set anew when there is something to watch."""
-    deadlines = Deadlines(SOON)
+    deadlines = CallDeadlines(SOON)
     for _ in range(3):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(forever(deadlines), 10)
@@ -57,7 +57,7 @@ async def test_it_works_again_after_a_pause() -> None:
 
 
 async def test_to_be_cancelled_by_others_is_no_timeout() -> None:
-    task = asyncio.create_task(forever(Deadlines(10)))
+    task = asyncio.create_task(forever(CallDeadlines(10)))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -65,7 +65,7 @@ async def test_to_be_cancelled_by_others_is_no_timeout() -> None:
 
 
 async def test_cancelled_by_others_and_late_it_is_cancelled() -> None:
-    deadlines = Deadlines(SOON)
+    deadlines = CallDeadlines(SOON)
 
     async def slow_to_go() -> None:
         with deadlines.begin():
@@ -82,7 +82,7 @@ async def test_cancelled_by_others_and_late_it_is_cancelled() -> None:
 
 
 async def test_an_error_of_the_call_itself_comes_out() -> None:
-    with pytest.raises(KeyError), Deadlines(10).begin():
+    with pytest.raises(KeyError), CallDeadlines(10).begin():
         raise KeyError
 
 
@@ -91,7 +91,7 @@ async def test_a_task_is_needed() -> None:
 
     def begin() -> None:
         try:
-            Deadlines(1).begin()
+            CallDeadlines(1).begin()
         except RuntimeError as error:
             told.set_exception(error)
 

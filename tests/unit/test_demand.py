@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.lanes import base_lane, base_of
-from mainspring.records import Claim, Want
-from mainspring.worker.demand import Demand
-from mainspring.worker.pools.base import Pool
+from mainspring.jobs.lanes import base_lane, base_of
+from mainspring.worker.loop.demand import Demand
+from mainspring.worker.records import Claim, Want
+from mainspring.worker.run.slots.base import SlotPool
 
 WEIGHTS = {"gold": 5.0, "silver": 3.0, "bronze": 2.0}
 
@@ -46,7 +46,7 @@ class Shop:
         self.ready = Counter(ready)
         self.pools = {"async": aio, "thread": thread}
         queues = sorted({lane.partition("/")[0] for lane in ready})
-        self.demand = Demand(queues, given.pop("caps", {}), cast("Mapping[str, Pool]", self.pools), **given)
+        self.demand = Demand(queues, given.pop("caps", {}), cast("Mapping[str, SlotPool]", self.pools), **given)
         self.got = Counter[str]()
         self.held = Counter[str]()
 

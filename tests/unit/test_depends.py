@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mainspring.depends import Depends, Plan, plan_of
 from mainspring.errors import BadSignature, InvalidOption
-from mainspring.worker.context import AsyncContext, Context
+from mainspring.tasks.dependencies import DependencyPlan, Depends, plan_of
+from mainspring.worker.run.context import AsyncContext, Context
 
 
-def plan(fn: Callable[..., Any]) -> Plan:
+def plan(fn: Callable[..., Any]) -> DependencyPlan:
     made = plan_of(fn, task="t")
     assert made is not None
     return made

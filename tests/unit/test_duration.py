@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.duration import LONGEST_US, format_duration, to_seconds, to_timedelta, to_us
+from mainspring.common.duration import LONGEST_US, format_duration, to_seconds, to_timedelta, to_us
 from mainspring.errors import InvalidOption
 
 

@@ -14,10 +14,10 @@ from typing import get_args
 import click
 import pytest
 
-from mainspring import options
 from mainspring.cli import cli
-from mainspring.settings import Settings
-from mainspring.testapp import TestOptions as OfTests  # not a class of tests
+from mainspring.options.table import Scope, options_for
+from mainspring.settings.settings import Settings
+from mainspring.testing.app import TestOptions as OfTests  # not a class of tests
 
 pytestmark = pytest.mark.row("C4")
 
@@ -26,8 +26,8 @@ OF_THE_APP = ("url", "namespace", "include", "version")
 
 
 def declared() -> Iterator[str]:
-    for scope in get_args(options.Scope):
-        for option in options.table(scope):
+    for scope in get_args(Scope):
+        for option in options_for(scope):
             yield f"{scope}.{option.name}"
     for name in (*OF_THE_APP, *Settings.__annotations__):
         yield f"app.{name}"

@@ -7,7 +7,7 @@ import pytest
 from mainspring import Context, Mainspring
 from mainspring.errors import JobDead
 from mainspring.states import State
-from mainspring.testing.history import INVARIANTS, Call, History, check, read, recoveries
+from mainspring.testing.history import INVARIANTS, ClientCall, History, check, read, recoveries
 from tests.unit import histories
 from tests.unit.flow_histories import FLOW_BAD, FLOW_GOOD
 from tests.unit.lock_histories import LOCKS_BAD, LOCKS_GOOD
@@ -84,7 +84,7 @@ async def test_the_history_of_a_store_is_read_and_good() -> None:
         events=stored.events,
         listed=stored.listed,
         snapshots=(stored.snapshot,),
-        calls=(Call(verb="enqueue", jobs=tuple(str(job.id) for job in jobs), answer="ok"),),
+        calls=(ClientCall(verb="enqueue", jobs=tuple(str(job.id) for job in jobs), answer="ok"),),
     )
     assert check(history) == []
     ends = {event.job: event for event in stored.events}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mainspring.errors import InvalidOption, UnknownOption
-from mainspring.events import EVENTS, Event
-from mainspring.hooks import Hooks
-from mainspring.outcomes import Ack, Lease
-from mainspring.records import Rescued
+from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import Reason, State
-from mainspring.worker import moves
-from mainspring.worker.moves import Moved
+from mainspring.tasks.events import EVENTS, Event
+from mainspring.tasks.hooks import Hooks
+from mainspring.worker.events import names as event_names
+from mainspring.worker.events.names import MovedJob
+from mainspring.worker.records import RescueResult
 
 LEASE = Lease(b"x" * 16, 1)
 
@@ -75,24 +75,24 @@ def test_what_cannot_be_a_hook_is_refused_and_leaves_nothing(
     ],
 )
 def test_the_events_of_an_ack(ack: Ack, names: tuple[str, ...]) -> None:
-    assert moves.names_of(ack) == names
+    assert event_names.names_of(ack) == names
     assert set(names) <= set(EVENTS)
 
 
 def test_the_jobs_of_a_lost_worker_are_stalled_whatever_became_of_them() -> None:
-    found = moves.of_rescue("w", Rescued(True, (b"1",), (b"2",), (b"3",), (b"4",)))
+    found = event_names.of_rescue("w", RescueResult(True, (b"1",), (b"2",), (b"3",), (b"4",)))
     assert found == [
-        Moved(b"1", State.READY, ("stalled",), "w"),
-        Moved(b"2", State.RETRYING, ("stalled",), "w"),
-        Moved(b"3", State.DEAD, ("stalled", "dead"), "w"),
-        Moved(b"4", State.CANCELLED, ("stalled", "cancelled"), "w"),
+        MovedJob(b"1", State.READY, ("stalled",), "w"),
+        MovedJob(b"2", State.RETRYING, ("stalled",), "w"),
+        MovedJob(b"3", State.DEAD, ("stalled", "dead"), "w"),
+        MovedJob(b"4", State.CANCELLED, ("stalled", "cancelled"), "w"),
     ]
 
 
 def test_a_supervisor_tells_of_those_it_judged() -> None:
     late = Ack.dead(LEASE, b"{}", Reason.TIMED_OUT, timed_out=True)
     early = Ack.lost_early(LEASE, b"{}")
-    assert [each.names for each in moves.of_acks("w", [late, early, Ack.returned(LEASE)])] == [
+    assert [each.names for each in event_names.of_acks("w", [late, early, Ack.returned(LEASE)])] == [
         ("failed", "dead"),
         ("stalled", "dead"),
     ]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mainspring import ids
+from mainspring.common import ids
+from mainspring.common.ids import id_of, new_id, new_ids, parse_id, raw_id, raw_ids, worker_id
 from mainspring.errors import InvalidOption
-from mainspring.ids import id_of, new_id, new_ids, parse_id, raw_id, raw_ids, worker_id
 
 
 def test_an_id_is_a_version_7_uuid_with_the_time_in_it() -> None:

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from mainspring.codec import ErrorRecord, dumps
-from mainspring.ids import new_id
-from mainspring.info import info_of, log_of
-from mainspring.jobs import Counts
-from mainspring.outcomes import Outcome
-from mainspring.records import AttemptRow, Body, JobRow, LogLine
+from mainspring.common.ids import new_id
+from mainspring.jobs.info import info_of, log_of
+from mainspring.jobs.manager import Counts
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import AttemptRow, JobBody, JobRow, LogLine
 from mainspring.states import Reason, State
 
 SECOND = 1_000_000
@@ -22,8 +22,8 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 T0 = int(START.timestamp()) * SECOND
 
 
-def row(body: Body | bytes | None = None, **changes: Any) -> JobRow:
-    record = body if isinstance(body, bytes) else msgspec.json.encode(body or Body())
+def row(body: JobBody | bytes | None = None, **changes: Any) -> JobRow:
+    record = body if isinstance(body, bytes) else msgspec.json.encode(body or JobBody())
     facts: dict[str, Any] = {
         "id": new_id().bytes, "state": State.READY, "task": "shop.send", "queue": "email", "lane": "email",
         "priority": 0, "attempt": 0, "epoch": 1, "crashes": 0, "crash_limit": 3, "early": False, "token": 0,
@@ -44,7 +44,7 @@ def test_what_the_producer_wrote_is_read() -> None:
     parent = new_id()
     info = info_of(
         row(
-            Body(
+            JobBody(
                 args=msgspec.Raw(b'{"to":"a@b.c","n":1}'), tags=("vip",), meta=msgspec.Raw(b'{"shop":7}'),
                 key="order-1", parent=parent.hex, trace="ab" * 16, code="v7",
             )
@@ -63,7 +63,7 @@ def test_without_a_trace_of_its_own_the_id_is_the_trace() -> None:
 
 @pytest.mark.parametrize("where", [b'{"token":"s3cret","n":1}', b'{"n":1,"**":{"token":"s3cret","m":2}}'])
 def test_hidden_arguments_are_shown_to_nobody(where: bytes) -> None:
-    info = info_of(row(Body(args=msgspec.Raw(where), hide=("token",))))
+    info = info_of(row(JobBody(args=msgspec.Raw(where), hide=("token",))))
     assert "s3cret" not in repr(info)
     assert "***" in repr(info.args)
     assert info.args["n"] == 1
@@ -71,9 +71,9 @@ def test_hidden_arguments_are_shown_to_nobody(where: bytes) -> None:
 
 def test_options_are_those_that_the_job_carries() -> None:
     assert info_of(row()).options == {"ack": "late", "crashes": 3}
-    given = info_of(row(Body(retries=2, timeout=90 * SECOND), crash_limit=1, early=True))
+    given = info_of(row(JobBody(retries=2, timeout=90 * SECOND), crash_limit=1, early=True))
     assert given.options == {"ack": "early", "crashes": 1, "retries": 2, "timeout": "1m30s"}
-    assert info_of(row(Body(timeout=0))).options["timeout"] is None
+    assert info_of(row(JobBody(timeout=0))).options["timeout"] is None
 
 
 @pytest.mark.parametrize("record", [b"\xff\xfe", b"[]", b'{"args": 7}', b'{"retries": "many"}'])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainspring.stores.joining import Joiner
+from mainspring.stores.shared.joining import Joiner
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,22 +7,23 @@ from typing import Any
 
 import pytest
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
-from mainspring.worker import blame, fence
-from mainspring.worker.board import EARLY, STRICT, STUCK, TRIPS, UNTOLD, BoardJob, Phase
-from mainspring.worker.judge import Cause, Look, Sentence, judge
+from mainspring.worker.lease import fencing
+from mainspring.worker.lease.shared_state import EARLY, STRICT, STUCK, TRIPS, UNTOLD, Phase, RunningBody
+from mainspring.worker.supervise import blame
+from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillCause, KillDecision, judge
 
 NOW = 1000.0
 
 
-def job(token: int = 1, *, deadline: float = 0.0, flags: int = 0, retry_in: int = 5_000_000) -> BoardJob:
-    return BoardJob(token, bytes(16), token, deadline, retry_in, flags, 900.0)
+def job(token: int = 1, *, deadline: float = 0.0, flags: int = 0, retry_in: int = 5_000_000) -> RunningBody:
+    return RunningBody(token, bytes(16), token, deadline, retry_in, flags, 900.0)
 
 
-def look(*jobs: BoardJob, **changed: Any) -> Look:
+def look(*jobs: RunningBody, **changed: Any) -> ChildSnapshot:
     """A worker in good health, 500 s old: lease 15, grace 5, drain 25."""
-    healthy = Look(
+    healthy = ChildSnapshot(
         now=NOW, stopped=False, looking_since=500.0, moving_since=500.0, ticking_since=500.0, beating_since=500.0,
         phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, tried=NOW - 0.8, lease_end=NOW + 12,
         jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
@@ -32,18 +33,18 @@ def look(*jobs: BoardJob, **changed: Any) -> Look:
 
 class TestFence:
     def test_a_lease_runs_low_a_fifth_before_its_end(self) -> None:
-        assert not fence.is_low(100.0, 103.1, 15.0)
-        assert fence.is_low(100.0, 103.0, 15.0)
+        assert not fencing.is_low(100.0, 103.1, 15.0)
+        assert fencing.is_low(100.0, 103.0, 15.0)
 
     def test_before_the_first_beat_nothing_is_low_or_over(self) -> None:
-        assert not fence.is_low(100.0, 0.0, 15.0)
-        assert not fence.is_over(100.0, 0.0)
+        assert not fencing.is_low(100.0, 0.0, 15.0)
+        assert not fencing.is_over(100.0, 0.0)
 
     def test_only_early_and_strict_bodies_must_end_with_the_lease(self) -> None:
-        assert not fence.must_kill(100.0, 99.0, [job()])
-        assert fence.must_kill(100.0, 99.0, [job(), job(2, flags=STRICT)])
-        assert fence.must_kill(100.0, 99.0, [job(flags=EARLY)])
-        assert not fence.must_kill(100.0, 101.0, [job(flags=EARLY)])
+        assert not fencing.must_kill(100.0, 99.0, [job()])
+        assert fencing.must_kill(100.0, 99.0, [job(), job(2, flags=STRICT)])
+        assert fencing.must_kill(100.0, 99.0, [job(flags=EARLY)])
+        assert not fencing.must_kill(100.0, 101.0, [job(flags=EARLY)])
 
 
 class TestJudge:
@@ -53,24 +54,24 @@ class TestJudge:
     def test_a_job_past_its_hard_limit_and_grace_ends_the_worker(self) -> None:
         assert judge(look(job(deadline=NOW - 4.9))) is None
         late = job(deadline=NOW - 5.1)
-        assert judge(look(late, job(2, deadline=NOW + 9))) == Sentence(Cause.OVERDUE, (late,))
+        assert judge(look(late, job(2, deadline=NOW + 9))) == KillDecision(KillCause.OVERDUE, (late,))
 
     def test_a_stuck_body_waits_for_its_neighbours_to_drain(self) -> None:
         stuck = job(deadline=NOW - 20, flags=STUCK)
         assert judge(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 29)) is None
         sentence = judge(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 31))
-        assert sentence == Sentence(Cause.REPLACED, (stuck,))
+        assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
 
     def test_a_worker_that_is_done_but_for_its_stuck_body_ends_at_once(self) -> None:
         stuck = job(deadline=NOW - 1, flags=STUCK)
         sentence = judge(look(stuck, phase=Phase.DONE, phase_since=NOW))
-        assert sentence == Sentence(Cause.REPLACED, (stuck,))
+        assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
 
     def test_an_empty_worker_whose_loop_stands_still_is_wedged(self) -> None:
         assert judge(look(ticked=NOW - 29)) is None
         sentence = judge(look(ticked=NOW - 31, ticking_since=NOW))
         assert sentence is not None
-        assert sentence.cause is Cause.WEDGED_LOOP
+        assert sentence.cause is KillCause.WEDGED_LOOP
 
     def test_a_job_may_block_the_loop_as_long_as_its_limit_allows(self) -> None:
         blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, tried=NOW - 60, ticking_since=NOW)
@@ -82,7 +83,7 @@ class TestJudge:
     def test_a_worker_that_never_turns_while_loop_and_store_are_well_is_wedged(self) -> None:
         sentence = judge(look(job(), tried=NOW - 46))
         assert sentence is not None
-        assert sentence.cause is Cause.WEDGED_TURNS
+        assert sentence.cause is KillCause.WEDGED_TURNS
         assert sentence.guilty == ()
 
     @pytest.mark.parametrize("since", [math.inf, NOW - 40])
@@ -99,7 +100,7 @@ class TestJudge:
 
     def test_a_guarded_body_is_killed_with_its_lease_even_when_stopped(self) -> None:
         sentence = judge(look(job(flags=STRICT), lease_end=NOW - 0.1, stopped=True))
-        assert sentence == Sentence(Cause.FENCED)
+        assert sentence == KillDecision(KillCause.FENCED)
 
     def test_after_a_stop_of_both_the_worker_may_fence_itself_first(self) -> None:
         assert judge(look(job(flags=STRICT), lease_end=NOW - 10, looking_since=NOW - 0.1)) is None
@@ -112,7 +113,7 @@ class TestJudge:
         assert judge(look(phase=phase, phase_since=NOW - limit + 1)) is None
         sentence = judge(look(phase=phase, phase_since=NOW - limit - 1))
         assert sentence is not None
-        assert sentence.cause is Cause.LINGERING
+        assert sentence.cause is KillCause.LINGERING
 
 
 class TestBlame:
@@ -124,7 +125,7 @@ class TestBlame:
 
     def test_only_the_late_one_is_charged(self) -> None:
         late = job(1, deadline=NOW - 9)
-        cause, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
+        cause, (ack,) = blame.verdict(KillDecision(KillCause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
         assert cause is Outcome.INTERRUPTED
         assert (ack.token, ack.outcome, ack.to, ack.delay, ack.run_us) == (
             1, Outcome.TIMED_OUT, State.RETRYING, 5_000_000, 100_000_000,
@@ -134,17 +135,17 @@ class TestBlame:
 
     def test_without_a_retry_left_it_is_dead(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)
-        _, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        _, (ack,) = blame.verdict(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
 
     @pytest.mark.parametrize("flags", [0, TRIPS])
     def test_a_breaker_hears_of_it_if_it_hears_of_time_limits(self, flags: int) -> None:
         late = job(1, deadline=NOW - 9, flags=flags)
-        _, (ack,) = blame.verdict(Sentence(Cause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        _, (ack,) = blame.verdict(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert ("HardTimeout" in ack.fault) == bool(flags)
 
     def test_a_job_that_ended_after_the_sentence_is_not_charged(self) -> None:
-        said = blame.verdict(Sentence(Cause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
+        said = blame.verdict(KillDecision(KillCause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
         assert said == (Outcome.INTERRUPTED, [])
 
     def test_a_worker_that_left_its_stuck_body_behind_charges_it(self) -> None:
@@ -152,7 +153,7 @@ class TestBlame:
         assert (ack.token, ack.outcome) == (1, Outcome.TIMED_OUT)
 
     def test_an_early_job_that_began_never_begins_again(self) -> None:
-        _, (ack,) = blame.verdict(Sentence(Cause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False)
+        _, (ack,) = blame.verdict(KillDecision(KillCause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False)
         assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)
 
     def test_a_crash_ends_the_early_jobs_that_the_store_was_not_told_of(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import Key, Mainspring
 from mainspring.errors import InvalidOption
-from mainspring.records import Unique
+from mainspring.jobs.records import UniqueKey
 
 app = Mainspring("sqlite://")
 BOTH: Final[tuple[Literal["debounce", "throttle"], ...]] = ("debounce", "throttle")
@@ -26,10 +26,10 @@ def report(month: str, copies: int = 1, *, parts: set[str] | None = None, rate: 
 def other(month: str) -> None: ...
 
 
-def unique(call: Any) -> Unique:
+def unique(call: Any) -> UniqueKey:
     new, _ = call.new_job(None, app.client)
     assert new.unique is not None
-    found: Unique = new.unique
+    found: UniqueKey = new.unique
     return found
 
 
@@ -174,9 +174,9 @@ class TestShown:
 def said(call: Any) -> str | None:
     import msgspec
 
-    from mainspring.records import Body
+    from mainspring.jobs.records import JobBody
 
-    return msgspec.json.decode(call.new_job(None, app.client)[0].record, type=Body).key
+    return msgspec.json.decode(call.new_job(None, app.client)[0].record, type=JobBody).key
 
 
 class TestPolicy:
@@ -187,7 +187,7 @@ class TestPolicy:
         assert (kept.keep, kept.window, kept.conflict) == (2_000_000, 0, "error")
         bounced = unique(report.s("may").options(key=Key("k", mode="debounce", window="1s", max_wait="3s")))
         assert (bounced.mode, bounced.window, bounced.max_wait) == ("debounce", 1_000_000, 3_000_000)
-        assert unique(report.s("may").options(key="k")) == Unique(
+        assert unique(report.s("may").options(key="k")) == UniqueKey(
             hash_of(report.s("may").options(key="k")), 0, "return"
         )
 

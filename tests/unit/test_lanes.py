@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mainspring.lanes import (
+from mainspring.jobs.lanes import (
     base_lane,
     base_of,
     fair_lane,
@@ -22,7 +22,8 @@ from mainspring.lanes import (
     version_term,
     weight_of,
 )  # fmt: skip
-from mainspring.records import Bucket, Fair
+from mainspring.limits.records import Bucket
+from mainspring.queues.records import FairKey
 
 QUEUES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,5}", fullmatch=True)
 LABELS = st.from_regex(r"[a-z0-9_-]{1,4}", fullmatch=True)
@@ -86,14 +87,14 @@ def test_texts_stay_apart_and_short(one: str, other: str) -> None:
 def test_a_fair_lane_tells_its_weight_and_whether_it_is_limited(
     base: str, key: str, weight: float, buckets: list[Bucket]
 ) -> None:
-    lane = fair_lane(base, buckets, Fair(key, weight))
+    lane = fair_lane(base, buckets, FairKey(key, weight))
     for each in (lane, suspect_lane(lane), parked_lane(lane, "a=b#*=c")):
         assert base_of(each) == base
         assert is_fair(each)
         assert is_limited(each) is bool(buckets)
         assert abs(weight_of(each) / weight - 1) < 1e-5
         assert base.encode() <= each.encode() < base.encode() + b"@"
-    assert (lane == fair_lane(base, buckets, Fair("other", weight))) is (key == "other")
+    assert (lane == fair_lane(base, buckets, FairKey("other", weight))) is (key == "other")
 
 
 def test_other_lanes_are_not_fair() -> None:

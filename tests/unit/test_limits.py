@@ -8,9 +8,10 @@ import pytest
 
 from mainspring import Concurrency, Mainspring, Rate
 from mainspring.errors import InvalidOption
-from mainspring.lanes import limited_lane
-from mainspring.limits import bind
-from mainspring.records import Bucket, Limit, NewJob
+from mainspring.jobs.lanes import limited_lane
+from mainspring.jobs.records import NewJob
+from mainspring.limits.declare import bind
+from mainspring.limits.records import Bucket, Limit
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from mainspring import logs
+from mainspring.common.redact import remember
 from mainspring.errors import InvalidOption
-from mainspring.loglines import FIELDS, JsonFormatter, PrettyFormatter, escape
-from mainspring.redact import remember
-from mainspring.worker.parts import LogSettings
+from mainspring.observe import logs
+from mainspring.observe.log_format import FIELDS, JsonFormatter, PrettyFormatter, escape
+from mainspring.worker.config import LogSettings
 
 JOB: dict[str, Any] = {
     "job_id": "0198",

@@ -7,10 +7,10 @@ from typing import Any, ForwardRef
 
 import pytest
 
-from mainspring.backoff import DEFAULT, Backoff
+from mainspring.common.backoff import DEFAULT, Backoff
 from mainspring.errors import ConfigError, InvalidOption, NotBuilt, UnknownOption
-from mainspring.keys import Key
-from mainspring.options import (
+from mainspring.jobs.keys import Key
+from mainspring.options.table import (
     NOT_BUILT,
     OPTIONS,
     BreakerOptions,
@@ -21,11 +21,11 @@ from mainspring.options import (
     TaskOptions,
     WorkerOptions,
     beat_us,
-    overlay,
-    resolve,
-    table,
+    options_for,
+    overlay_options,
+    resolve_options,
 )
-from mainspring.queue import Queue
+from mainspring.queues.queue import Queue
 
 TYPED: dict[Scope, Any] = {
     "job": JobOptions, "task": TaskOptions, "worker": WorkerOptions, "queue": QueueOptions, "breaker": BreakerOptions,
@@ -41,7 +41,7 @@ def annotation_text(annotation: Any) -> str:
 @pytest.mark.parametrize("scope", TYPED)
 def test_the_typed_dictionaries_equal_the_table(scope: Scope) -> None:
     written = {name: annotation_text(a) for name, a in TYPED[scope].__annotations__.items()}
-    assert written == {option.name: option.type for option in table(scope)}
+    assert written == {option.name: option.type for option in options_for(scope)}
     assert not TYPED[scope].__total__
 
 
@@ -62,10 +62,10 @@ def test_a_default_is_already_in_normal_form(option: Any) -> None:
 
 
 def test_defaults_of_the_design() -> None:
-    task = resolve("task", {}, subject="task 'send'")
+    task = resolve_options("task", {}, subject="task 'send'")
     assert (task["queue"], task["priority"], task["retries"], task["crashes"]) == ("default", 0, 5, 3)
     assert (task["timeout"], task["backoff"], task["ack"], task["result"]) == (3_600_000_000, DEFAULT, "late", "store")
-    worker = resolve("worker", {}, subject="worker")
+    worker = resolve_options("worker", {}, subject="worker")
     times = [worker[name] for name in ("lease", "sweep", "poll", "drain", "grace")]
     assert times == [15_000_000, 3_000_000, 1_000_000, 25_000_000, 5_000_000]
     assert (worker["processes"], worker["async_slots"], worker["queues"]) == (1, 64, None)
@@ -138,7 +138,7 @@ def test_defaults_of_the_design() -> None:
     ],
 )
 def test_values_come_out_in_normal_form(scope: Scope, name: str, value: Any, normal: Any) -> None:
-    assert resolve(scope, {name: value}, subject="x")[name] == normal
+    assert resolve_options(scope, {name: value}, subject="x")[name] == normal
 
 
 @pytest.mark.parametrize(
@@ -233,34 +233,34 @@ def test_values_come_out_in_normal_form(scope: Scope, name: str, value: Any, nor
 )
 def test_a_wrong_value_is_refused_naming_subject_and_option(scope: Scope, name: str, value: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
-        resolve(scope, {name: value}, subject="task 'shop.send'")
+        resolve_options(scope, {name: value}, subject="task 'shop.send'")
     assert str(caught.value).startswith(f"task 'shop.send': {name}")
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownOption, match="task 'send': option 'retrys' does not exist; did you mean 'retries'"):
-        resolve("task", {"retrys": 5}, subject="task 'send'")
+        resolve_options("task", {"retrys": 5}, subject="task 'send'")
 
 
 def test_an_option_of_another_scope_says_where_it_belongs() -> None:
     with pytest.raises(UnknownOption, match=r"'backoff' is an option of @app.task") as caught:
-        resolve("job", {"backoff": "5s"}, subject="send.options")
+        resolve_options("job", {"backoff": "5s"}, subject="send.options")
     assert caught.value.name == "backoff"
     with pytest.raises(UnknownOption, match=r"task\.options"):
-        resolve("task", {"delay": "5s"}, subject="task 'send'")
+        resolve_options("task", {"delay": "5s"}, subject="task 'send'")
 
 
 @pytest.mark.parametrize(("name", "scopes"), NOT_BUILT.items())
 def test_an_option_of_a_later_release_is_refused_not_ignored(name: str, scopes: frozenset[Scope]) -> None:
     for scope in scopes:
         with pytest.raises(NotBuilt, match=f"'{name}' is not built yet"):
-            resolve(scope, {name: None}, subject=scope)
+            resolve_options(scope, {name: None}, subject=scope)
 
 
 @pytest.mark.parametrize(("scope", "name", "value"), [("task", "executor", "process"), ("worker", "processes", "2..8")])
 def test_a_value_of_a_later_release_is_refused_not_ignored(scope: Scope, name: str, value: str) -> None:
     with pytest.raises(NotBuilt, match=name):
-        resolve(scope, {name: value}, subject=scope)
+        resolve_options(scope, {name: value}, subject=scope)
 
 
 @pytest.mark.parametrize(
@@ -275,41 +275,41 @@ def test_a_value_of_a_later_release_is_refused_not_ignored(scope: Scope, name: s
 )
 def test_options_that_contradict_each_other_are_refused(scope: Scope, given: dict[str, Any], match: str) -> None:
     with pytest.raises(InvalidOption, match=match):
-        resolve(scope, given, subject="x")
+        resolve_options(scope, given, subject="x")
 
 
 def test_a_narrower_never_retry_on_is_fine() -> None:
-    resolve("task", {"retry_on": OSError, "never_retry_on": ConnectionError}, subject="x")
-    resolve("task", {"timeout": None, "soft_timeout": "2h"}, subject="x")
+    resolve_options("task", {"retry_on": OSError, "never_retry_on": ConnectionError}, subject="x")
+    resolve_options("task", {"timeout": None, "soft_timeout": "2h"}, subject="x")
 
 
 def test_a_job_starts_from_its_task_and_changes_only_what_is_given() -> None:
-    task = resolve("task", {"queue": "email", "retries": 2, "soft_timeout": "10s"}, subject="task")
-    job = resolve("job", {"retries": 9}, base=task, subject="send.options")
+    task = resolve_options("task", {"queue": "email", "retries": 2, "soft_timeout": "10s"}, subject="task")
+    job = resolve_options("job", {"retries": 9}, base=task, subject="send.options")
     assert (job["queue"], job["retries"], job["delay"]) == ("email", 9, None)
     assert task["retries"] == 2
     with pytest.raises(InvalidOption, match="soft_timeout must be shorter"):
-        resolve("job", {"timeout": "5s"}, base=task, subject="send.options")
+        resolve_options("job", {"timeout": "5s"}, base=task, subject="send.options")
 
 
 def test_every_refusal_is_a_config_error() -> None:
     for given in ({"nope": 1}, {"limit": 5}, {"queue": ""}):
         with pytest.raises(ConfigError):
-            resolve("task", given, subject="x")
+            resolve_options("task", given, subject="x")
 
 
 def test_tags_and_meta_of_a_job_add_to_what_was_given_before() -> None:
-    task = resolve("task", {"tags": ["shop"], "meta": {"a": 1}}, subject="task")
-    first = overlay({"tags": ["x"], "meta": {"a": 2, "b": {"c": 1}}}, task=task, before={}, subject="task")
-    second = overlay({"tags": ["y", "x"], "meta": {"b": 3}}, task=task, before=first, subject="task")
+    task = resolve_options("task", {"tags": ["shop"], "meta": {"a": 1}}, subject="task")
+    first = overlay_options({"tags": ["x"], "meta": {"a": 2, "b": {"c": 1}}}, task=task, before={}, subject="task")
+    second = overlay_options({"tags": ["y", "x"], "meta": {"b": 3}}, task=task, before=first, subject="task")
     assert (second["tags"], second["meta"]) == (("x", "y"), {"a": 2, "b": 3})
     assert (first["tags"], first["meta"]) == (("x",), {"a": 2, "b": {"c": 1}}), "what was there is not changed"
 
 
 def test_the_limits_of_tags_and_meta_hold_for_task_and_job_together() -> None:
-    task = resolve("task", {"tags": [f"t{n}" for n in range(15)], "meta": {"a": "x" * 9_000}}, subject="task")
+    task = resolve_options("task", {"tags": [f"t{n}" for n in range(15)], "meta": {"a": "x" * 9_000}}, subject="task")
     with pytest.raises(InvalidOption, match=r"task 'send': tags.*at most 20"):
-        overlay({"tags": [f"j{n}" for n in range(6)]}, task=task, before={}, subject="task 'send'")
+        overlay_options({"tags": [f"j{n}" for n in range(6)]}, task=task, before={}, subject="task 'send'")
     with pytest.raises(InvalidOption, match=r"task 'send': meta.*the limit is 16,000"):
-        overlay({"meta": {"b": "x" * 9_000}}, task=task, before={}, subject="task 'send'")
-    overlay({"meta": {"a": "short"}}, task=task, before={}, subject="task 'send'")
+        overlay_options({"meta": {"b": "x" * 9_000}}, task=task, before={}, subject="task 'send'")
+    overlay_options({"meta": {"a": "short"}}, task=task, before={}, subject="task 'send'")

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from mainspring.errors import StoreConflict, StoreUnavailable
-from mainspring.worker import outage as module
-from mainspring.worker.outage import CALM, Outage
-from mainspring.worker.trouble import Trouble
+from mainspring.worker.loop import outage as module
+from mainspring.worker.loop.outage import CALM, Outage
+from mainspring.worker.loop.retry_log import RetryLog
 
 LOG = logging.getLogger("mainspring.tests")
 AWAY = StoreUnavailable("away")
@@ -49,8 +49,8 @@ def said(caplog: pytest.LogCaptureFixture) -> Said:
     return Said(caplog)
 
 
-def parts(outage: Outage, n: int = 6) -> list[Trouble]:
-    return [Trouble(f"part {number}", LOG, outage) for number in range(n)]
+def parts(outage: Outage, n: int = 6) -> list[RetryLog]:
+    return [RetryLog(f"part {number}", LOG, outage) for number in range(n)]
 
 
 def test_a_minute_of_outage_is_said_when_it_begins_each_thirty_seconds_and_when_it_is_over(
@@ -99,7 +99,7 @@ def test_a_store_that_fails_now_and_then_is_one_story(hours: Hours, said: Said) 
 
 def test_a_part_that_does_not_try_again_keeps_no_outage_open(hours: Hours, said: Said) -> None:
     outage = Outage(LOG)
-    turns, reports = Trouble("turns", LOG, outage), Trouble("reports", LOG, outage, tries=False)
+    turns, reports = RetryLog("turns", LOG, outage), RetryLog("reports", LOG, outage, tries=False)
     turns.failed(AWAY)
     reports.failed(AWAY)
     hours.now += CALM

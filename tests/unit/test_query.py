@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from mainspring.common.ids import new_id
 from mainspring.errors import InvalidOption
-from mainspring.ids import new_id
-from mainspring.query import Query, parent_mark
+from mainspring.jobs.query import Query, parent_mark
 from mainspring.states import Reason, State
 
 MOMENT = datetime(2030, 1, 2, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.redact import HIDDEN, KNOWN_LIMIT, hide, looks_secret, redact, remember, remember_url
+from mainspring.common.redact import HIDDEN, KNOWN_LIMIT, hide, looks_secret, redact, remember, remember_url
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import InvalidOption
-from mainspring.routing import Routes
+from mainspring.tasks.routing import Routes
 
 
 def test_a_name_beats_a_pattern_beats_the_tasks_own_queue() -> None:

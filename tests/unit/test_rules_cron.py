@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring import rules
-from mainspring.clock import from_datetime, to_datetime
+from mainspring.common.clock import from_datetime, to_datetime
 from mainspring.errors import InvalidOption
-from mainspring.rules import Cron, rule, zones
-from mainspring.rules.constants import MACROS
+from mainspring.schedules import rules
+from mainspring.schedules.rules import Cron, rule, zones
+from mainspring.schedules.rules.constants import MACROS
 from tests.unit.cron_reference import ticks
 
 NOON = from_datetime(datetime(2026, 6, 10, 12, tzinfo=UTC))  # a Wednesday

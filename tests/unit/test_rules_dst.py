@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mainspring.clock import from_datetime, to_datetime
-from mainspring.rules import Cron, rule
+from mainspring.common.clock import from_datetime, to_datetime
+from mainspring.schedules.rules import Cron, rule
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "time-rules.md"
 

@@ -14,19 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.clock import from_datetime
+from mainspring.common.clock import from_datetime
 from mainspring.errors import InvalidOption
-from mainspring.rules import (
-    Cron,
-    Every,
-    Once,
-    Rule,
-    Window,
-    decode,
-    encode,
-    rule,
-    upcoming,
-)
+from mainspring.schedules.rules import Cron, Every, Once, Rule, RuleWindow, decode, encode, rule, upcoming
 
 NOW = from_datetime(datetime(2026, 6, 10, 12, tzinfo=UTC))
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
@@ -151,8 +141,8 @@ def test_what_newer_versions_add_is_read() -> None:
 
 
 def test_a_window_can_be_stored() -> None:
-    stored = Window(Cron("0 3 * * *"), 5, 7)
-    assert msgspec.json.decode(encode(stored), type=Window) == stored
+    stored = RuleWindow(Cron("0 3 * * *"), 5, 7)
+    assert msgspec.json.decode(encode(stored), type=RuleWindow) == stored
 
 
 # ---- time that goes back ---------------------------------------------------------------------------
@@ -192,8 +182,8 @@ def test_neither_cronsim_nor_zones_are_loaded_by_import() -> None:
     """Not by ``import mainspring``, and not by declaring in UTC what needs no calendar."""
     code = """
 import sys, mainspring
-assert not {"mainspring.rules", "cronsim", "zoneinfo"} & set(sys.modules)
-from mainspring import rules
+assert not {"mainspring.schedules.rules", "cronsim", "zoneinfo"} & set(sys.modules)
+from mainspring.schedules import rules
 rules.rule(every="90s")
 assert not {"cronsim", "zoneinfo"} & set(sys.modules)
 rules.rule(cron="0 3 * * *")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
 from mainspring.errors import InvalidOption
-from mainspring.rules import Cron
+from mainspring.schedules.rules import Cron
 from tests.unit.cron_reference import expressions, minute_of, segments, ticks
 
 LONG = bool(os.environ.get("MAINSPRING_SOAK"))

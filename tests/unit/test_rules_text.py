@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mainspring.clock import from_datetime
+from mainspring.common.clock import from_datetime
 from mainspring.errors import InvalidOption
-from mainspring.rules import Cron, Every, Once, rule, text, window
+from mainspring.schedules.rules import Cron, Every, Once, rule, text, window
 from tests.unit.cron_reference import Matcher, expressions
 
 NOON = from_datetime(datetime(2030, 1, 1, 12, tzinfo=UTC))

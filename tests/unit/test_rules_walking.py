@@ -9,9 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.clock import from_datetime
+from mainspring.common.clock import from_datetime
 from mainspring.errors import InvalidOption
-from mainspring.rules import Cron, Every, Missed, Once, Rule, delay_of, jitter_us, missed, rule, upcoming, window
+from mainspring.schedules.rules import (
+    Cron,
+    Every,
+    MissedOccurrences,
+    Once,
+    Rule,
+    delay_of,
+    jitter_us,
+    missed,
+    rule,
+    upcoming,
+    window,
+)
 
 NOW = from_datetime(datetime(2026, 6, 10, 12, tzinfo=UTC))
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
@@ -27,7 +39,7 @@ def test_a_window_holds_its_start_and_not_its_end() -> None:
     assert upcoming(hourly, 0, 9) == [NOW, NOW + HOUR, NOW + 2 * HOUR]
     assert hourly.next(NOW) == NOW + HOUR
     assert hourly.next(NOW + 2 * HOUR) is None
-    assert missed(hourly, 0, NOW + DAY, 2) == Missed(3, (NOW + HOUR, NOW + 2 * HOUR))
+    assert missed(hourly, 0, NOW + DAY, 2) == MissedOccurrences(3, (NOW + HOUR, NOW + 2 * HOUR))
 
 
 def test_an_interval_begins_with_its_window() -> None:
@@ -97,7 +109,7 @@ def test_what_was_missed_is_what_a_walk_finds(since: int, length: int, cap: int,
         "once": Once(NOW + HOUR),
     }
     walked = [moment for moment in islice(rules[kind].walk(after), 100) if moment <= until]
-    assert missed(rules[kind], after, until, cap) == Missed(
+    assert missed(rules[kind], after, until, cap) == MissedOccurrences(
         len(walked), tuple(walked[len(walked) - min(cap, len(walked)) :])
     )
 
@@ -105,7 +117,7 @@ def test_what_was_missed_is_what_a_walk_finds(since: int, length: int, cap: int,
 def test_a_year_of_seconds_is_not_walked_through() -> None:
     """Exact for an interval; of cron the newest, and that there were many."""
     seconds = missed(Every(SECOND, 5), NOW - 365 * DAY, NOW, 3)
-    assert seconds == Missed(365 * 86_400, (NOW - 3 * SECOND + 5, NOW - 2 * SECOND + 5, NOW - SECOND + 5))
+    assert seconds == MissedOccurrences(365 * 86_400, (NOW - 3 * SECOND + 5, NOW - 2 * SECOND + 5, NOW - SECOND + 5))
     for cap in (0, 1, 3, 1_000):
         many = missed(Cron("* * * * * *", "Europe/Kyiv"), NOW - 365 * DAY, NOW, cap)
         assert (many.count, many.exact) == (1_000, False)

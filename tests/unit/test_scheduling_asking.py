@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.scheduling import (
-    News,
-    Plan,
-    Refusal,
-    Seen,
-    Step,
+from mainspring.schedules.plan import (
+    ScheduleNews,
+    SchedulePlan,
+    ScheduleStep,
+    SeenRun,
+    TriggerRefusal,
     answered,
     backfill,
     disabled,
@@ -44,15 +44,15 @@ from tests.unit.schedule_samples import (
 DUE = T0 + MINUTE
 
 
-def asked(there: Plan, now: int = T0 + 1, seen: Seen | None = RUNS, **options: Any) -> Step:
+def asked(there: SchedulePlan, now: int = T0 + 1, seen: SeenRun | None = RUNS, **options: Any) -> ScheduleStep:
     made = trigger(NAME, there, now, dict.fromkeys((o.job for o in there.open), seen), ids(), **options)
-    assert isinstance(made, Step), made
+    assert isinstance(made, ScheduleStep), made
     return made
 
 
-def refused(there: Plan, now: int = T0 + 1, seen: Seen | None = RUNS) -> Refusal:
+def refused(there: SchedulePlan, now: int = T0 + 1, seen: SeenRun | None = RUNS) -> TriggerRefusal:
     made = trigger(NAME, there, now, dict.fromkeys((o.job for o in there.open), seen), ids())
-    assert isinstance(made, Refusal)
+    assert isinstance(made, TriggerRefusal)
     return made
 
 
@@ -84,7 +84,7 @@ def test_failures_that_are_over_are_no_reason() -> None:
     failed = ended(plan(max_failures=1), FAILED)
     made = asked(failed, T0 + 10 * MINUTE)
     assert made.plan.trial
-    assert made.news == (News("enabled", "on trial"),)
+    assert made.news == (ScheduleNews("enabled", "on trial"),)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_triggers_stand_under_moments_of_their_own() -> None:
     at = []
     for now in (DUE, DUE, DUE - SECOND, DUE - MINUTE, DUE + MINUTE, DUE + MINUTE):
         made = trigger(NAME, replace(there, open=()), now, {}, ids())
-        assert isinstance(made, Step)
+        assert isinstance(made, ScheduleStep)
         at.append(made.plan.open[0].at)
         there = made.plan
     assert at == [DUE + 1, DUE + 2, DUE + 3, DUE + 4, DUE + MINUTE + 1, DUE + MINUTE + 2]
@@ -154,7 +154,7 @@ def test_a_backfill_runs_each_moment_once() -> None:
     there = replace(plan(jitter=MINUTE), watermark=T0)
     moments = [T0 - 3 * MINUTE, T0 - MINUTE, T0 - 2 * MINUTE, T0 - MINUTE]
     made = backfill(NAME, there, T0, moments, ids())
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     assert told(made.runs)[0][0] == T0 - 3 * MINUTE
     assert words(made.runs) == 3 * ["backfilled"]
     assert [each.at for each in made.plan.open] == [T0 - n * MINUTE for n in (3, 2, 1)]
@@ -165,13 +165,13 @@ def test_a_backfill_runs_each_moment_once() -> None:
 
 def test_too_many_are_refused() -> None:
     made = backfill(NAME, opened(plan(), run(1)), T0, range(100), ids())
-    assert made == Refusal("1 runs have not ended and 100 would be added; 100 is the most")
+    assert made == TriggerRefusal("1 runs have not ended and 100 would be added; 100 is the most")
 
 
 def test_backfills_are_not_cancelled_by_what_comes() -> None:
     """Nor by each other."""
     made = backfill(NAME, plan(overlap="cancel_previous"), T0, [1, 2], ids())
-    assert isinstance(made, Step)
+    assert isinstance(made, ScheduleStep)
     assert made.cancel == ()
     fired = look(made.plan, DUE)
     assert (len(fired.jobs), fired.cancel) == (1, ())
@@ -190,7 +190,7 @@ def test_rejected_jobs_leave_records() -> None:
     assert words(made.runs) == ["fired", "rejected", "rejected"]
     assert [each.job for each in made.runs] == [run(1).job, None, None]
     assert (made.jobs, made.plan.open, made.plan.watermark) == ((), (), DUE + MINUTE)
-    assert made.news == (News("missed", "all", 2), News("skipped", "the queue drains", 2))
+    assert made.news == (ScheduleNews("missed", "all", 2), ScheduleNews("skipped", "the queue drains", 2))
     assert told(made.runs)[1][1].note == "the queue drains"
 
 
@@ -209,7 +209,7 @@ def test_a_key_that_another_job_has() -> None:
     ((at, record),) = told(said.runs)
     assert (at, record.what, said.runs[0].job, said.plan.open) == (DUE, "skipped", None, ())
     assert record.note == "job 68686868-6868-6868-6868-686868686868 has its unique key"
-    assert said.news == (News("skipped", "another job has its unique key", 1),)
+    assert said.news == (ScheduleNews("skipped", "another job has its unique key", 1),)
 
 
 def test_an_occurrence_that_has_a_job_already() -> None:

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from mainspring.rules import Cron, Every, Window, window
-from mainspring.scheduling import News, Plan
+from mainspring.schedules.plan import ScheduleNews, SchedulePlan
+from mainspring.schedules.rules import Cron, Every, RuleWindow, window
 from tests.unit.schedule_samples import (
     HOUR,
     MINUTE,
@@ -59,7 +59,7 @@ def test_misfire(misfire: str, overlap: str, now: int, become: list[str], missed
     assert words(made.runs) == become
     assert [run.at for run in made.runs] == [DUE + n * MINUTE for n in range(len(become))]
     assert [job.id for job in made.jobs] == [run.job for run in made.runs if run.job] == [o.job for o in made.plan.open]
-    assert made.news == ((News("missed", misfire, missed),) if missed else ())
+    assert made.news == ((ScheduleNews("missed", misfire, missed),) if missed else ())
     assert made.plan.watermark == DUE + (len(become) - 1) * MINUTE
     assert made.plan.due == made.plan.watermark + MINUTE
 
@@ -96,7 +96,7 @@ def test_what_was_passed_over_says_why() -> None:
     made = look(there, DUE)
     ((_, record),) = told(made.runs)
     assert record.note.endswith("has not ended")
-    assert made.news == (News("skipped", record.note, 1),)
+    assert made.news == (ScheduleNews("skipped", record.note, 1),)
     assert record.made == DUE
     ((_, record),) = told(look(there, DUE, WAITS).runs)
     assert record.note.endswith("still waits for others")
@@ -129,7 +129,7 @@ def test_of_very_many_that_were_missed_a_hundred_are_told_one_by_one(misfire: st
     assert records[0][1].count == 1 + max(0, many - 101)
     assert [at for at, _ in records[-100:]] == [T0 + (many - n) * MINUTE for n in reversed(range(100))]
     assert len(made.jobs) == {"skip": 0, "once": 1, "all": 100}[misfire]
-    assert made.news == (News("missed", misfire, many),)
+    assert made.news == (ScheduleNews("missed", misfire, many),)
 
 
 def test_cron_counts_no_further_than_a_thousand_and_says_so() -> None:
@@ -172,8 +172,8 @@ def test_a_clock_that_goes_back_fires_nothing_twice() -> None:
     assert fired == [DUE + n * MINUTE for n in range(4)]
 
 
-def _in_zone(there: Plan, tz: str) -> Plan:
-    return replace(there, rule=Window(Cron.of("0 3 * * *", tz=tz)))
+def _in_zone(there: SchedulePlan, tz: str) -> SchedulePlan:
+    return replace(there, rule=RuleWindow(Cron.of("0 3 * * *", tz=tz)))
 
 
 def test_what_is_due_was_worked_out_by_other_rules_of_time() -> None:

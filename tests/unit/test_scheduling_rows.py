@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.query import parent_mark
-from mainspring.records import Bucket, Follow, Limit, NewJob
-from mainspring.rules import Cron, Every, Once, delay_of, window
-from mainspring.scheduling import (
+from mainspring.jobs.query import parent_mark
+from mainspring.jobs.records import FollowUp, NewJob
+from mainspring.limits.records import Bucket, Limit
+from mainspring.schedules.plan import (
     TEMPLATE,
     Definition,
-    Open,
-    Plan,
+    OpenRun,
+    SchedulePlan,
     decode,
     disabled,
     enabled,
@@ -30,7 +30,8 @@ from mainspring.scheduling import (
     some_of,
     step,
 )
-from mainspring.scheduling.jobs import KEPT, ONE_AT_A_TIME, Making
+from mainspring.schedules.plan.run_job import KEPT, ONE_AT_A_TIME, RunBuilder
+from mainspring.schedules.rules import Cron, Every, Once, delay_of, window
 from mainspring.states import State
 from tests.unit.schedule_samples import (
     FAILED,
@@ -131,11 +132,11 @@ def test_one_that_failures_disabled_does_not_come_back_without_its_code() -> Non
 
 # ---- encoded --------------------------------------------------------------------------------------
 
-FULL = Plan(
+FULL = SchedulePlan(
     definition=Definition(
         job=replace(
             JOB, record=b'{"args":{"x":1}}', marks=("red",), buckets=(Bucket("api", "k", 2),), keep=HOUR, delay=3,
-            follows=(Follow(State.DEAD, NewJob(id=b"f" * 16, task="shop.tell", queue="q")),),
+            follows=(FollowUp(State.DEAD, NewJob(id=b"f" * 16, task="shop.tell", queue="q")),),
         ),
         limits=(Limit(name="api", kind="rate", size=3, per=SECOND),),
         rule=window(Cron.of("0 3 * * *", tz="Europe/Kyiv"), T0, T0 + 24 * HOUR * 365),
@@ -144,12 +145,12 @@ FULL = Plan(
     ),
     rule=window(Cron.of("0 3 * * *", tz="Europe/Kyiv")), owner="code", version="1.2", enabled=False, off="failures",
     note="x", off_at=1, back_at=2, trial=True, trips=3, watermark=4, due=5, asked=6,
-    open=(Open(1, b"j" * 16, 2, "triggered"),), failures=6, succeeded=7, failed=8, error="e",
+    open=(OpenRun(1, b"j" * 16, 2, "triggered"),), failures=6, succeeded=7, failed=8, error="e",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("there", [plan(), FULL, ended(plan(), FAILED), plan(mode="continuous")])
-def test_a_row_comes_back_as_it_was(there: Plan) -> None:
+def test_a_row_comes_back_as_it_was(there: SchedulePlan) -> None:
     assert decode(encode(there)) == there
     assert encode(decode(encode(there))) == encode(there)
 
@@ -216,7 +217,7 @@ def test_a_look_that_finds_nothing_changes_nothing() -> None:
 
 
 def made_by(**options: Any) -> NewJob:
-    return Making(NAME, definition(**options), ids()).job(T0, T0)
+    return RunBuilder(NAME, definition(**options), ids()).job(T0, T0)
 
 
 def test_a_run_is_the_declared_job() -> None:
@@ -231,17 +232,17 @@ def test_runs_that_must_not_overlap_need_a_place() -> None:
     for overlap in ("skip", "queue", "cancel_previous"):
         made = made_by(overlap=overlap, job=replace(JOB, buckets=(Bucket("z"),)))
         assert made.buckets == (Bucket("schedules/at-once", NAME), Bucket("z"))
-        (limit,) = Making(NAME, definition(overlap=overlap), ids()).limits
+        (limit,) = RunBuilder(NAME, definition(overlap=overlap), ids()).limits
         assert (limit.name, limit.kind, limit.size) == ("schedules/at-once", "concurrency", 1)
     assert made_by(overlap="allow").buckets == ()
     assert made_by(overlap="allow", mode="continuous").buckets != ()
-    assert Making(NAME, definition(overlap="allow"), ids()).limits == ()
+    assert RunBuilder(NAME, definition(overlap="allow"), ids()).limits == ()
 
 
 def test_jitter_is_the_same_for_everybody() -> None:
     delay = delay_of(NAME, T0, MINUTE)
     assert made_by(jitter=MINUTE).run_at == made_by(jitter=MINUTE).run_at == T0 + delay
-    late = Making(NAME, definition(jitter=MINUTE), ids()).job(T0, T0 + delay)
+    late = RunBuilder(NAME, definition(jitter=MINUTE), ids()).job(T0, T0 + delay)
     assert late.run_at is None
     both = made_by(jitter=MINUTE, job=replace(JOB, delay=SECOND))
     assert (both.run_at, both.delay) == (T0 + delay + SECOND, 0)
@@ -260,9 +261,9 @@ def test_follow_up_jobs_follow_the_run() -> None:
     tell = NewJob(
         id=TEMPLATE.bytes, task="shop.tell", queue="q", record=record, marks=("t", parent_mark(TEMPLATE.bytes))
     )
-    declared = replace(JOB, follows=(Follow(State.DEAD, tell), Follow(State.SUCCEEDED, tell)))
+    declared = replace(JOB, follows=(FollowUp(State.DEAD, tell), FollowUp(State.SUCCEEDED, tell)))
     new_id = ids()
-    runs = [Making(NAME, definition(job=declared), new_id).job(T0 + n, T0) for n in range(3)]
+    runs = [RunBuilder(NAME, definition(job=declared), new_id).job(T0 + n, T0) for n in range(3)]
     follow_ups = [follow.job for made in runs for follow in made.follows]
     assert len({job.id for job in follow_ups}) == 6
     assert all(job.id.endswith(b"\0\0") for job in follow_ups)

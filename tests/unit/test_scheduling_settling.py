@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.scheduling import News, Plan, Seen, disabled, enabled, first, revised, step
-from mainspring.scheduling.settling import settle
+from mainspring.schedules.plan import ScheduleNews, SchedulePlan, SeenRun, disabled, enabled, first, revised, step
+from mainspring.schedules.plan.settle import settle
 from mainspring.states import Reason, State
 from tests.unit.schedule_samples import (
     CANCELLED,
@@ -30,12 +30,12 @@ from tests.unit.schedule_samples import (
     words,
 )
 
-TIMED_OUT = Seen(state=State.DEAD, reason=Reason.TIMED_OUT, ended=T0, error="TimedOut: 3s")
-CRASHED = Seen(state=State.DEAD, reason=Reason.CRASHED, ended=T0, error="Crashed")
+TIMED_OUT = SeenRun(state=State.DEAD, reason=Reason.TIMED_OUT, ended=T0, error="TimedOut: 3s")
+CRASHED = SeenRun(state=State.DEAD, reason=Reason.CRASHED, ended=T0, error="Crashed")
 
 
 def test_the_record_of_a_run_tells_how_it_ended() -> None:
-    seen = Seen(state=State.DEAD, reason=Reason.CRASHED, started=T0 + 1, ended=T0 + 2, error="Boom: x")
+    seen = SeenRun(state=State.DEAD, reason=Reason.CRASHED, started=T0 + 1, ended=T0 + 2, error="Boom: x")
     there = opened(plan(mode="triggered"), run(1, what="triggered"))
     settled, runs = settle(there, T0 + 5, {run(1).job: seen})
     ((at, record),) = told(runs)
@@ -56,8 +56,8 @@ def test_a_job_that_is_gone_ends_its_run() -> None:
     assert (settled.open, settled.failures) == ((), 0)
 
 
-@pytest.mark.parametrize("seen", [RUNS, WAITS, Seen(state=State.RETRYING)])
-def test_a_run_that_goes_on_stays_open(seen: Seen) -> None:
+@pytest.mark.parametrize("seen", [RUNS, WAITS, SeenRun(state=State.RETRYING)])
+def test_a_run_that_goes_on_stays_open(seen: SeenRun) -> None:
     there = opened(plan(), run(1), run(2))
     assert settle(there, T0, {run(1).job: seen}) == (there, [])
     assert settle(there, T0, {}) == (there, [])
@@ -67,9 +67,9 @@ def test_runs_are_taken_in_by_their_ends() -> None:
     """The one that ended last is the last, and says how many failed in a row, whenever it was made."""
     there = opened(plan(overlap="allow"), run(1), run(2, T0 + 1), run(3, T0 + 2))
     ends = {
-        run(1).job: Seen(state=State.DEAD, ended=T0 + 30, error="late"),
-        run(2).job: Seen(state=State.SUCCEEDED, ended=T0 + 20),
-        run(3).job: Seen(state=State.DEAD, ended=T0 + 10, error="soon"),
+        run(1).job: SeenRun(state=State.DEAD, ended=T0 + 30, error="late"),
+        run(2).job: SeenRun(state=State.SUCCEEDED, ended=T0 + 20),
+        run(3).job: SeenRun(state=State.DEAD, ended=T0 + 10, error="soon"),
     }
     settled, runs = settle(there, T0 + 40, ends)
     assert [each.job for each in runs] == [run(3).job, run(2).job, run(1).job]
@@ -82,13 +82,13 @@ def test_runs_are_taken_in_by_their_ends() -> None:
 
 
 @pytest.mark.parametrize("bad", [FAILED, TIMED_OUT, CRASHED])
-def test_so_many_failures_in_a_row_disable(bad: Seen) -> None:
+def test_so_many_failures_in_a_row_disable(bad: SeenRun) -> None:
     there = ended(plan(max_failures=3), bad, bad)
     assert (there.enabled, there.failures) == (True, 2)
     made = look(opened(there, run(9)), T0 + 5, bad)
     off = made.plan
     assert (off.enabled, off.off, off.failures, off.note, off.off_at) == (False, "failures", 3, bad.error, T0 + 5)
-    assert made.news == (News("disabled", bad.error, 3),)
+    assert made.news == (ScheduleNews("disabled", bad.error, 3),)
     assert made.look == off.back_at == T0 + 5 + 10 * MINUTE
     assert look(off, T0 + 2 * MINUTE).jobs == ()
 
@@ -99,7 +99,7 @@ def test_one_success_and_they_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("neither", [CANCELLED, None])
-def test_cancelled_and_gone_is_neither(neither: Seen | None) -> None:
+def test_cancelled_and_gone_is_neither(neither: SeenRun | None) -> None:
     there = ended(plan(max_failures=3), FAILED, neither, FAILED, neither)
     assert (there.enabled, there.failures) == (True, 2)
     assert not ended(there, FAILED).enabled
@@ -142,7 +142,7 @@ def test_the_way_back_doubles_up_to_six_hours() -> None:
         assert look(there, there.back_at - 1).plan.enabled is False
         now = there.back_at
         made = look(there, now)
-        assert made.news == (News("enabled", "on trial"),)
+        assert made.news == (ScheduleNews("enabled", "on trial"),)
         assert (made.plan.enabled, made.plan.trial, made.plan.off) == (True, True, "")
         there = ended(made.plan, FAILED, now=now)
         assert not there.enabled
@@ -162,7 +162,7 @@ def test_what_was_due_meanwhile_is_not_made_up_for() -> None:
     assert (back.runs, back.plan.watermark, back.plan.due) == ((), T0 + 10 * MINUTE, T0 + 11 * MINUTE)
 
 
-def _on_trial() -> Plan:
+def _on_trial() -> SchedulePlan:
     off = ended(plan(max_failures=3, mode="triggered"), FAILED, FAILED, FAILED)
     assert off.back_at is not None
     return look(off, off.back_at).plan
@@ -218,11 +218,11 @@ def test_continuous_runs_one_after_the_other() -> None:
     assert (words(made.runs), made.plan.due, len(made.plan.open)) == (["fired"], None, 1)
     assert look(made.plan, T0 + HOUR).jobs == ()
     end = T0 + 100
-    rested = look(made.plan, T0 + SECOND, Seen(state=State.SUCCEEDED, ended=end))
+    rested = look(made.plan, T0 + SECOND, SeenRun(state=State.SUCCEEDED, ended=end))
     assert (rested.jobs, rested.plan.due, rested.look) == ((), end + 5 * SECOND, end + 5 * SECOND)
     assert look(rested.plan, end + 5 * SECOND - 1).jobs == ()
     assert len(look(rested.plan, end + 5 * SECOND).jobs) == 1
-    long_ago = look(made.plan, T0 + HOUR, Seen(state=State.DEAD, ended=T0 + MINUTE))
+    long_ago = look(made.plan, T0 + HOUR, SeenRun(state=State.DEAD, ended=T0 + MINUTE))
     assert words(long_ago.runs) == ["fired", "fired"]
 
 
@@ -230,7 +230,7 @@ def test_continuous_runs_have_moments_of_their_own() -> None:
     """Also while the clock stands still or goes back."""
     there, at, new_id = plan(mode="continuous"), list[int](), ids()
     for now in (T0, T0, T0 - HOUR, T0 - HOUR + 1, T0 + 1, T0 + MINUTE):
-        made = look(there, now, Seen(state=State.SUCCEEDED, ended=now), new_id=new_id)
+        made = look(there, now, SeenRun(state=State.SUCCEEDED, ended=now), new_id=new_id)
         at += [each.at for each in made.plan.open]
         there = made.plan
     assert len(set(at)) == 6
@@ -239,9 +239,9 @@ def test_continuous_runs_have_moments_of_their_own() -> None:
 
 def test_continuous_does_not_wait_for_a_clock_that_went_back() -> None:
     there = look(plan(mode="continuous", min_pause=5 * SECOND), T0).plan
-    made = look(there, T0 - HOUR, Seen(state=State.SUCCEEDED, ended=T0))
+    made = look(there, T0 - HOUR, SeenRun(state=State.SUCCEEDED, ended=T0))
     assert made.plan.due == T0 - HOUR + 5 * SECOND
-    waits = look(there, T0, Seen(state=State.SUCCEEDED, ended=T0)).plan
+    waits = look(there, T0, SeenRun(state=State.SUCCEEDED, ended=T0)).plan
     assert look(waits, T0 - HOUR).look == T0 - HOUR + 5 * SECOND
 
 
@@ -249,19 +249,19 @@ def test_continuous_off_and_on_while_it_runs() -> None:
     there = look(plan(mode="continuous", min_pause=MINUTE), T0).plan
     off = disabled(there, T0 + 1)
     assert look(off, T0 + SECOND).jobs == ()
-    ended_off = look(off, T0 + SECOND, Seen(state=State.SUCCEEDED, ended=T0 + SECOND))
+    ended_off = look(off, T0 + SECOND, SeenRun(state=State.SUCCEEDED, ended=T0 + SECOND))
     assert (ended_off.plan.due, ended_off.plan.open, ended_off.look) == (None, (), None)
     on = enabled(ended_off.plan, T0 + 2 * SECOND)
     assert on.due == T0 + SECOND + MINUTE  # the pause is kept
     assert enabled(ended_off.plan, T0 + HOUR).due == T0 + HOUR
     on_again = enabled(off, T0 + 2)
     assert (on_again.due, look(on_again, T0 + 3).jobs) == (None, ())
-    assert look(on_again, T0 + HOUR, Seen(state=State.SUCCEEDED, ended=T0 + 4)).jobs != ()
+    assert look(on_again, T0 + HOUR, SeenRun(state=State.SUCCEEDED, ended=T0 + 4)).jobs != ()
 
 
 def test_continuous_that_failures_disable_comes_back() -> None:
     there = look(plan(mode="continuous", max_failures=1, min_pause=20 * MINUTE), T0).plan
-    off = look(there, T0, Seen(state=State.DEAD, ended=T0)).plan
+    off = look(there, T0, SeenRun(state=State.DEAD, ended=T0)).plan
     assert (off.enabled, off.due) == (False, None)
     back = look(off, T0 + 10 * MINUTE)
     assert (back.plan.trial, back.jobs, back.plan.due) == (True, (), T0 + 20 * MINUTE)

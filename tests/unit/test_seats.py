@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.worker import seats as module
-from mainspring.worker.seats import CAP, Seats
+from mainspring.worker.supervise import restart_policy as module
+from mainspring.worker.supervise.restart_policy import CAP, RestartPolicy
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def pauses(seats: Seats, time: list[float], deaths: int) -> list[float]:
+def pauses(seats: RestartPolicy, time: list[float], deaths: int) -> list[float]:
     """How long the seat waits after each of so many deaths in a row."""
     seen = []
     for _ in range(deaths):
@@ -28,15 +28,15 @@ def pauses(seats: Seats, time: list[float], deaths: int) -> list[float]:
 
 
 def test_the_first_death_costs_no_wait_and_deaths_in_a_row_wait_longer(time: list[float]) -> None:
-    assert pauses(Seats(1), time, 5) == [0.0, 0.5, 1.0, 2.0, 4.0]
+    assert pauses(RestartPolicy(1), time, 5) == [0.0, 0.5, 1.0, 2.0, 4.0]
 
 
 def test_the_wait_has_a_cap(time: list[float]) -> None:
-    assert pauses(Seats(1), time, 20)[-1] == CAP
+    assert pauses(RestartPolicy(1), time, 20)[-1] == CAP
 
 
 def test_a_worker_that_lived_a_while_starts_the_count_anew(time: list[float]) -> None:
-    seats = Seats(1)
+    seats = RestartPolicy(1)
     pauses(seats, time, 5)
     seats.started(0)
     time[0] += 11
@@ -45,7 +45,7 @@ def test_a_worker_that_lived_a_while_starts_the_count_anew(time: list[float]) ->
 
 
 def test_an_orderly_end_is_no_death(time: list[float]) -> None:
-    seats = Seats(1)
+    seats = RestartPolicy(1)
     pauses(seats, time, 5)
     seats.started(0)
     time[0] += 2
@@ -54,7 +54,7 @@ def test_an_orderly_end_is_no_death(time: list[float]) -> None:
 
 
 def test_workers_that_end_as_soon_as_they_started_do_not_spin(time: list[float]) -> None:
-    seats = Seats(1)
+    seats = RestartPolicy(1)
     for _ in range(3):
         seats.started(0)
         seats.left(0, orderly=True)
@@ -62,14 +62,14 @@ def test_workers_that_end_as_soon_as_they_started_do_not_spin(time: list[float])
 
 
 def test_after_three_failed_starts_there_is_no_hope(time: list[float]) -> None:
-    seats = Seats(1)
+    seats = RestartPolicy(1)
     told = [seats.failed(0, "ImportError: no module named shop") for _ in range(3)]
     assert seats.hopeless
     assert [bool(text) for text in told] == [True, False, False]
 
 
 def test_failed_starts_are_borne_once_somebody_has_started(time: list[float]) -> None:
-    seats = Seats(1)
+    seats = RestartPolicy(1)
     seats.started(0)
     seats.left(0, orderly=True)
     for _ in range(10):
@@ -79,7 +79,7 @@ def test_failed_starts_are_borne_once_somebody_has_started(time: list[float]) ->
 
 
 def test_finished_seats_stay_empty(time: list[float]) -> None:
-    seats = Seats(2)
+    seats = RestartPolicy(2)
     seats.finished(0)
     assert seats.due(time[0], ()) == [1]
     seats.finished(1)

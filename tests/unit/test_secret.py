@@ -12,8 +12,8 @@ import pytest
 
 from mainspring import Secret
 from mainspring.codec import Signature, encode_result
+from mainspring.common.redact import redact
 from mainspring.errors import ArgumentNotSerializable, WrongArgument
-from mainspring.redact import redact
 
 CANARY = "canary-9f2c-41"
 

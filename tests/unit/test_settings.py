@@ -10,15 +10,15 @@ from typing import Any, ForwardRef
 import pytest
 
 from mainspring import Mainspring
+from mainspring.common.redact import redact
 from mainspring.errors import BadUrl, InvalidOption, UnknownOption
-from mainspring.options import WorkerOptions
-from mainspring.records import Retention
-from mainspring.redact import redact
-from mainspring.routing import Routes
-from mainspring.settings import AppSettings, Settings
-from mainspring.settings_schema import schema
-from mainspring.settings_table import OF_ONE_RUN, TABLE
+from mainspring.jobs.records import Retention
+from mainspring.options.table import WorkerOptions
+from mainspring.settings.schema import schema
+from mainspring.settings.settings import AppSettings, Settings
+from mainspring.settings.table import OF_ONE_RUN, TABLE
 from mainspring.stores.connect import StoreAddress
+from mainspring.tasks.routing import Routes
 
 OF_THE_APP = ("url", "namespace", "include", "version")
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.worker.shares import Shares
+from mainspring.worker.loop.queue_shares import QueueShares
 
 WEIGHTS = st.dictionaries(
     st.sampled_from("abcdefgh"), st.one_of(st.integers(1, 100), st.floats(0.001, 1_000)), min_size=1
@@ -19,7 +19,7 @@ ROOMS = st.lists(st.integers(0, 40), max_size=60)
 @given(WEIGHTS, ROOMS)
 def test_parts_go_by_weight_while_all_have_work(weights: dict[str, float], rooms: list[int]) -> None:
     """However the room comes, each is never further from its part than one job for each queue."""
-    shares, got = Shares(weights), Counter[str]()
+    shares, got = QueueShares(weights), Counter[str]()
     for n in rooms:
         split = shares.split(n, dict.fromkeys(weights, n))
         shares.charge(split, ())
@@ -33,7 +33,7 @@ def test_parts_go_by_weight_while_all_have_work(weights: dict[str, float], rooms
 @given(WEIGHTS, st.data())
 def test_all_of_the_room_is_given_to_those_who_can_take_it(weights: dict[str, float], data: st.DataObject) -> None:
     """Whatever happened before: nothing idles, nobody gets more than it can take, deficits stay small."""
-    shares = Shares(weights)
+    shares = QueueShares(weights)
     for _ in range(data.draw(st.integers(1, 30))):
         n = data.draw(st.integers(0, 40))
         most = {queue: data.draw(st.integers(0, 40)) for queue in weights if data.draw(st.booleans())}
@@ -53,7 +53,7 @@ def test_all_of_the_room_is_given_to_those_who_can_take_it(weights: dict[str, fl
 def test_nobody_starves(weights: dict[str, float], unlucky: str) -> None:
     """With room for one at a time the lightest queue comes when the weights say so, one job early or late each."""
     weights = {queue: max(1, weight) for queue, weight in weights.items()} | {unlucky: 1}
-    shares, waited = Shares(weights), 0
+    shares, waited = QueueShares(weights), 0
     for _ in range(int(2 * sum(weights.values())) + 2 * len(weights)):
         split = shares.split(1, dict.fromkeys(weights, 1_000))
         shares.charge(split, ())
@@ -64,14 +64,14 @@ def test_nobody_starves(weights: dict[str, float], unlucky: str) -> None:
 
 
 def test_who_comes_back_is_not_owed_what_it_missed() -> None:
-    shares = Shares({"a": 1, "b": 1})
+    shares = QueueShares({"a": 1, "b": 1})
     for _ in range(100):
         shares.charge(shares.split(10, {"a": 10, "b": 10}) | {"b": 0}, {"b"})
     assert shares.split(10, {"a": 10, "b": 10}) == {"a": 5, "b": 5}
 
 
 def test_a_part_that_is_too_small_for_a_job_is_kept() -> None:
-    shares, got = Shares({"a": 3, "b": 1}), Counter[str]()
+    shares, got = QueueShares({"a": 3, "b": 1}), Counter[str]()
     for _ in range(8):
         split = shares.split(1, {"a": 1_000, "b": 1_000})
         shares.charge(split, ())

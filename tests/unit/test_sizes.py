@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.common.sizes import format_size, to_bytes
 from mainspring.errors import InvalidOption
-from mainspring.sizes import format_size, to_bytes
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ConfigError, InvalidOption, UnknownOption
-from mainspring.settings import AppSettings
-from mainspring.sources import OUR_OWN
+from mainspring.settings.settings import AppSettings
+from mainspring.settings.sources import OUR_OWN
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.worker.attempt import Attempt
-from mainspring.worker.pools.thread import Runner, ThreadPool
+from mainspring.worker.run.attempt import RunningAttempt
+from mainspring.worker.run.slots.thread_slots import Runner, ThreadSlots
 
 ROUNDS = 6_000
 LIMIT = 20.0
@@ -26,7 +26,7 @@ class _Pool:
     """As much of a pool as one thread needs; what a body came to is ``ok`` or the exception."""
 
     def __init__(self) -> None:
-        self.line: SimpleQueue[Attempt | None] = SimpleQueue()
+        self.line: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self.ends: SimpleQueue[Any] = SimpleQueue()
         self.take = self.line.get
         self.deadlines = SimpleNamespace(next_at=0.0)
@@ -41,12 +41,12 @@ class _Pool:
     def run(self, call: Callable[..., Any], *args: Any) -> None:
         call(*args)
 
-    def finished(self, attempt: Attempt, end: Any) -> None:
+    def finished(self, attempt: RunningAttempt, end: Any) -> None:
         self.ends.put(end)
 
 
-def _attempt(fn: Callable[[], Any]) -> Attempt:
-    return cast("Attempt", SimpleNamespace(fn=fn, many=False, next_at=1.0, ending=None, begun=False))
+def _attempt(fn: Callable[[], Any]) -> RunningAttempt:
+    return cast("RunningAttempt", SimpleNamespace(fn=fn, many=False, next_at=1.0, ending=None, begun=False))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def hasty() -> Iterator[None]:
 def test_a_thread_outlives_every_moment_of_a_strike() -> None:
     """Half of the strikes find the body, half come late; the length of the body follows them to stay at the edge."""
     pool = _Pool()
-    runner = Runner(cast("ThreadPool", pool), 0)
+    runner = Runner(cast("ThreadSlots", pool), 0)
     length, found = 3_000, 0
     for round_ in range(ROUNDS):
         begun = threading.Event()

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from mainspring import Call, Job, Mainspring
-from mainspring.breakers import Breakers
-from mainspring.dead import Dead
-from mainspring.election import Election
-from mainspring.jobs import Jobs
-from mainspring.limiting import Limits
-from mainspring.lock import Lock
-from mainspring.locks import Locks
-from mainspring.queues import Queues
-from mainspring.schedules import Schedules
-from mainspring.task import AsyncTask, BaseTask, Task
-from mainspring.workers import Workers
+from mainspring.breakers.manager import Breakers
+from mainspring.jobs.dead import Dead
+from mainspring.jobs.manager import Jobs
+from mainspring.limits.manager import Limits
+from mainspring.locks.election import Election
+from mainspring.locks.lock import Lock
+from mainspring.locks.manager import Locks
+from mainspring.queues.manager import Queues
+from mainspring.schedules.manager import Schedules
+from mainspring.tasks.task import AsyncTask, BaseTask, Task
+from mainspring.worker.manager import Workers
 
 OF_A_TASK = {"bound_to", "job", "join", "options", "s", "spec", "upgrade"}
 

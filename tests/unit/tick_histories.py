@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainspring.rules import Every, Window
+from mainspring.schedules.rules import Every, RuleWindow
 from mainspring.testing.history import History, Occurrence, Promise
 from tests.unit.histories import PLAIN, h
 
-RULES = {"often": Window(Every(10, anchor=0))}
+RULES = {"often": RuleWindow(Every(10, anchor=0))}
 
 
 def history(*occurrences: tuple[int, str, str]) -> History:

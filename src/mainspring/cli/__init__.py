@@ -7,7 +7,7 @@ import click
 from mainspring import __version__
 from mainspring.cli.breakers import breakers
 from mainspring.cli.check import check
-from mainspring.cli.completing import completion
+from mainspring.cli.completion import completion
 from mainspring.cli.config import config
 from mainspring.cli.dead import dead
 from mainspring.cli.demo import demo

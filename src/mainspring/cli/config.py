@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from mainspring.cli.finding import find_app
-from mainspring.cli.frame import answers, app_flag, named
+from mainspring.cli.common import answers, app_flag, named
+from mainspring.cli.documents import compact
+from mainspring.cli.find_app import find_app
 from mainspring.cli.output import Shown, Table
-from mainspring.cli.shapes import compact
 from mainspring.cli.text import to_json
 
 
@@ -18,7 +18,7 @@ from mainspring.cli.text import to_json
 def config(app: str | None, schema: bool) -> Shown:
     """Every setting of the app: its value, and where it was given. Secrets are hidden."""
     if schema:
-        from mainspring.settings_schema import schema as of_settings
+        from mainspring.settings.schema import schema as of_settings
 
         return Shown(of_settings(), [to_json(of_settings(), compact=False)])
     origins = find_app(named(app)).settings.origins

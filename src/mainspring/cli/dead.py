@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring.cli.acting import each_of, ids_argument, one_way, rate_flag, told, yes_flag
-from mainspring.cli.frame import OF_DEAD, answers, filters, listing, on_store, sure
-from mainspring.cli.output import Facts, Shown, Table
-from mainspring.cli.shapes import job_blocks, job_document, job_table, whole_document
+from mainspring.cli.common import OF_DEAD, answers, filters, listing, on_store, sure
+from mainspring.cli.documents import job_blocks, job_document, job_table, whole_document
+from mainspring.cli.job_actions import each_of, ids_argument, one_way, rate_flag, told, yes_flag
+from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.text import iso, when
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.dead import DeadGroup
-    from mainspring.query import Query
+    from mainspring.jobs.dead import DeadGroup
+    from mainspring.jobs.query import Query
 
 
 @click.group()
@@ -35,7 +35,7 @@ def dead() -> None:
 def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> Shown:
     """List dead jobs, the newest first."""
     page = app.dead.list(query, limit=limit, cursor=cursor)
-    blocks: list[Table | Facts | str] = [job_table(page.jobs, empty="no dead jobs")]
+    blocks: list[Table | FactList | str] = [job_table(page.jobs, empty="no dead jobs")]
     if page.cursor is not None:
         blocks.append(f"There are more: --cursor {page.cursor}")
     return Shown({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor}, blocks)
@@ -77,7 +77,7 @@ def retry(app: Mainspring, ids: Sequence[str], query: Query | None, everything: 
         raise click.UsageError("--all means all of them: give no ids and no filters")
     if not everything and one_way(ids, query):
         return each_of(app, ids, "retried", lambda job: job.retry())
-    from mainspring.query import Query
+    from mainspring.jobs.query import Query
 
     wanted = query or Query.everything()
     if not everything:

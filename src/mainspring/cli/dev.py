@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring import options
-from mainspring.cli.finding import URL, find_target
-from mainspring.cli.frame import named
+from mainspring.cli.common import named
+from mainspring.cli.find_app import URL, find_target
 from mainspring.cli.output import complain
 from mainspring.cli.worker import app_argument, read_flags, worker_flags
-from mainspring.discover import project_root
 from mainspring.errors import ConfigError
+from mainspring.options.table import resolve_options
+from mainspring.settings.project import project_root
 
 if TYPE_CHECKING:
     from mainspring.testing.servers import Engine
@@ -42,11 +42,11 @@ def dev(target: str | None, app: str | None, engine: Engine | None, log_level: s
     They drain for 5 s at a change, unless --drain says otherwise. Code that cannot be imported is shown with its
     traceback, and the old workers go on. Ctrl-C ends; the exit code is that of ``mainspring worker``.
     """
-    from mainspring.reload import Assignment, Reloader
+    from mainspring.launch.reload import Assignment, Reloader
 
     found = find_target(target or named(app))
     given = {"drain": DRAIN, **read_flags(flags)}
-    options.resolve("worker", given, subject="mainspring dev")
+    resolve_options("worker", given, subject="mainspring dev")
     with _server(engine, Path(found.folder)) as url:
         return Reloader(Assignment(found.target, found.folder, given, log_level, url), complain).run()
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring.cli.completing import task_names
-from mainspring.cli.frame import answers, moment, on_code
+from mainspring.cli.common import answers, moment, on_code
+from mainspring.cli.completion import task_names
+from mainspring.cli.documents import as_json, compact
 from mainspring.cli.output import Shown, complain
 from mainspring.cli.root import NO
-from mainspring.cli.shapes import as_json, compact
 from mainspring.errors import (
     InvalidOption,
     JobCancelled,
@@ -27,8 +27,8 @@ from mainspring.errors import (
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.call import Call
-    from mainspring.job import Job
+    from mainspring.jobs.call import Call
+    from mainspring.jobs.job import Job
 
 
 @click.command()

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring import options
-from mainspring.cli.completing import task_names
+from mainspring.cli.common import answers, on_code
+from mainspring.cli.completion import task_names
 from mainspring.cli.enqueue import name_of
-from mainspring.cli.frame import answers, on_code
-from mainspring.cli.output import Facts, Shown, Table
+from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.text import short
-from mainspring.duration import format_duration
-from mainspring.redact import HIDDEN, looks_secret, redact
+from mainspring.common.duration import format_duration
+from mainspring.common.redact import HIDDEN, looks_secret, redact
+from mainspring.options.table import options_for
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.options import Option
-    from mainspring.task import BaseTask
+    from mainspring.options.table import Option
+    from mainspring.tasks.task import BaseTask
 
 
 @click.command()
@@ -39,10 +39,10 @@ def explain(app: Mainspring, task: str) -> Shown:
         "queue": found.queue,
         "aliases": list(found.aliases),
     }
-    table = [*options.table("task"), *(options.table("bulk") if found.declared.bulk is not None else ())]
+    table = [*options_for("task"), *(options_for("bulk") if found.declared.bulk is not None else ())]
     rows = [_row(found, option) for option in table if option.name not in ("name", "aliases")]
     document = {**facts, "options": {name: {"value": value, "origin": origin} for name, value, origin in rows}}
-    told = Facts(
+    told = FactList(
         [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in facts.items() if value]
     )
     return Shown(document, [told, Table(("option", "value", "origin"), rows, title="options")])

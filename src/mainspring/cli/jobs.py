@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainspring.cli import output
-from mainspring.cli.acting import cancel, retry, rm, run_now
-from mainspring.cli.frame import OF_ENDED, filters, listing, on_store
-from mainspring.cli.local import run
-from mainspring.cli.output import Shown
-from mainspring.cli.shapes import (
+from mainspring.cli.common import OF_ENDED, filters, listing, on_store
+from mainspring.cli.documents import (
     as_json,
     compact,
     job_blocks,
@@ -23,15 +20,18 @@ from mainspring.cli.shapes import (
     progress,
     whole_document,
 )
+from mainspring.cli.job_actions import cancel, retry, rm, run_now
+from mainspring.cli.output import Shown
+from mainspring.cli.run_local import run
 from mainspring.cli.text import iso, line, to_json
 from mainspring.errors import JobError
 from mainspring.states import FINAL
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.info import JobInfo
-    from mainspring.job import Job
-    from mainspring.query import Query
+    from mainspring.jobs.info import JobInfo
+    from mainspring.jobs.job import Job
+    from mainspring.jobs.query import Query
 
 FOLLOW = 0.5
 """Seconds between two looks at the log lines of a job."""
@@ -53,7 +53,7 @@ def jobs() -> None:
 def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> Shown:
     """List jobs, the newest first. All conditions hold at once."""
     page = app.jobs.list(query, limit=limit, cursor=cursor)
-    blocks: list[output.Table | output.Facts | str] = [job_table(page.jobs)]
+    blocks: list[output.Table | output.FactList | str] = [job_table(page.jobs)]
     if page.cursor is not None:
         blocks.append(f"There are more: --cursor {page.cursor}")
     return Shown({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor}, blocks)
@@ -67,7 +67,7 @@ def show(app: Mainspring, id: str) -> Shown:
     """Everything about one job: arguments, timeline, every attempt with its error, the result."""
     job = app.jobs.get(id)
     info, result = job.info(), _result(app, job)
-    told = [] if result is None else [output.Facts([("result", compact(result))])]
+    told = [] if result is None else [output.FactList([("result", compact(result))])]
     return Shown({**whole_document(info), "result": result}, [*job_blocks(info), *told])
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring.cli.frame import answers, listing, on_store
+from mainspring.cli.common import answers, listing, on_store
 from mainspring.cli.output import Shown, Table
-from mainspring.duration import format_duration
+from mainspring.common.duration import format_duration
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.limiting import LimitInfo
+    from mainspring.limits.manager import LimitInfo
 
 _name = click.argument("name", metavar="LIMIT")
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mainspring.cli.frame import answers, on_store
+from mainspring.cli.common import answers, on_store
 from mainspring.cli.output import Shown
 from mainspring.errors import ConfigError
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.records import MigrationPlan
+    from mainspring.stores.records import MigrationPlan
 
 
 @click.command()
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @answers
 def migrate(app: Mainspring, plan: bool, sql: bool, roles: bool) -> Shown:
     """Run the migrations that the store's schema is missing. Safe to run twice and from several hosts."""
-    from mainspring.sync import run
+    from mainspring.client.blocking import run
 
     if plan + sql + roles > 1:
         raise ConfigError("--plan, --sql and --roles are asked for one at a time", hint="Leave out all but one.")

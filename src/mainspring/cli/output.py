@@ -30,7 +30,7 @@ class Table(NamedTuple):
     empty: str = "none"
 
 
-class Facts(NamedTuple):
+class FactList(NamedTuple):
     """Names and values, one a line."""
 
     rows: Sequence[tuple[str, object]]
@@ -41,7 +41,7 @@ class Shown(NamedTuple):
     """An answer: the document for ``--json``, the blocks for people, and the exit code."""
 
     document: Any
-    blocks: Sequence[Table | Facts | str]
+    blocks: Sequence[Table | FactList | str]
     code: int = 0
 
 
@@ -78,10 +78,10 @@ def complain(message: object) -> None:
 # ---- plain -----------------------------------------------------------------------------------------
 
 
-def _plain(each: Table | Facts | str) -> str:
+def _plain(each: Table | FactList | str) -> str:
     if isinstance(each, str):
         return block(each)
-    text = _plain_facts(each) if isinstance(each, Facts) else _plain_table(each)
+    text = _plain_facts(each) if isinstance(each, FactList) else _plain_table(each)
     return f"{each.title}\n{text}" if each.title else text
 
 
@@ -95,7 +95,7 @@ def _plain_table(table: Table) -> str:
     )
 
 
-def _plain_facts(facts: Facts) -> str:
+def _plain_facts(facts: FactList) -> str:
     width = max((len(line(name)) for name, _ in facts.rows), default=0)
     return "\n".join(f"{line(name).ljust(width)}  {line(value)}".rstrip() for name, value in facts.rows)
 
@@ -108,7 +108,7 @@ def _rich_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and find_spec("rich") is not None
 
 
-def _show_rich(blocks: Sequence[Table | Facts | str]) -> None:
+def _show_rich(blocks: Sequence[Table | FactList | str]) -> None:
     console = _console()
     for number, each in enumerate(blocks):
         if number:
@@ -141,7 +141,7 @@ def _console(width: int | None = None) -> Any:
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def _rich(each: Table | Facts | str) -> Any:
+def _rich(each: Table | FactList | str) -> Any:
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -155,7 +155,7 @@ def _rich(each: Table | Facts | str) -> Any:
             for row in each.rows:
                 table.add_row(*(_cell(value) for value in row))
             return table
-        case Facts():
+        case FactList():
             table = RichTable.grid(padding=(0, 2))
             for name, value in each.rows:
                 table.add_row(Text(line(name), style="dim"), _cell(value))

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from mainspring.cli.acting import told, yes_flag
-from mainspring.cli.frame import answers, listing, on_store, sure
+from mainspring.cli.common import answers, listing, on_store, sure
+from mainspring.cli.job_actions import told, yes_flag
 from mainspring.cli.output import Shown, Table, complain
 from mainspring.cli.root import NO
 from mainspring.cli.text import iso, when
 from mainspring.errors import DrainTimeout
-from mainspring.queues import How, OnFull, Order
+from mainspring.queues.manager import How, OnFull, Order
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.queues import Configured, QueueInfo
+    from mainspring.queues.manager import Configured, QueueInfo
 
 COUNTED = ("ready", "scheduled", "retrying", "blocked", "running")
 

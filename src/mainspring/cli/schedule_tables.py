@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mainspring.cli.output import Facts, Table
-from mainspring.cli.schedule_shapes import at_zone, counts_of, due_first, summary_document, took
-from mainspring.cli.shapes import compact
+from mainspring.cli.documents import compact
+from mainspring.cli.output import FactList, Table
+from mainspring.cli.schedule_documents import at_zone, counts_of, due_first, summary_document, took
 from mainspring.cli.text import ago, short, span, to_second, when
 
 if TYPE_CHECKING:
-    from mainspring.schedules import GroupInfo, RunInfo, ScheduleInfo, ScheduleStatus
+    from mainspring.schedules.info import GroupInfo, RunInfo, ScheduleInfo, ScheduleStatus
 
 RECENT = 5
 """Occurrences that stand with a schedule that is shown."""
@@ -76,17 +76,19 @@ def next_table(found: Sequence[tuple[datetime, ScheduleInfo]], now: datetime, *,
     return Table(("occurrence", *(["local"] if local else []), "schedule", "rule"), rows, empty=empty)
 
 
-def schedule_blocks(info: ScheduleInfo, runs: Sequence[RunInfo], status: ScheduleStatus) -> list[Table | Facts | str]:
+def schedule_blocks(
+    info: ScheduleInfo, runs: Sequence[RunInfo], status: ScheduleStatus
+) -> list[Table | FactList | str]:
     """Everything of one schedule."""
-    blocks: list[Table | Facts | str] = [_facts(info, runs, status.at), _options(info)]
+    blocks: list[Table | FactList | str] = [_facts(info, runs, status.at), _options(info)]
     if info.args:
-        blocks.append(Facts([(name, compact(value)) for name, value in info.args.items()], title="arguments"))
+        blocks.append(FactList([(name, compact(value)) for name, value in info.args.items()], title="arguments"))
     if info.running or info.waiting:
         blocks.append(open_table([info], status.groups))
     return [*blocks, run_table(runs[:RECENT], title="last occurrences")]
 
 
-def _facts(info: ScheduleInfo, runs: Sequence[RunInfo], now: datetime) -> Facts:
+def _facts(info: ScheduleInfo, runs: Sequence[RunInfo], now: datetime) -> FactList:
     counts = counts_of(runs)
     what, ended = (", ".join(f"{number} {word}" for word, number in kind.items()) for kind in counts.values())
     origin = "put at run time" if info.owner == "user" else "the code"
@@ -96,7 +98,7 @@ def _facts(info: ScheduleInfo, runs: Sequence[RunInfo], now: datetime) -> Facts:
         "blocks": ", ".join(info.blocks),
         "group": info.group,
     }
-    return Facts([
+    return FactList([
         ("schedule", info.name),
         ("task", info.task),
         ("from", f"{origin}, version {info.version}" if info.version else origin),
@@ -117,14 +119,14 @@ def _facts(info: ScheduleInfo, runs: Sequence[RunInfo], now: datetime) -> Facts:
     ])  # fmt: skip
 
 
-def _options(info: ScheduleInfo) -> Facts:
+def _options(info: ScheduleInfo) -> FactList:
     optional = {
         "jitter": info.jitter and span(info.jitter),
         "start": info.start and to_second(info.start),
         "end": info.end and to_second(info.end),
         "min_pause": span(info.min_pause) if info.mode == "continuous" else None,
     }
-    return Facts([
+    return FactList([
         ("queue", info.queue),
         ("priority", info.priority),
         ("overlap", info.overlap),

@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mainspring.cli.acting import told
-from mainspring.cli.completing import schedule_names
+from mainspring.cli.common import a_moment, answers, listing, moment, on_code, on_store, sure
+from mainspring.cli.completion import schedule_names
 from mainspring.cli.enqueue import refuse_timeout, waited
-from mainspring.cli.frame import a_moment, answers, listing, moment, on_code, on_store, sure
-from mainspring.cli.output import Facts, Shown, Table, complain
+from mainspring.cli.job_actions import told
+from mainspring.cli.output import FactList, Shown, Table, complain
 from mainspring.cli.root import NO
-from mainspring.cli.schedule_shapes import (
-    at_zone,
-    counts_of,
-    group_document,
-    run_document,
-    schedule_document,
-)
+from mainspring.cli.schedule_documents import at_zone, counts_of, group_document, run_document, schedule_document
 from mainspring.cli.schedule_tables import (
     group_table,
     next_table,
@@ -35,7 +29,7 @@ from mainspring.errors import InvalidOption, NotTriggered, did_you_mean
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.schedules import ScheduleInfo, ScheduleStatus
+    from mainspring.schedules.info import ScheduleInfo, ScheduleStatus
 
 MOST_RUNS = 10_000
 
@@ -110,7 +104,7 @@ def upcoming(app: Mainspring, name: str | None, number: int) -> Shown:
 def history(app: Mainspring, name: str, limit: int, before: str | None) -> Shown:
     """What became of its occurrences, the latest first: runs, and those that were skipped or missed."""
     runs = app.schedules.history(name, limit, moment(before, "before"))
-    blocks: list[Table | Facts | str] = [run_table(runs, empty="no occurrences")]
+    blocks: list[Table | FactList | str] = [run_table(runs, empty="no occurrences")]
     if len(runs) == limit:
         blocks.append(f"There may be more: --before {iso(runs[-1].at)}")
     return Shown({"schedule": name, "runs": [run_document(run) for run in runs]}, blocks)
@@ -199,7 +193,7 @@ def backfill(app: Mainspring, name: str, start: str, end: str) -> Shown:
     document = [{"id": str(job.id), "at": iso(moments.get(job.id))} for job in jobs]
     rows = [(to_second(moments[job.id]) if job.id in moments else "-", job.id) for job in jobs]
     text = told("made", len(jobs)) if jobs else "nothing to do: in that time no occurrence is over that has no job"
-    blocks: list[Table | Facts | str] = [text]
+    blocks: list[Table | FactList | str] = [text]
     if rows:
         blocks.append(Table(("occurrence", "job"), rows))
     return Shown({"schedule": name, "jobs": document}, blocks)
@@ -218,7 +212,7 @@ def sync(app: Mainspring) -> Shown:
     unchanged = sorted(set(app.tasks.scheduled) - {name for name, _ in rows})
     document = {**{word: list(names) for word, names in synced.items()}, "unchanged": unchanged}
     counts = {word: len(names) for word, names in document.items()}
-    blocks: list[Table | Facts | str] = [", ".join(f"{number} {word}" for word, number in counts.items())]
+    blocks: list[Table | FactList | str] = [", ".join(f"{number} {word}" for word, number in counts.items())]
     return Shown(document, [*blocks, Table(("schedule", "what"), rows)] if rows else blocks)
 
 
@@ -228,7 +222,7 @@ def sync(app: Mainspring) -> Shown:
 def _shown(status: ScheduleStatus, found: Sequence[ScheduleInfo], *, empty: str = "") -> Shown:
     """These schedules, their runs that have not ended, and their groups."""
     groups = [group for group in status.groups if any(each.group == group.name for each in found)]
-    blocks: list[Table | Facts | str] = [schedule_table(found, status.at, empty=empty)]
+    blocks: list[Table | FactList | str] = [schedule_table(found, status.at, empty=empty)]
     blocks += [table for table in (open_table(found, groups), group_table(groups)) if table.rows]
     document = {
         "at": iso(status.at),

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mainspring.cli.common import listing, on_store
 from mainspring.cli.dead import group_document, group_table
-from mainspring.cli.frame import listing, on_store
-from mainspring.cli.output import Facts, Shown, Table
+from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.queues import queue_document, queue_table
-from mainspring.cli.schedule_shapes import summary_document
+from mainspring.cli.schedule_documents import summary_document
 from mainspring.cli.schedule_tables import summary_table
 from mainspring.cli.workers import worker_document, worker_table
 from mainspring.errors import mask_url
@@ -28,7 +28,7 @@ WORST = 10
 @listing
 def status(app: Mainspring) -> Shown:
     """One screen: the store, jobs by state, queues, schedules, workers, what jobs died of."""
-    from mainspring.sync import run
+    from mainspring.client.blocking import run
 
     store = {
         "url": mask_url(app.settings.url),
@@ -47,7 +47,7 @@ def status(app: Mainspring) -> Shown:
     }
     jobs = Table([state.value for state in State], [[counts[state] for state in State]], title="jobs")
     return Shown(document, [
-        Facts([*store.items()]),
+        FactList([*store.items()]),
         jobs,
         queue_table(queues, title="queues"),
         summary_table(schedules, title="schedules"),

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from mainspring.duration import format_duration
+from mainspring.common.duration import format_duration
 
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 """Control characters, marks that change the direction of what follows, lone surrogates."""

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from mainspring import options
-from mainspring.cli.finding import find_target
-from mainspring.cli.frame import named
+from mainspring.cli.common import named
+from mainspring.cli.find_app import find_target
 from mainspring.errors import InvalidOption
-from mainspring.options import Option
+from mainspring.options.table import Option, options_for, resolve_options
 
 ALIASES = {
     "queues": ("-Q",),
@@ -40,7 +39,7 @@ def worker_flags(**defaults: str) -> Callable[[Callable[..., Any]], Callable[...
     """All worker options as flags; ``defaults`` are those of this command, to be told of."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options.table("worker")):
+        for option in reversed(options_for("worker")):
             command = _flag(option, defaults.get(option.name))(command)
         return command
 
@@ -50,7 +49,7 @@ def worker_flags(**defaults: str) -> Callable[[Callable[..., Any]], Callable[...
 def read_flags(given: dict[str, Any]) -> dict[str, Any]:
     """Only what was given, as the options' checks want it: numbers as numbers, pairs as a mapping."""
     read: dict[str, Any] = {}
-    for option in options.table("worker"):
+    for option in options_for("worker"):
         value = given.get(option.name)
         if value is None or value == ():
             continue
@@ -90,9 +89,9 @@ def worker(target: str | None, app: str | None, log_level: str | None, **flags: 
     back. Exit code: 0 all finished, 3 handed back at the limit, 4 fast stop, 5 a process had to be killed, 1 could
     not start.
     """
-    from mainspring.running import run_target
+    from mainspring.launch.run import run_target
 
     found = find_target(target or named(app))
     given = read_flags(flags)
-    options.resolve("worker", given, subject="mainspring worker")
+    resolve_options("worker", given, subject="mainspring worker")
     return run_target(found.target, given, log_level=log_level, path=[found.folder])

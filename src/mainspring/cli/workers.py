@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring.cli.frame import listing, on_store
+from mainspring.cli.common import listing, on_store
 from mainspring.cli.output import Shown, Table
 from mainspring.cli.text import iso, seconds, short, span, when
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.workers import WorkerInfo
+    from mainspring.worker.manager import WorkerInfo
 
 
 @click.group()

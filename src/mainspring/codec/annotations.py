@@ -10,9 +10,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from mainspring.codec import wire
-from mainspring.colours import shape_of
+from mainspring.common.callables import shape_of
+from mainspring.common.secret import Secret
 from mainspring.errors import BadSignature
-from mainspring.secret import Secret
 
 
 class Parameters:
@@ -62,7 +62,7 @@ class Parameters:
 
 def resolve_parameters(fn: Callable[..., Any], task: str, *, skip_first: bool) -> Parameters:
     """Read the signature of ``fn``; ``BadSignature`` names the parameter that cannot be used."""
-    from mainspring.depends import Dependency
+    from mainspring.tasks.dependencies import Dependency
 
     found = Parameters()
     for parameter in _parameters_of(fn, task)[int(skip_first) :]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.redact import redact
+from mainspring.common.redact import redact
 
 _TYPE_LIMIT = 200
 _MESSAGE_LIMIT = 4_000

@@ -9,10 +9,10 @@ from typing import Any, Union, get_args, get_origin
 
 from msgspec import UNSET
 
-from mainspring.bulk import ITEM
 from mainspring.codec.annotations import Parameters, check_type, declared_return, declared_type, parameter_names
 from mainspring.codec.signature import PAYLOAD_LIMIT, Signature
 from mainspring.errors import BadSignature, WrongArgument
+from mainspring.tasks.bulk import ITEM
 
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection)
 

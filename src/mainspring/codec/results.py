@@ -8,9 +8,9 @@ import msgspec
 
 from mainspring.codec import wire
 from mainspring.codec.failures import text_of
+from mainspring.common.redact import HIDDEN
+from mainspring.common.secret import Secret
 from mainspring.errors import MainspringError, ResultNotSerializable, ResultTooLarge, Undecodable, shown
-from mainspring.redact import HIDDEN
-from mainspring.secret import Secret
 
 RESULT_LIMIT = 1_000_000
 

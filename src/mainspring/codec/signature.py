@@ -29,6 +29,8 @@ from mainspring.codec.annotations import Parameters, holds_secret, resolve_param
 from mainspring.codec.canonical import plain
 from mainspring.codec.failures import text_of
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
+from mainspring.common.redact import HIDDEN
+from mainspring.common.secret import Secret
 from mainspring.errors import (
     ArgumentNotSerializable,
     BadSignature,
@@ -41,8 +43,6 @@ from mainspring.errors import (
     WrongArgument,
     shown,
 )
-from mainspring.redact import HIDDEN
-from mainspring.secret import Secret
 
 PAYLOAD_LIMIT = 1_000_000
 _RESERVED = frozenset({"@", "*", "**"})

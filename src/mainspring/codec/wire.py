@@ -19,7 +19,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.secret import Secret
+from mainspring.common.secret import Secret
 
 DEPTH_LIMIT = 64
 

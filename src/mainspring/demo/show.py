@@ -17,15 +17,16 @@ import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.demo.view import View
-from mainspring.job import Job
-from mainspring.query import Query
-from mainspring.records import JobRow, WorkerRow
+from mainspring.jobs.job import Job
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import JobRow
 from mainspring.states import FINAL, State
+from mainspring.worker.records import WorkerRow
 
 PROCESSES = 3
 
 
-class Tally(msgspec.Struct):
+class DemoSummary(msgspec.Struct):
     """What the summary tells."""
 
     enqueued: int = 0
@@ -82,9 +83,9 @@ class Show:
         self.begun = time.monotonic()
         self.killed_at: float | None = None
         self.victims: list[JobRow] = []
-        self.tally = Tally()
+        self.tally = DemoSummary()
 
-    async def run(self) -> Tally:
+    async def run(self) -> DemoSummary:
         async with self.app:
             workers = await self._started()
             names = ", ".join(f"{worker.id[:6]} (pid {_pid(worker)})" for worker in workers)
@@ -168,7 +169,7 @@ def _all_back(rows: list[JobRow], victims: list[JobRow]) -> bool:
     return all(row.state in FINAL or (row.state is State.RUNNING and row.token > tokens[row.id]) for row in now)
 
 
-def _count(tally: Tally, rows: list[JobRow]) -> Tally:
+def _count(tally: DemoSummary, rows: list[JobRow]) -> DemoSummary:
     tally.succeeded = sum(row.state is State.SUCCEEDED for row in rows)
     tally.dead = sum(row.state is State.DEAD for row in rows)
     tally.retried = sum(row.attempt > 1 for row in rows)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from mainspring.records import JobRow
+from mainspring.jobs.records import JobRow
 from mainspring.states import FINAL, State
 
 if TYPE_CHECKING:
-    from mainspring.demo.show import Tally
+    from mainspring.demo.show import DemoSummary
 
 BAR = 24
 COLOURS = {State.SUCCEEDED: "green", State.RUNNING: "cyan", State.RETRYING: "yellow", State.DEAD: "red"}
@@ -60,7 +60,7 @@ class View:
             self._last = time.monotonic()
             self.say("jobs    " + line)
 
-    def summary(self, tally: Tally) -> None:
+    def summary(self, tally: DemoSummary) -> None:
         ended = "every job ended" if tally.lost == 0 else f"{tally.lost} JOBS DID NOT END"
         self.say(
             f"done    {tally.enqueued} enqueued, {tally.succeeded} succeeded ({tally.retried} after a retry), "

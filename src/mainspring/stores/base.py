@@ -17,7 +17,7 @@ Rules for every method
 
 Limits. A job names buckets: it starts only while each has room. A bucket's size is that of its limit at
 the moment of the claim, or what somebody set in its place. Room is decided under the bucket's lock. Concurrency is
-counted from what runs, a job once however often it names a bucket, and from guests (:meth:`Store.take`). A rate counts
+counted from what runs, a job once however often it names a bucket, and from guests (:meth:`Store.hold`). A rate counts
 starts at the moment of the claim, by the store's clock, whatever becomes of the attempt; moments may be taken to be
 up to a thousandth of the window later than they were, never earlier; when the clock goes back they still count until
 their window is over. A start that costs more than the size counts as the whole size. A bucket whose limit the
@@ -80,25 +80,26 @@ each entry into ready (its ``seq`` falls instead of growing), one of ``fifo`` be
 changed hands out the jobs of both, those of ``lifo`` first. In the same way a job names the limits that its queue had
 at its enqueue.
 
-Schedules. A row for each, and a record for each of its occurrences that became something (:class:`Run`). Nothing here
-knows of rules and times of day: whoever looks at a row works out what comes next and exchanges it (:meth:`Store.swap`).
-Only one of those who saw the same row can do that, so a decision is carried out once, with the jobs that belong to it.
+Schedules. A row for each, and a record for each of its occurrences that became something (:class:`ScheduleRun`).
+Nothing here knows of rules and times of day: whoever looks at a row works out what comes next and exchanges it
+(:meth:`Store.swap_schedule`). Only one of those who saw the same row can do that, so a decision is carried out once,
+with the jobs that belong to it.
 
 Parts. A job with the mark ``^@name`` is of the part of that name; it has one such mark at most. A part may wait for
-others (:meth:`Store.link`). Then a job of it is inserted as blocked until each of those has *succeeded since the last
-start* of this part: the success of a job of the one is noted for the other. Once all is noted, the job that was
-enqueued first of those that wait is released (ready, or scheduled if it is due later), and the notes are taken away;
-and so is a job for which all is noted when it is enqueued, with nobody before it. A success is not noted while the
-job that was released last waits and was not claimed since: its start is still to come, and will see that success. Of a
-part that begins to wait for another nothing is noted yet. A job is released once: a retry, a rescue or a retry by
-hand never waits for parts again. One with parents of its own waits for both, and is released from its part while it
-still waits for those. What else ends a waiting job (cancel, expiry, delete) ends one that waits for parts too, and it
-is no longer in anybody's way; one past its ``expires`` is neither released nor waited for any more, even if nobody
-has ended it yet. A new job that ends in the step of its enqueue (skipped, or by a parent) takes no notes. One that is
-replaced under its key goes on waiting in its place, or is not held back, as before. Linking a part anew releases whom
-it no longer holds back. A job without such a mark that is handed back with a part (``Ack.part``) gets the mark, and
-stands in the line of the part by its seq: ready again at its old place, or blocked, as if it had been of the part
-when it was enqueued.
+others (:meth:`Store.set_dependencies`). Then a job of it is inserted as blocked until each of those has *succeeded
+since the last start* of this part: the success of a job of the one is noted for the other. Once all is noted, the job
+that was enqueued first of those that wait is released (ready, or scheduled if it is due later), and the notes are
+taken away; and so is a job for which all is noted when it is enqueued, with nobody before it. A success is not noted
+while the job that was released last waits and was not claimed since: its start is still to come, and will see that
+success. Of a part that begins to wait for another nothing is noted yet. A job is released once: a retry, a rescue or
+a retry by hand never waits for parts again. One with parents of its own waits for both, and is released from its part
+while it still waits for those. What else ends a waiting job (cancel, expiry, delete) ends one that waits for parts
+too, and it is no longer in anybody's way; one past its ``expires`` is neither released nor waited for any more, even
+if nobody has ended it yet. A new job that ends in the step of its enqueue (skipped, or by a parent) takes no notes.
+One that is replaced under its key goes on waiting in its place, or is not held back, as before. Linking a part anew
+releases whom it no longer holds back. A job without such a mark that is handed back with a part (``Ack.part``) gets
+the mark, and stands in the line of the part by its seq: ready again at its old place, or blocked, as if it had been
+of the part when it was enqueued.
 
 Attempts. A claim adds one to ``attempt``; an ack with ``refund``, a crash and a loss take it back.
 An ``AttemptRow`` is kept under (job, token) for every ended attempt except a plain success,
@@ -110,43 +111,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-import msgspec
-
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    Acted,
+from mainspring.breakers.records import BreakerRow
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import (
+    ActResult,
+    AttemptReport,
     AttemptRow,
-    Beat,
-    Beaten,
-    BreakerRow,
-    Bucket,
-    BucketRow,
-    Disabled,
-    Doc,
+    Batch,
     Enqueued,
-    Found,
-    GuestRow,
-    Limit,
-    LimitRow,
+    JobRows,
     LogLine,
-    MigrationPlan,
-    Mode,
-    NewJob,
-    Promoted,
-    QueueRow,
-    QueueSettings,
-    Report,
-    Rescued,
+    PromoteResult,
     Retention,
-    Taken,
-    Tally,
-    Turned,
-    Want,
-    WorkerRow,
+    TallyRow,
 )
-from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
+from mainspring.schedules.records import (
+    DueSchedules,
+    ScheduleDependency,
+    ScheduleDependencyRow,
+    ScheduleRow,
+    ScheduleRun,
+    ScheduleSwap,
+    SwapResult,
+)
 from mainspring.states import Action, State
+from mainspring.stores.records import Document, MigrationPlan
+from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
 TallyBy = Literal["queue", "task", "error"]
 
@@ -155,43 +148,6 @@ CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
 
 NUMBERS_KEPT = 86_400_000_000
 """Microseconds for which the last number of a bucket is remembered."""
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one enqueue call inserts: all of it or nothing."""
-
-    id: bytes
-    """Made by the client, the same for every try."""
-    jobs: tuple[NewJob, ...]
-    retry: bool = False
-    """An earlier try of this batch may have arrived: insert only what is found in no place."""
-    limits: tuple[Limit, ...] = ()
-    """Those that its jobs name: made if the store does not know them, else left as they stand there."""
-    queues: tuple[tuple[str, QueueSettings], ...] = ()
-    """Settings that code declares, by queue: stored if the store knows of none that were declared, else left. What
-    waits there already counts for a depth from the next :meth:`Store.configure` on."""
-    accepted: bool = False
-    """It comes of a job that runs: refused for no depth."""
-    forced: bool = False
-    """Its jobs, new and replaced ones, wait for no parts; they are released at once, and that takes the notes away."""
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker's numbered report and request. At most one is in flight per worker."""
-
-    worker: str
-    number: int
-    """One more than the last turn, or the same number when that turn is repeated."""
-    seen: int
-    """The highest number whose reply this worker has read."""
-    acks: tuple[Ack, ...] = ()
-    wants: tuple[Want, ...] = ()
-    suspects: int = 1
-    """How many suspects may be among the claims: 0 when the worker holds a job with a crash."""
-    holds: tuple[tuple[bytes, int], ...] | None = None
-    """All leases the worker believes it has, now and then; the reply's ``gone`` names those it has not."""
-    good: tuple[tuple[str, int], ...] = ()
-    """Of breakers that go by a share: how many successes the worker has seen that it did not tell of before."""
 
 
 class Listener(Protocol):
@@ -231,7 +187,7 @@ class Store(Protocol):
         """Run the missing numbered migrations, once, under a lock. Returns (version before, version after)."""
         ...
 
-    async def plan(self) -> MigrationPlan:
+    async def migration_plan(self) -> MigrationPlan:
         """What ``migrate`` would do. Changes nothing, and needs no store that is open or there."""
         ...
 
@@ -290,7 +246,7 @@ class Store(Protocol):
         """
         ...
 
-    async def turn(self, turn: Turn) -> Turned:
+    async def turn(self, turn: Turn) -> TurnResult:
         """Take what a worker finished, hand out work for its free slots: one atomic step.
 
         1. A worker whose row is absent or marked lost gets ``lost=True`` and nothing is applied.
@@ -332,14 +288,16 @@ class Store(Protocol):
         """
         ...
 
-    async def promote(self, limit: int = 1000) -> Promoted:
+    async def promote(self, limit: int = 1000) -> PromoteResult:
         """Up to ``limit`` scheduled and retrying jobs that are due become ready (in order of due);
         up to ``limit`` waiting jobs past their ``expires`` become cancelled (expired), ``ended`` naming them.
         Lanes that waited for a rate whose moment has come are looked at again by the next turns; ``next_due`` is no
         later than the next such moment. Wakes listeners."""
         ...
 
-    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+    async def rescue(
+        self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
+    ) -> RescueResult:
         """Take the jobs of a worker that is gone, if its beat number is still ``number``.
 
         Compare-and-set on (worker, beat number): a beat that came first wins and nothing is taken.
@@ -360,7 +318,7 @@ class Store(Protocol):
         """
         ...
 
-    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+    async def report(self, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
         """Store progress, log lines and stream items of running attempts. False where the lease is not good:
         nothing stored.
 
@@ -371,7 +329,7 @@ class Store(Protocol):
         """
         ...
 
-    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
         """The jobs of a query, live and ended, newest id first; page by ``cursor``.
 
         A page may be short, or empty, though there is a cursor: an engine that looks at job after job
@@ -385,7 +343,7 @@ class Store(Protocol):
         at a time: then each job is counted once, in a state that it had meanwhile."""
         ...
 
-    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+    async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
         """Exact numbers by a value and state, by value and state; only what is above zero. Snapshots are as in
         :meth:`count`. Of very many jobs, ``first`` and ``last`` may be those of the ones enqueued first.
 
@@ -415,7 +373,7 @@ class Store(Protocol):
         reason: str = "",
         priority: int = 0,
         cursor: str | None = None,
-    ) -> Acted:
+    ) -> ActResult:
         """Do ``CANCEL``, ``RETRY``, ``RUN_NOW``, ``REPRIORITISE`` or ``DELETE`` to up to ``limit`` jobs of the query.
 
         An empty query is refused. Jobs are listed, then changed in slices: each is looked at again in
@@ -447,7 +405,7 @@ class Store(Protocol):
 
     # ---- fleet --------------------------------------------------------------------------------
 
-    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+    async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
         """Count up each worker's beat number. A worker without a row or marked lost is ``alive=False``,
         unless it registers and has no row yet: then the row is made. One that has a row and registers
         again replaces its ``info``, and nothing else."""
@@ -455,7 +413,7 @@ class Store(Protocol):
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
-    ) -> Rescued:
+    ) -> RescueResult:
         """The worker is over, said by itself or by the supervisor that saw its whole process group end.
 
         ``acks`` (of jobs known to be guilty, say by timing out) are applied first, then what is
@@ -479,22 +437,22 @@ class Store(Protocol):
 
     # ---- queues -------------------------------------------------------------------------------
 
-    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+    async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
         """Set what these queues do from now on, for the whole fleet: the next turn and the next enqueue obey.
         Opening wakes listeners. Idempotent."""
         ...
 
-    async def modes(self) -> list[QueueRow]:
+    async def queues(self) -> list[QueueRow]:
         """The queues of which something is stored, by name."""
         ...
 
-    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+    async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
         """Store settings of a queue in place of those given before; ``None`` takes them back. ``declared``: those that
         code declares, which hold where nothing was given. The next enqueue obeys; when this returns, all that
         waits counts for its depth."""
         ...
 
-    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
+    async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
         """Switch queues off: the next turn gets nothing of them, the next enqueue does as ``how`` says. ``None``
         switches them on and wakes listeners. Modes are another matter: a queue may be both paused and disabled.
         Idempotent: said again in the same way it stands since the first time."""
@@ -502,12 +460,12 @@ class Store(Protocol):
 
     # ---- limits -------------------------------------------------------------------------------
 
-    async def declare(self, limits: Sequence[Limit]) -> None:
+    async def declare_limits(self, limits: Sequence[Limit]) -> None:
         """Store these limits; the last declaration of a name stands. What somebody set in place of a size stays.
         Holds from the next claim on, also below what runs. Wakes listeners where something may start. Idempotent."""
         ...
 
-    async def set_size(self, limit: str, size: int | None) -> bool:
+    async def set_limit_size(self, limit: str, size: int | None) -> bool:
         """Set what the limit lets through in place of its declared size (0: nothing), or with None take that back.
         False if there is no such limit. Wakes listeners."""
         ...
@@ -525,9 +483,9 @@ class Store(Protocol):
         ``next_at`` is for the cost given."""
         ...
 
-    async def take(
+    async def hold(
         self,
-        guest: bytes,
+        holder: bytes,
         buckets: Sequence[Bucket],
         ttl: int,
         limits: Sequence[Limit] = (),
@@ -535,7 +493,7 @@ class Store(Protocol):
         *,
         info: bytes = b"",
         fenced: bool = False,
-    ) -> Taken:
+    ) -> HoldResult:
         """Places outside of a claim: room in all of the buckets, or in none. ``limits`` as in a batch.
 
         A guest that has places already keeps them for ``ttl`` microseconds from now, never for less than it had,
@@ -555,27 +513,27 @@ class Store(Protocol):
         """
         ...
 
-    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+    async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
         """The guest's places are free again; ``spent`` and ``slow`` as in an ack. False if it held none any more."""
         ...
 
-    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+    async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
         """Up to ``limit`` guests whose time is not over: those of a bucket, or of every bucket whose name begins with a
         text. By the name of their bucket, then by when they came. An engine may look at 10,000 guests only."""
         ...
 
     # ---- breakers -----------------------------------------------------------------------------
 
-    async def trip(self, breaker: str, span: int | None) -> bool:
+    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
         """Open the breaker for ``span`` microseconds from now, with None until it is reset; whatever it was before.
         Nothing is claimed after that was confirmed. False if there is no such breaker."""
         ...
 
-    async def reset(self, breaker: str) -> bool:
+    async def reset_breaker(self, breaker: str) -> bool:
         """Close the breaker and forget its failures. False if there is no such breaker. Wakes listeners."""
         ...
 
-    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
         """What came of work that no job did and that began at ``started``: so many successes, and after
         them perhaps a failure.
 
@@ -586,7 +544,7 @@ class Store(Protocol):
 
     # ---- schedules ----------------------------------------------------------------------------
 
-    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         """Exchange the row of a schedule, if it has the number ``swap.rev``, and enqueue the batch: one step.
 
         A row with another number, or one where none was expected, is left alone: ``ok=False``, with the number that
@@ -602,7 +560,7 @@ class Store(Protocol):
         """
         ...
 
-    async def look(self, limit: int = 1000) -> Looked:
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
         """The schedules whose ``look`` is not later than now, the earliest first, then by name. One read by an index.
         ``next_look`` is that of the first that is not among them: if there were too many, it lies behind us."""
         ...
@@ -611,27 +569,27 @@ class Store(Protocol):
         """These schedules, without names all, by name; those that are not there are left out."""
         ...
 
-    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+    async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         """What became of the occurrences of a schedule before that moment, the latest first."""
         ...
 
-    async def link(self, links: Sequence[Link]) -> None:
+    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
         """Say what these parts wait for from now on, in place of what was said before. What was noted of a part that
         it waited for before stays noted. Those that wait for nobody any more are released, all of them in the order
         of their enqueue, and nothing is kept of such a part. Wakes listeners. Idempotent."""
         ...
 
-    async def links(self) -> list[LinkRow]:
+    async def dependencies(self) -> list[ScheduleDependencyRow]:
         """All parts that wait for others, by name."""
         ...
 
     # ---- small documents ----------------------------------------------------------------------
 
-    async def put(self, doc: Doc) -> Doc:
+    async def put_document(self, doc: Document) -> Document:
         """Store a versioned document unless a newer version is there; returns the one that stands."""
         ...
 
-    async def docs(self, kind: str) -> list[Doc]:
+    async def documents(self, kind: str) -> list[Document]:
         """All documents of a kind, by name."""
         ...
 

@@ -11,7 +11,7 @@ from mainspring.errors import BadUrl, InvalidOption
 from mainspring.stores.door import Door
 
 if TYPE_CHECKING:
-    from mainspring.clock import Clock
+    from mainspring.common.clock import Clock
     from mainspring.stores.base import Engine
 
 SCHEMES = {

@@ -10,43 +10,39 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from mainspring import failpoints
+from mainspring.breakers.records import BreakerRow
+from mainspring.common import failpoints
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    Acted,
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import (
+    ActResult,
+    AttemptReport,
     AttemptRow,
-    Beat,
-    Beaten,
-    BreakerRow,
-    Bucket,
-    BucketRow,
-    Disabled,
-    Doc,
+    Batch,
     Enqueued,
-    Found,
-    GuestRow,
-    Limit,
-    LimitRow,
+    JobRows,
     LogLine,
-    MigrationPlan,
-    Mode,
-    Promoted,
-    QueueRow,
-    QueueSettings,
-    Report,
-    Rescued,
+    PromoteResult,
     Retention,
-    Taken,
-    Tally,
-    Turned,
-    WorkerRow,
+    TallyRow,
 )
-from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
+from mainspring.schedules.records import (
+    DueSchedules,
+    ScheduleDependency,
+    ScheduleDependencyRow,
+    ScheduleRow,
+    ScheduleRun,
+    ScheduleSwap,
+    SwapResult,
+)
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, Engine, Listener, TallyBy, Turn
-from mainspring.stores.deadlines import Deadlines
+from mainspring.stores.base import CRASH_DELAYS, Engine, Listener, TallyBy
+from mainspring.stores.records import Document, MigrationPlan
+from mainspring.stores.shared.deadlines import CallDeadlines
+from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
 R = TypeVar("R")
 
@@ -70,7 +66,7 @@ class Door:
 
     @deadline.setter
     def deadline(self, seconds: float) -> None:
-        self._deadlines = Deadlines(seconds)
+        self._deadlines = CallDeadlines(seconds)
 
     async def open(self) -> None:
         await self._call("open", self.inner.open())
@@ -81,8 +77,8 @@ class Door:
     async def migrate(self) -> tuple[int, int]:
         return await self._call("migrate", self.inner.migrate(), MIGRATION)
 
-    async def plan(self) -> MigrationPlan:
-        return await self._call("plan", self.inner.plan())
+    async def migration_plan(self) -> MigrationPlan:
+        return await self._call("migration_plan", self.inner.migration_plan())
 
     async def durability(self) -> str:
         return await self._call("durability", self.inner.durability())
@@ -99,19 +95,21 @@ class Door:
         failpoints.hit("enqueue.after")
         return done
 
-    async def turn(self, turn: Turn) -> Turned:
+    async def turn(self, turn: Turn) -> TurnResult:
         return await self._call("turn", self.inner.turn(turn))
 
-    async def promote(self, limit: int = 1000) -> Promoted:
+    async def promote(self, limit: int = 1000) -> PromoteResult:
         return await self._call("promote", self.inner.promote(limit))
 
-    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+    async def rescue(
+        self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
+    ) -> RescueResult:
         return await self._call("rescue", self.inner.rescue(worker, number, cause, delays))
 
-    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+    async def report(self, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
         return await self._call("report", self.inner.report(worker, reports))
 
-    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
         return await self._call("find", self.inner.find(query, limit=limit, cursor=cursor))
 
     async def count(self, query: Query) -> dict[State, int]:
@@ -126,7 +124,7 @@ class Door:
     async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
         return await self._call("items", self.inner.items(job, after, limit))
 
-    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+    async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
         return await self._call("tally", self.inner.tally(query, by))
 
     async def act(
@@ -138,19 +136,19 @@ class Door:
         reason: str = "",
         priority: int = 0,
         cursor: str | None = None,
-    ) -> Acted:
+    ) -> ActResult:
         call = self.inner.act(action, query, limit=limit, reason=reason, priority=priority, cursor=cursor)
         return await self._call("act", call)
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
         return await self._call("prune", self.inner.prune(retention, limit))
 
-    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+    async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
         return await self._call("beat", self.inner.beat(beats))
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
-    ) -> Rescued:
+    ) -> RescueResult:
         return await self._call("retire", self.inner.retire(worker, cause, acks, delays))
 
     async def workers(self) -> list[WorkerRow]:
@@ -162,23 +160,23 @@ class Door:
     async def listen(self, worker: str, queues: Sequence[str]) -> Listener:
         return await self._call("listen", self.inner.listen(worker, queues))
 
-    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
-        await self._call("set_mode", self.inner.set_mode(queues, mode))
+    async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
+        await self._call("set_queue_mode", self.inner.set_queue_mode(queues, mode))
 
-    async def modes(self) -> list[QueueRow]:
-        return await self._call("modes", self.inner.modes())
+    async def queues(self) -> list[QueueRow]:
+        return await self._call("queues", self.inner.queues())
 
-    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
-        await self._call("configure", self.inner.configure(queue, settings, declared=declared))
+    async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+        await self._call("configure_queue", self.inner.configure_queue(queue, settings, declared=declared))
 
-    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
-        await self._call("disable", self.inner.disable(queues, how, by))
+    async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
+        await self._call("disable_queues", self.inner.disable_queues(queues, how, by))
 
-    async def declare(self, limits: Sequence[Limit]) -> None:
-        await self._call("declare", self.inner.declare(limits))
+    async def declare_limits(self, limits: Sequence[Limit]) -> None:
+        await self._call("declare_limits", self.inner.declare_limits(limits))
 
-    async def set_size(self, limit: str, size: int | None) -> bool:
-        return await self._call("set_size", self.inner.set_size(limit, size))
+    async def set_limit_size(self, limit: str, size: int | None) -> bool:
+        return await self._call("set_limit_size", self.inner.set_limit_size(limit, size))
 
     async def limits(self) -> list[LimitRow]:
         return await self._call("limits", self.inner.limits())
@@ -189,55 +187,55 @@ class Door:
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         return await self._call("buckets", self.inner.buckets(buckets))
 
-    async def take(
-        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
+    async def hold(
+        self, holder: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
         info: bytes = b"", fenced: bool = False,
-    ) -> Taken:  # fmt: skip
-        call = self.inner.take(guest, buckets, ttl, limits, keep, info=info, fenced=fenced)
-        return await self._call("take", call)
+    ) -> HoldResult:  # fmt: skip
+        call = self.inner.hold(holder, buckets, ttl, limits, keep, info=info, fenced=fenced)
+        return await self._call("hold", call)
 
-    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
-        return await self._call("give", self.inner.give(guest, spent, slow))
+    async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        return await self._call("release", self.inner.release(holder, spent, slow))
 
-    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
-        return await self._call("guests", self.inner.guests(of, limit))
+    async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
+        return await self._call("holders", self.inner.holders(of, limit))
 
-    async def trip(self, breaker: str, span: int | None) -> bool:
-        return await self._call("trip", self.inner.trip(breaker, span))
+    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
+        return await self._call("trip_breaker", self.inner.trip_breaker(breaker, span))
 
-    async def reset(self, breaker: str) -> bool:
-        return await self._call("reset", self.inner.reset(breaker))
+    async def reset_breaker(self, breaker: str) -> bool:
+        return await self._call("reset_breaker", self.inner.reset_breaker(breaker))
 
-    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
-        return await self._call("tell", self.inner.tell(breaker, started, good, fault))
+    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+        return await self._call("report_breaker", self.inner.report_breaker(breaker, started, good, fault))
 
-    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
-        return await self._call("swap", self.inner.swap(swap, batch))
+    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+        return await self._call("swap_schedule", self.inner.swap_schedule(swap, batch))
 
-    async def look(self, limit: int = 1000) -> Looked:
-        return await self._call("look", self.inner.look(limit))
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
+        return await self._call("due_schedules", self.inner.due_schedules(limit))
 
     async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
         return await self._call("schedules", self.inner.schedules(names))
 
-    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
-        return await self._call("runs", self.inner.runs(name, limit, before))
+    async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
+        return await self._call("schedule_runs", self.inner.schedule_runs(name, limit, before))
 
-    async def link(self, links: Sequence[Link]) -> None:
-        await self._call("link", self.inner.link(links))
+    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
+        await self._call("set_dependencies", self.inner.set_dependencies(links))
 
-    async def links(self) -> list[LinkRow]:
-        return await self._call("links", self.inner.links())
+    async def dependencies(self) -> list[ScheduleDependencyRow]:
+        return await self._call("dependencies", self.inner.dependencies())
 
-    async def put(self, doc: Doc) -> Doc:
-        return await self._call("put", self.inner.put(doc))
+    async def put_document(self, doc: Document) -> Document:
+        return await self._call("put_document", self.inner.put_document(doc))
 
-    async def docs(self, kind: str) -> list[Doc]:
-        return await self._call("docs", self.inner.docs(kind))
+    async def documents(self, kind: str) -> list[Document]:
+        return await self._call("documents", self.inner.documents(kind))
 
     async def _call(self, name: str, call: Awaitable[R], deadline: float | None = None) -> R:
         failpoints.hit(name + ".before")
-        deadlines = self._deadlines if deadline is None else Deadlines(deadline)
+        deadlines = self._deadlines if deadline is None else CallDeadlines(deadline)
         try:
             with deadlines.begin():
                 reply = await call

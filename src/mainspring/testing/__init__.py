@@ -4,13 +4,17 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing: a pytest plugin loads this in every run
 if TYPE_CHECKING:
-    from mainspring.clock import MovableClock as MovableClock
-    from mainspring.testapp import Drained as Drained
-    from mainspring.testapp import TestApp as TestApp
+    from mainspring.common.clock import MovableClock as MovableClock
+    from mainspring.testing.app import Drained as Drained
+    from mainspring.testing.app import TestApp as TestApp
 
 __all__ = ["Drained", "MovableClock", "TestApp"]
 
-_HOMES = {"Drained": "mainspring.testapp", "MovableClock": "mainspring.clock", "TestApp": "mainspring.testapp"}
+_HOMES = {
+    "Drained": "mainspring.testing.app",
+    "MovableClock": "mainspring.common.clock",
+    "TestApp": "mainspring.testing.app",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.app import Mainspring
-from mainspring.boot import load_target
 from mainspring.errors import ConfigError, OutsideTest, mask_url
-from mainspring.sources import APP, CONFIG, File, file_for, file_in
+from mainspring.launch.child import load_target
+from mainspring.settings.sources import APP, CONFIG, SettingsFile, file_for, file_in
 from mainspring.stores.connect import engine_of, sqlite_path
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _temporary(url: str, basetemp: str | None, root: Path) -> bool:
     return temporary and not file.is_relative_to(root.resolve())
 
 
-def _settings_files(root: Path) -> Iterator[File]:
+def _settings_files(root: Path) -> Iterator[SettingsFile]:
     if os.environ.get(CONFIG, "").strip() and (named := file_for(None)) is not None:
         yield named
         return

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.guards import opening
+from mainspring.client.test_guard import opening
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing: this is loaded in every run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mainspring.app import Mainspring
-    from mainspring.testapp import TestApp
+    from mainspring.testing.app import TestApp
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,13 +8,13 @@ import socket
 from collections.abc import Mapping
 
 from mainspring.codec import dumps
-from mainspring.records import Registration
-from mainspring.redact import redact
-from mainspring.worker.fitness import asked_kinds, runnable
-from mainspring.worker.parts import Parts
+from mainspring.common.redact import redact
+from mainspring.worker.config import WorkerConfig
+from mainspring.worker.loop.eligibility import asked_kinds, runnable
+from mainspring.worker.records import Registration
 
 
-def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
+def introduce(parts: WorkerConfig, more: Mapping[str, object]) -> Registration:
     """The registration, with ``more`` facts for people and witnesses to read.
 
     Named are the tasks that it can run: jobs parked for want of a slot or a label must not come back to it.
@@ -41,7 +41,7 @@ def introduce(parts: Parts, more: Mapping[str, object]) -> Registration:
     )
 
 
-def described(parts: Parts) -> str:
+def described(parts: WorkerConfig) -> str:
     """The store, the queues and the slots, in one line for the log."""
     at, settings = parts.store, parts.settings
     store = redact(at.url) if at.namespace == "default" else f"{redact(at.url)} (namespace {at.namespace})"

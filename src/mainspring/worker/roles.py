@@ -10,12 +10,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mainspring.errors import InvalidOption
-from mainspring.worker.parts import Parts
+from mainspring.worker.config import WorkerConfig
 
 WORKER, SCHEDULER = "worker", "scheduler"
 
 
-def fitted(parts: Parts) -> Parts:
+def fitted(parts: WorkerConfig) -> WorkerConfig:
     """The parts that a process with these roles needs; the settings have refused one that runs nothing."""
     settings = parts.settings
     if WORKER in settings.roles:

@@ -8,40 +8,42 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from mainspring.clock import boottime
-from mainspring.records import Limit, Registration
-from mainspring.scheduling import News
-from mainspring.services.base import Service
-from mainspring.services.promoter import Promoter
-from mainspring.services.pruner import Pruner
-from mainspring.services.rescuer import Rescuer
-from mainspring.services.scheduler import Scheduler
+from mainspring.common.clock import boottime
+from mainspring.limits.records import Limit
+from mainspring.schedules.plan import ScheduleNews
+from mainspring.schedules.service import Scheduler
 from mainspring.stores.base import Store
-from mainspring.worker import judge, roles
-from mainspring.worker.attempt import Attempt, Ending
-from mainspring.worker.board import ORDERED, STUCK, Board, Phase
-from mainspring.worker.demand import Demand
-from mainspring.worker.enrolling import (
-    Beats,
-    MakeBeats,
+from mainspring.worker import roles
+from mainspring.worker.config import WorkerConfig
+from mainspring.worker.events.dispatcher import EventDispatcher
+from mainspring.worker.events.names import MovedJob
+from mainspring.worker.introduction import described, introduce
+from mainspring.worker.lease.shared_state import ORDERED, STUCK, Phase, SharedState
+from mainspring.worker.lifespan import Lifespans
+from mainspring.worker.loop.demand import Demand
+from mainspring.worker.loop.eligibility import lane_kinds
+from mainspring.worker.loop.outage import Outage
+from mainspring.worker.loop.turn_loop import TurnLoop
+from mainspring.worker.loop.wakeups import hear_of_the_end, hear_of_work
+from mainspring.worker.records import Registration
+from mainspring.worker.registration import (
+    Heartbeats,
+    MakeHeartbeats,
     declare_limits,
     declare_queues,
     declare_schedules,
     enrol,
     say_goodbye,
 )
-from mainspring.worker.fitness import lane_kinds
-from mainspring.worker.floor import Floor
-from mainspring.worker.hearing import hear_of_the_end, hear_of_work
-from mainspring.worker.herald import Herald
-from mainspring.worker.introduction import described, introduce
-from mainspring.worker.lifespan import Lifespans
-from mainspring.worker.moves import Moved
-from mainspring.worker.outage import Outage
-from mainspring.worker.parts import Parts
-from mainspring.worker.reporter import Reporter
-from mainspring.worker.stopping import Stopping
-from mainspring.worker.turner import Turner
+from mainspring.worker.run.attempt import Ending, RunningAttempt
+from mainspring.worker.run.dispatch import Dispatcher
+from mainspring.worker.run.progress import ReportSender
+from mainspring.worker.services.base import Service
+from mainspring.worker.services.promoter import Promoter
+from mainspring.worker.services.pruner import Pruner
+from mainspring.worker.services.rescuer import Rescuer
+from mainspring.worker.supervise import kill_rules
+from mainspring.worker.supervise.drain import WorkerDrain
 
 log = logging.getLogger("mainspring.worker")
 
@@ -62,16 +64,16 @@ class Worker:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: WorkerConfig,
         store: Store,
         *,
-        board: Board,
-        beater: MakeBeats | None = None,
+        board: SharedState,
+        beater: MakeHeartbeats | None = None,
         info: Mapping[str, object] | None = None,
         supervised: bool = False,
     ) -> None:
         self._outage = Outage(log)
-        self.beater: Beats | None = None
+        self.beater: Heartbeats | None = None
         if beater is not None:
             self.beater = beater(
                 self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low,
@@ -86,12 +88,12 @@ class Worker:
         self._over = False
         self._lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turner: Turner | None = None
+        self._turner: TurnLoop | None = None
         self._began = 0.0
-        self._floor: Floor | None = None
+        self._floor: Dispatcher | None = None
         self._demand: Demand | None = None
-        self._herald: Herald | None = None
-        self._stopping: Stopping | None = None
+        self._herald: EventDispatcher | None = None
+        self._stopping: WorkerDrain | None = None
         self._scheduler: Scheduler | None = None
         self._asked: list[str] = []  # drain or stop that came before there was a loop
         self._started = asyncio.Event()
@@ -141,7 +143,7 @@ class Worker:
         if self._floor is not None:
             self._in_loop(self._floor.fence)
 
-    def told(self, jobs: Sequence[Moved]) -> None:
+    def told(self, jobs: Sequence[MovedJob]) -> None:
         """A supervisor gave back the jobs of a dead sibling: hooks hear of it here."""
         if self._herald is not None:
             self._herald.moved(jobs)
@@ -156,15 +158,15 @@ class Worker:
         if self._turner is None or not self._began:
             return True
         turned = max(self._began, self._turner.turned_at)
-        return judge.claims(boottime(), turned, self._parts.settings.lease / 1e6)
+        return kill_rules.claims(boottime(), turned, self._parts.settings.lease / 1e6)
 
     # ---- up ----------------------------------------------------------------------------------
 
     def _build(self) -> None:
         parts, settings = self._parts, self._parts.settings
         self._board.slots = max(1, settings.async_slots + settings.thread_slots)
-        herald = self._herald = Herald(parts, self._store) if parts.hooks else None
-        floor = Floor(
+        herald = self._herald = EventDispatcher(parts, self._store) if parts.hooks else None
+        floor = Dispatcher(
             parts, self._board, herald=herald,
             on_stuck=self._on_stuck, enrol=self._enrol, declare=self._declare, due_soon=self._due_soon,
         )  # fmt: skip
@@ -172,9 +174,9 @@ class Worker:
             settings.queues, settings.concurrency, floor.pools,
             kinds=lane_kinds(parts), weights=parts.weights, lines=floor.lines,
         )  # fmt: skip
-        self._turner = floor.turner = Turner(self._store, demand, floor, self._outage)
+        self._turner = floor.turner = TurnLoop(self._store, demand, floor, self._outage)
         self._turner.herald = herald
-        floor.reporter = Reporter(self._store, lambda: self.id, self._turner.report, self._outage)
+        floor.reporter = ReportSender(self._store, lambda: self.id, self._turner.report, self._outage)
         self._floor = floor
         self._promoter = Promoter(self._store, self._turner.wake, expired=herald.expired if herald else None)
         taken = herald.rescued if herald else None
@@ -186,7 +188,7 @@ class Worker:
             self._services += [scheduler, Pruner(self._store, parts.retention)]
         for service in self._services:
             service.trouble.outage = self._outage
-        self._stopping = Stopping(floor, self._turner, settings, supervised=self.supervised)
+        self._stopping = WorkerDrain(floor, self._turner, settings, supervised=self.supervised)
         for asked in self._asked:
             self._begin_end(asked)
 
@@ -281,7 +283,7 @@ class Worker:
                 self._floor.give_back_unused()
             await asyncio.sleep(TICK)
 
-    def _of_schedule(self, name: str, news: News, now: int) -> None:
+    def _of_schedule(self, name: str, news: ScheduleNews, now: int) -> None:
         """Something happened to a schedule under the eyes of this worker's scheduler."""
         if self._herald is not None:
             self._herald.scheduled(name, news, now, self.id)
@@ -290,7 +292,7 @@ class Worker:
         """A job is due before the promoter would look again."""
         asyncio.get_running_loop().call_later(seconds, self._promoter.hurry)
 
-    def _on_stuck(self, attempt: Attempt) -> None:
+    def _on_stuck(self, attempt: RunningAttempt) -> None:
         """A body did not end within the grace."""
         assert self._stopping is not None
         if attempt.ending not in (Ending.HARD, Ending.CANCEL):

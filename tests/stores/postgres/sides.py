@@ -8,15 +8,18 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from mainspring.outcomes import Outcome
-from mainspring.query import Query
-from mainspring.records import Acted, Beat, Beaten, Enqueued, Limit, Mode, NewJob, Report, Rescued, Turned
-from mainspring.schedule_rows import Link, Swap, Swapped
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, AttemptReport, Batch, Enqueued, NewJob
+from mainspring.limits.records import Limit
+from mainspring.queues.records import QueueMode
+from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, SwapResult
 from mainspring.states import Action
-from mainspring.stores.base import CRASH_DELAYS, Batch, Turn
+from mainspring.stores.base import CRASH_DELAYS
 from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, limits, reports, scheduling, turns
 from mainspring.stores.postgres.statements import fill
 from mainspring.testing.contract.hands import limits_of
+from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult
 
 R = TypeVar("R")
 PATIENCE = 30.0
@@ -42,7 +45,7 @@ class Side:
     async def rollback(self) -> None:
         await self.connection.rollback()
 
-    async def turn(self, turn: Turn) -> Turned:
+    async def turn(self, turn: Turn) -> TurnResult:
         acks, unstorable, again = turns.sift(turn.acks)
         said, *_ = turns.reply(await self.run(*turns.call(turn, acks, self.schema, None, {})), unstorable, again)
         return said
@@ -51,39 +54,39 @@ class Side:
         made = Batch(id=batch, jobs=jobs, retry=retry, limits=limits_of(jobs))
         return enqueue.reply(made, await self.run(*enqueue.call(made, self.schema, None)))
 
-    async def beat(self, worker: str) -> Beaten:
+    async def beat(self, worker: str) -> BeatResult:
         beats = [Beat(worker)]
         (said,) = fleet.beaten(beats, await self.run(*fleet.beat(beats, self.schema, None)))
         return said
 
-    async def rescue(self, worker: str, number: int, cause: Outcome = Outcome.LOST) -> Rescued:
+    async def rescue(self, worker: str, number: int, cause: Outcome = Outcome.LOST) -> RescueResult:
         call = fleet.rescue(worker, number, cause, CRASH_DELAYS, schema=self.schema, now=None)
         return fleet.rescued(await self.run(*call))
 
-    async def act(self, action: Action, *ids: bytes, query: Query | None = None) -> Acted:
+    async def act(self, action: Action, *ids: bytes, query: Query | None = None) -> ActResult:
         """To the jobs that a list named a moment ago; ``query`` is what was asked for, if not these."""
         asked = query or Query(ids=ids)
         call = act.call(action, asked, ids, reason="", priority=0, schema=self.schema, now=None)
         said, _ = act.acted(await self.run(*call), named=query is None)
         return said
 
-    async def report(self, worker: str, report: Report) -> bool:
+    async def report(self, worker: str, report: AttemptReport) -> bool:
         ((good,),) = await self.run(*reports.report(worker, [report], self.schema))
         return bool(good)
 
-    async def set_mode(self, queue: str, mode: Mode) -> None:
+    async def set_mode(self, queue: str, mode: QueueMode) -> None:
         sql = f"select {self.schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, null)"
         await self.run(sql, {"queues": [queue], "mode": mode.value})
 
     async def declare(self, *declared: Limit) -> None:
         await self.run(fill(limits.DECLARE, self.schema), {"limits": limits.limits_json(declared)})
 
-    async def swap(self, swap: Swap, *jobs: NewJob) -> Swapped:
+    async def swap(self, swap: ScheduleSwap, *jobs: NewJob) -> SwapResult:
         batch = Batch(id=swap.name.encode() + jobs[0].id, jobs=jobs) if jobs else None
         said, _ = scheduling.exchanged(await self.run(*scheduling.exchange(swap, batch, self.schema, None)), batch)
         return said
 
-    async def link(self, *links: Link) -> None:
+    async def link(self, *links: ScheduleDependency) -> None:
         await self.run(*scheduling.linking(links, self.schema, None))
 
     async def give(self, guest: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from mainspring.records import Limit
+from mainspring.limits.records import Limit
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import Hand, Sized, job, put_in
 
@@ -26,8 +26,8 @@ async def test_successes_write_nothing_for_a_breaker(
 
 
 async def test_a_success_after_a_failure_writes_once(store: PostgresStore, postgres_owner_url: str) -> None:
-    await store.declare([ROW])
-    await store.tell(ROW.name, 0, fault="x")
+    await store.declare_limits([ROW])
+    await store.report_breaker(ROW.name, 0, fault="x")
     hand = await Hand(store).join()
     await put_in(store, *(job(buckets=[Sized(ROW.name, declared=ROW)]) for _ in range(3)))
     for _ in range(3):

@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Claim, Retention, Unique
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention, UniqueKey
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.chunks import AHEAD
 from mainspring.testing.contract.hands import ERROR, Hand, job, lease, put_in
+from mainspring.worker.records import Claim
 
 DAY = 86_400_000_000
 KEEP = Retention(keep=3 * DAY, keep_count=1_000_000)
@@ -160,7 +161,7 @@ class TestDropped:
 
     async def test_those_that_a_window_holds_are_looked_at_once(self, store: PostgresStore, history: History) -> None:
         """Each prune would walk over all of them before it finds what it may delete."""
-        await put_in(store, *(job(unique=Unique(bytes([n]) * 16, 30 * DAY)) for n in range(5)))
+        await put_in(store, *(job(unique=UniqueKey(bytes([n]) * 16, 30 * DAY)) for n in range(5)))
         hand = await Hand(store).join()
         await hand.succeed(*await hand.take(5))
         await finish(store, 2)

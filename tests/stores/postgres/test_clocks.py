@@ -6,13 +6,13 @@ import asyncio
 import time
 from uuid import UUID
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.ids import new_id
-from mainspring.outcomes import Outcome
-from mainspring.records import Mode, Want
-from mainspring.stores.base import Turn
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Outcome
+from mainspring.queues.records import QueueMode
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import HOUR, LANE, Hand, ids, job, one, put_in, row
+from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Sides
 
 
@@ -60,7 +60,7 @@ async def test_a_job_does_not_start_before_it_was_enqueued(store: PostgresStore,
     """A turn takes its time when it has locked the worker; a job that arrives after that is still claimed by it."""
     hand = await Hand(store).join()
     holder, side = await sides.open(), await sides.open()
-    await holder.set_mode("other", Mode.PAUSED)  # a turn has taken its time by the moment it waits for this
+    await holder.set_mode("other", QueueMode.PAUSED)  # a turn has taken its time by the moment it waits for this
     turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 1),))
     waiting = asyncio.create_task(side.turn(turn))
     await sides.until_blocked(holder, side, waiting)

@@ -8,11 +8,11 @@ from typing import Literal
 import psycopg
 import pytest
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Edge, Enqueued, LogLine, Mode, NewJob, Report, Unique, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport, Edge, Enqueued, LogLine, NewJob, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import (
     HOUR,
@@ -29,6 +29,7 @@ from mainspring.testing.contract.hands import (
     running,
     state,
 )
+from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Sides
 
 KEY = b"k" * 16
@@ -36,7 +37,7 @@ OTHER = b"o" * 16
 
 
 def keyed(conflict: Literal["return", "replace", "error"] = "return", key: bytes = KEY) -> NewJob:
-    return job(unique=Unique(key, 0, conflict))
+    return job(unique=UniqueKey(key, 0, conflict))
 
 
 def want_turn(hand: Hand, n: int, *acks: Ack) -> Turn:
@@ -140,7 +141,7 @@ class TestModes:
         hand, other = await Hand(store).join(), await Hand(store).join()
         first, second = await sides.open(), await sides.open()
         assert len((await first.turn(want_turn(hand, 1))).claims) == 1
-        await sides.behind(first, second, lambda: second.set_mode("q", Mode.PAUSED))
+        await sides.behind(first, second, lambda: second.set_mode("q", QueueMode.PAUSED))
         await put_in(store, later)
         assert await other.take(5) == ()
         assert (await state(store, made), await state(store, later)) == (State.RUNNING, State.READY)
@@ -149,7 +150,7 @@ class TestModes:
         made = await one(store)
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
-        await first.set_mode("q", Mode.PAUSED)
+        await first.set_mode("q", QueueMode.PAUSED)
         said = await sides.behind(first, second, lambda: second.turn(want_turn(hand, 1)))
         assert said.claims == ()
         assert await state(store, made) == State.READY
@@ -157,7 +158,7 @@ class TestModes:
     async def test_acks_do_not_wait_for_a_pause(self, store: PostgresStore, sides: Sides) -> None:
         hand, claim = await running(store)
         side = await sides.open()
-        await side.set_mode("q", Mode.PAUSED)
+        await side.set_mode("q", QueueMode.PAUSED)
         await asyncio.wait_for(hand.succeed(claim), 30)
         await side.rollback()
 
@@ -166,7 +167,7 @@ class TestReports:
     async def test_a_report_that_waited_for_a_rescue_is_refused(self, store: PostgresStore, sides: Sides) -> None:
         """The late owner writes neither progress nor log."""
         hand, claim = await running(store)
-        news = Report(id=claim.id, token=claim.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),))
+        news = AttemptReport(id=claim.id, token=claim.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),))
         first, second = await sides.open(), await sides.open()
         await first.rescue(hand.name, hand.beats)
         assert not await sides.behind(first, second, lambda: second.report(hand.name, news))
@@ -176,7 +177,7 @@ class TestReports:
     async def test_a_rescue_waits_for_a_report(self, store: PostgresStore, sides: Sides) -> None:
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
-        assert await first.report(hand.name, Report(id=claim.id, token=claim.token, progress=b"1"))
+        assert await first.report(hand.name, AttemptReport(id=claim.id, token=claim.token, progress=b"1"))
         said = await sides.behind(first, second, lambda: second.rescue(hand.name, hand.beats))
         assert said.ready == (claim.id,)
         assert (await row(store, claim)).progress == b"1"
@@ -186,7 +187,9 @@ class TestReports:
     ) -> None:
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
-        one_report, other = (Report(id=claim.id, token=claim.token, logs=(LogLine(at, "INFO", "x"),)) for at in (1, 2))
+        one_report, other = (
+            AttemptReport(id=claim.id, token=claim.token, logs=(LogLine(at, "INFO", "x"),)) for at in (1, 2)
+        )
         await first.report(hand.name, one_report)
         assert await sides.behind(first, second, lambda: second.report(hand.name, other))
         assert [(line.n, line.at) for line in await store.logs(claim.id)] == [(1, 1), (2, 2)]
@@ -196,7 +199,7 @@ class TestReports:
         first, second = await sides.open(), await sides.open()
         await first.enqueue(job(after=[Edge(claim.id)]))
         assert await asyncio.wait_for(
-            second.report(hand.name, Report(id=claim.id, token=claim.token, progress=b"1")), 30
+            second.report(hand.name, AttemptReport(id=claim.id, token=claim.token, progress=b"1")), 30
         )
         await first.commit()
         await second.commit()
@@ -299,7 +302,7 @@ class TestIdleBuckets:
         if why != "job":
             await hand.succeed(claim)
         if why == "guest":
-            assert (await store.take(b"guest", [gate], HOUR)).ok
+            assert (await store.hold(b"guest", [gate], HOUR)).ok
         side = await sides.open()
         await side.tidy()
         assert await side.run(f"select name from {store.schema}.buckets") == [("gate",)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from mainspring.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing import servers

@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from mainspring.outcomes import Ack
-from mainspring.records import Claim, Want
-from mainspring.stores.base import Turn
+from mainspring.jobs.outcomes import Ack
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import HOUR, LANE, Hand, bucket, ids, job, lease, put_in, running
+from mainspring.worker.records import Claim, Turn, Want
 from tests.stores.postgres.sides import Sides
 
 SIZE = 640

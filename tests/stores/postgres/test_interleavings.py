@@ -7,10 +7,9 @@ import asyncio
 import psycopg
 import pytest
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Edge, Enqueued, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.records import Edge, Enqueued
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import (
     ERROR,
@@ -27,6 +26,7 @@ from mainspring.testing.contract.hands import (
     running,
     state,
 )
+from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Sides
 
 

@@ -6,19 +6,20 @@ import asyncio
 
 import psycopg
 
-from mainspring.ids import new_id, new_ids
-from mainspring.outcomes import Outcome
-from mainspring.query import Query
-from mainspring.records import Mode, NewJob, Unique, Want
+from mainspring.common.ids import new_id, new_ids
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, NewJob, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import State
-from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.links import parameters, session_options
 from mainspring.testing import chaos
 from mainspring.testing.contract.hands import LANE, Hand, job, put_in
+from mainspring.worker.records import Turn, Want
 
 PATIENCE = 30.0
-KEY = Unique(b"k" * 16)
+KEY = UniqueKey(b"k" * 16)
 
 
 async def claimed(store: PostgresStore) -> int:
@@ -44,7 +45,7 @@ class TestNobodyReads:
             running = await claimed(store)
             async with asyncio.timeout(PATIENCE):
                 assert len((await store.rescue(hand.name, hand.beats, Outcome.LOST)).ready) == running
-                await store.set_mode(["q"], Mode.PAUSED)
+                await store.set_queue_mode(["q"], QueueMode.PAUSED)
             turn.cancel()
             await asyncio.wait([turn])
             await far.close()

@@ -8,14 +8,14 @@ import msgspec
 import psycopg
 import pytest
 
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Enqueued, Want
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Enqueued
 from mainspring.states import Action, State
-from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import LANE, Hand, gone, lease, one, put_in, row, running, state
 from mainspring.testing.contract.latest import KeyMode, latest
+from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Sides
 from tests.stores.used_keys import use_keys
 

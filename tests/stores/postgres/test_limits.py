@@ -9,14 +9,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Bucket, Limit, QueueSettings, Turned, Want
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import QueueSettings
 from mainspring.states import Action
-from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import HOUR, LANE, Hand, bucket, ids, job, lease, limits_of, one, put_in, running
+from mainspring.worker.records import Turn, TurnResult, Want
 from tests.stores.postgres.sides import Sides
 
 GATE = bucket("gate", 1)
@@ -35,7 +37,7 @@ async def rows(store: PostgresStore, sides: Sides, columns: str = "lane, parked_
     return found
 
 
-async def followed(hand: Hand) -> Turned:
+async def followed(hand: Hand) -> TurnResult:
     """The last of the turns that it takes to look at everything."""
     said = await hand.turn(wants=[Want((LANE,), 9)])
     while said.more and not said.claims:
@@ -92,7 +94,7 @@ class TestParking:
         other = await Hand(store).join()
         assert (await followed(other)).claims == ()
         if why == "stuck":
-            assert (await store.take(b"guest", [bad], HOUR)).ok
+            assert (await store.hold(b"guest", [bad], HOUR)).ok
         else:
             await store.act(Action.CANCEL, Query(ids=(first.id,)))
         await hand.succeed(claim)
@@ -135,7 +137,7 @@ class TestLanes:
         """The claim saw the lane empty; it is held up before it locks the row, and looks again after that."""
         busy, short = bucket("tenant", 1, key="busy"), bucket("tenant", 5, key="short")
         await put_in(store, job(buckets=[busy]), job(buckets=[busy]), job(buckets=[short]))
-        await store.declare([Limit(name="tenant", size=1)])
+        await store.declare_limits([Limit(name="tenant", size=1)])
         hand, coming = await Hand(store).join(), job(buckets=[short])
         first, second = await sides.open(), await sides.open()
         await first.run(f"select 1 from {store.schema}.lanes where lane like '%busy' for update")
@@ -266,10 +268,10 @@ class TestGates:
         hand, claim = await running(store, job(queue="own", buckets=[GATE]))
         _, stopped = await running(store, job(buckets=[bucket("tenant", 1, key="7")], crashes=2))
         other = await Hand(store).join()
-        await store.set_size("tenant", 5)
+        await store.set_limit_size("tenant", 5)
         limited = await one(store, job(buckets=[GATE, TENANT], crashes=2))
         if mark:
-            await store.set_size("gate", 2)
+            await store.set_limit_size("gate", 2)
             worker = await Hand(store).join()
             (taken,) = await worker.take(9)
             assert taken.id == limited.id != stopped.id
@@ -277,7 +279,7 @@ class TestGates:
                 await worker.crash()
             else:
                 await worker.turn(Ack.returned(lease(taken), park=True))
-            await store.set_size("gate", 1)
+            await store.set_limit_size("gate", 1)
         said = await other.turn(wants=[Want((LANE,), 9)])
         assert said.claims == ()
         listener = await store.listen(other.name, ["q"])
@@ -338,7 +340,7 @@ class TestCosts:
 
 class TestChanges:
     async def test_a_turn_behind_a_guest_that_leaves_gets_its_place(self, store: PostgresStore, sides: Sides) -> None:
-        assert (await store.take(b"guest", [GATE], HOUR, [Limit(name="gate", size=1)])).ok
+        assert (await store.hold(b"guest", [GATE], HOUR, [Limit(name="gate", size=1)])).ok
         made = await one(store, job(buckets=[GATE]))
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -368,7 +370,7 @@ class TestChanges:
         hand = await Hand(store).join()
         side = await sides.open()
         await side.turn(turn(hand))
-        await asyncio.wait_for(store.declare([Limit(name="gate", size=1)]), 30)
+        await asyncio.wait_for(store.declare_limits([Limit(name="gate", size=1)]), 30)
         await side.rollback()
 
     async def test_a_declaration_that_waits_for_a_producer_stops_no_turn(
@@ -378,7 +380,7 @@ class TestChanges:
         hand = await Hand(store).join()
         first = await sides.open()
         await first.enqueue(job(buckets=[GATE]))
-        declaring = asyncio.create_task(store.declare([Limit(name="gate", size=3)]))
+        declaring = asyncio.create_task(store.declare_limits([Limit(name="gate", size=3)]))
         await sides.until_waiting(1)
         assert ids(await asyncio.wait_for(hand.take(9), 30)) == [made.id]
         await first.commit()
@@ -402,7 +404,7 @@ async def test_odd_and_long_keys_have_buckets_too(store: PostgresStore) -> None:
         assert len((await followed(hand)).claims) == 1
         (found,) = await store.buckets([each])
         assert (found.name, found.used, len(found.holders)) == (each.name, 1, 1)
-        said = await store.take(b"guest", [each], HOUR)
+        said = await store.hold(b"guest", [each], HOUR)
         assert (said.ok, said.full) == (False, each.name)
 
 
@@ -415,8 +417,8 @@ async def test_an_open_transaction_that_names_a_limit_or_queue_first_keeps_nobod
     waiting = job(buckets=[gate])
     with psycopg.connect(postgres_owner_url) as late:
         store.enqueue_now(Batch(id=os.urandom(16), jobs=(waiting,), limits=limits_of([waiting]), queues=deep), late)
-        await store.declare([Limit(name="new", kind="concurrency", size=2)])
-        await store.configure("q", QueueSettings(order="fifo"), declared=True)
+        await store.declare_limits([Limit(name="new", kind="concurrency", size=2)])
+        await store.configure_queue("q", QueueSettings(order="fifo"), declared=True)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
     hand = await Hand(store).join()
     assert len(await hand.take(9)) == 2

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.ids import new_id
-from mainspring.stores.base import Batch
+from mainspring.common.ids import new_id
+from mainspring.jobs.records import Batch
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.listen import Bell, PostgresListener, channel
 from mainspring.testing import servers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.records import Bucket, Limit
+from mainspring.limits.records import Bucket, Limit
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.limits import admit
 from mainspring.testing.contract.hands import HOUR
@@ -14,7 +14,7 @@ LIMITS = (Limit(name="lock", size=1),)
 
 async def test_who_comes_waits_for_a_renewal(store: PostgresStore, sides: Sides) -> None:
     """Else it would find the place free that is being renewed in its last moment, and both would have it."""
-    assert (await store.take(b"one", [LOCK], HOUR, LIMITS, fenced=True)).ok
+    assert (await store.hold(b"one", [LOCK], HOUR, LIMITS, fenced=True)).ok
     first, second = await sides.open(), await sides.open()
     await first.run(*admit(b"one", (), HOUR, (), 0, info=b"", fenced=False, schema=store.schema, now=None))
     call = admit(b"two", [LOCK], HOUR, LIMITS, 0, info=b"", fenced=True, schema=store.schema, now=None)

@@ -27,11 +27,11 @@ def objects(url: str, schema: str) -> list[tuple[str, str]]:
 
 async def test_the_plan_changes_nothing(postgres_owner_url: str, namespace: str) -> None:
     store = PostgresStore(postgres_owner_url, namespace=namespace)
-    plan = await store.plan()
+    plan = await store.migration_plan()
     assert (plan.before, plan.after) == (0, VERSION)
     assert objects(postgres_owner_url, store.schema) == []
     assert await store.migrate() == (0, VERSION)
-    after = await store.plan()
+    after = await store.migration_plan()
     assert (after.before, after.after, after.script) == (VERSION, VERSION, "")
 
 
@@ -39,7 +39,7 @@ async def test_the_printed_script_makes_the_same_schema(postgres_owner_url: str,
     by_hand = PostgresStore(postgres_owner_url, namespace=namespace + "_hand")
     by_us = PostgresStore(postgres_owner_url, namespace=namespace)
     with psycopg.connect(postgres_owner_url, autocommit=True) as administrator:
-        administrator.execute((await by_hand.plan()).script.encode())
+        administrator.execute((await by_hand.migration_plan()).script.encode())
     await by_us.migrate()
     made = objects(postgres_owner_url, by_hand.schema)
     assert made == objects(postgres_owner_url, by_us.schema)
@@ -54,7 +54,7 @@ async def test_the_script_of_a_schema_that_an_administrator_made(postgres_owner_
     store = PostgresStore(postgres_owner_url, namespace=namespace)
     with psycopg.connect(postgres_owner_url, autocommit=True) as administrator:
         administrator.execute(f"create schema {store.schema}".encode())
-    assert "create schema" not in (await store.plan()).script
+    assert "create schema" not in (await store.migration_plan()).script
     assert await store.migrate() == (0, VERSION)
 
 
@@ -77,5 +77,5 @@ async def test_a_newer_schema_is_refused_every_time(postgres_owner_url: str, nam
             await store.open()
     with pytest.raises(SchemaOutdated, match="Upgrade"):
         await store.migrate()
-    plan = await store.plan()
+    plan = await store.migration_plan()
     assert (plan.before, plan.script) == (VERSION + 1, "")

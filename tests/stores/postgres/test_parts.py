@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from mainspring.common.ids import new_id
 from mainspring.errors import WrongConnection
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.records import Claim, Edge, NewJob, Unique
-from mainspring.schedule_rows import Link, part_mark
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.records import Batch, Edge, NewJob, UniqueKey
+from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch, Turn
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import HOUR, Hand, job, lease, one, put_in, row, running, state
 from mainspring.testing.contract.parts import after, noted, of, succeeds, waiting
+from mainspring.worker.records import Claim, Turn
 from tests.stores.postgres.sides import Side, Sides
 
 
@@ -140,7 +140,7 @@ class TestMeeting:
         await after(store, "x", "a")
         first, second = await sides.open(), await sides.open()
         made = of("x")
-        await first.link(Link("x", ()))
+        await first.link(ScheduleDependency("x", ()))
         await sides.behind(first, second, lambda: second.enqueue(made))
         assert await state(store, made) == State.READY
 
@@ -150,7 +150,7 @@ class TestMeeting:
         first, second = await sides.open(), await sides.open()
         made = of("x")
         await first.enqueue(made)
-        await sides.behind(first, second, lambda: second.link(Link("x", ())))
+        await sides.behind(first, second, lambda: second.link(ScheduleDependency("x", ())))
         assert await state(store, made) == State.READY
 
     async def test_a_part_is_linked_anew_while_the_other_succeeds(self, store: PostgresStore, sides: Sides) -> None:
@@ -159,14 +159,14 @@ class TestMeeting:
         hand, claim = await running(store, of("a"))
         made = await one(store, of("x"))
         first, second = await sides.open(), await sides.open()
-        await first.link(Link("x", ("b",)))
+        await first.link(ScheduleDependency("x", ("b",)))
         await sides.behind(first, second, lambda: second.turn(success(hand, claim)))
         assert (await state(store, made), await noted(store)) == (State.BLOCKED, {"b": False})
 
     async def test_two_link_the_same_part(self, store: PostgresStore, sides: Sides) -> None:
         first, second = await sides.open(), await sides.open()
-        await first.link(Link("x", ("a",)))
-        await sides.behind(first, second, lambda: second.link(Link("x", ("b",))))
+        await first.link(ScheduleDependency("x", ("a",)))
+        await sides.behind(first, second, lambda: second.link(ScheduleDependency("x", ("b",))))
         assert await noted(store) == {"b": False}
 
     async def test_a_child_of_the_very_job_that_succeeds(self, store: PostgresStore, sides: Sides) -> None:
@@ -300,7 +300,7 @@ class TestInside:
         """The caller has the row of the job that waits; whoever would release it leaves that to a promotion."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
-        key = Unique(b"k" * 16, HOUR, mode="debounce")
+        key = UniqueKey(b"k" * 16, HOUR, mode="debounce")
         made = await one(store, of("x", unique=key))
         inside(store, caller, of("x", unique=key, record=b"2"))
         await succeeds(hand, "a")

@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from mainspring.ids import new_ids
-from mainspring.outcomes import Ack
-from mainspring.records import Claim, Edge, Fair, NewJob, Want
-from mainspring.schedule_rows import Link, part_mark
+from mainspring.common.ids import new_ids
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.records import Edge, NewJob
+from mainspring.queues.records import FairKey
+from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import Action
-from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore, statements
 from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in
+from mainspring.worker.records import Claim, Turn, Want
 from tests.stores.postgres.sides import Side, Sides
 
 R = TypeVar("R")
@@ -191,8 +192,8 @@ async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: Postgr
     """Of ten thousand keys a turn looks at few; of a key with many jobs at as many as its share."""
     for start in range(0, 20_000, 5_000):
         keys = [str(n % 10_000) for n in range(start, start + 5_000)]
-        await put_in(store, *(job(queue="f", fair=Fair(key)) for key in keys))
-    await put_in(store, *(job(queue="f", fair=Fair("flood", 1000)) for _ in range(5_000)))
+        await put_in(store, *(job(queue="f", fair=FairKey(key)) for key in keys))
+    await put_in(store, *(job(queue="f", fair=FairKey("flood", 1000)) for _ in range(5_000)))
     wants = (Want(("f/any",), 10),)
     for _ in range(2):
         claims = await meter.turn(wants=wants)
@@ -223,7 +224,7 @@ async def test_a_look_reads_what_is_due(store: PostgresStore, sides: Sides) -> N
 
 async def test_a_success_reads_the_first_of_those_that_wait(store: PostgresStore, sides: Sides) -> None:
     """Of all that wait for parts, and of all parts; and so does an enqueue."""
-    await store.link([Link("x", ("a",)), Link("y", ("a", "b"))])
+    await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("a", "b"))])
     hand = await Hand(store).join()
     meter = Meter(await sides.open(), hand)
     for _ in range(8):
@@ -231,7 +232,7 @@ async def test_a_success_reads_the_first_of_those_that_wait(store: PostgresStore
         assert all(each.created for each in made)
         for _ in range(2):
             await meter.turn(*(Ack.succeeded(lease(each)) for each in await meter.turn(wants=(Want((LANE,), 1),))))
-    await store.link([Link(str(n), ("z",)) for n in range(5_000)])
+    await store.set_dependencies([ScheduleDependency(str(n), ("z",)) for n in range(5_000)])
     for start in range(0, 20_000, 5_000):
         await put_in(store, *(job(marks=[part_mark("xy"[n % 2])]) for n in range(start, start + 5_000)))
     await one(store, job(marks=[part_mark("a")]))

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 
 from mainspring.errors import QueueFull
-from mainspring.query import Query
-from mainspring.records import Disabled, QueueSettings, Want
+from mainspring.jobs.query import Query
+from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import State
-from mainspring.stores.base import Turn
 from mainspring.stores.postgres import PostgresStore, errors
 from mainspring.testing.contract.hands import LANE, Hand, ids, job, one, put_in, state
+from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Side, Sides
 
 TWO = QueueSettings(max_depth=2)
@@ -28,7 +28,7 @@ async def refused(side: Side, batch: bytes) -> None:
 
 class TestDepth:
     async def test_a_producer_waits_for_one_that_has_counted(self, store: PostgresStore, sides: Sides) -> None:
-        await store.configure("q", TWO)
+        await store.configure_queue("q", TWO)
         await one(store)
         first, second = await sides.open(), await sides.open()
         await first.enqueue(job(), batch=b"1")
@@ -36,7 +36,7 @@ class TestDepth:
         assert (await store.count(Query.where(queues=["q"])))[State.READY] == 2
 
     async def test_what_was_rolled_back_leaves_its_room(self, store: PostgresStore, sides: Sides) -> None:
-        await store.configure("q", TWO)
+        await store.configure_queue("q", TWO)
         await one(store)
         first, second = await sides.open(), await sides.open()
         await first.enqueue(job(), batch=b"1")
@@ -48,7 +48,7 @@ class TestDepth:
 
     async def test_workers_and_other_queues_do_not_wait(self, store: PostgresStore, sides: Sides) -> None:
         """Claims, acks and returns to the queue, while somebody who enqueues there keeps his transaction open."""
-        await store.configure("q", TWO)
+        await store.configure_queue("q", TWO)
         await one(store)
         side = await sides.open()
         await side.enqueue(job(), batch=b"1")
@@ -61,7 +61,7 @@ class TestDepth:
 
     async def test_a_job_that_is_being_claimed_is_not_dropped(self, store: PostgresStore, sides: Sides) -> None:
         """The next oldest goes in its place."""
-        await store.configure("q", QueueSettings(max_depth=2, on_full="drop_oldest"))
+        await store.configure_queue("q", QueueSettings(max_depth=2, on_full="drop_oldest"))
         oldest, older = await one(store), await one(store)
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -80,7 +80,7 @@ class TestDisabled:
         turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 1),))
         assert len((await first.turn(turn)).claims) == 1
         text = f"select {store.schema}.disable_v1(%(queues)b::text[], %(how)s, '', null)"
-        asked = {"queues": ["q"], "how": Disabled.HOLD.value}
+        asked = {"queues": ["q"], "how": DisabledMode.HOLD.value}
         await sides.behind(first, second, lambda: second.run(text, asked))
         await one(store)
         assert await other.take(5) == ()

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 import psycopg
 import pytest
 
-from mainspring.ids import new_id
-from mainspring.records import Enqueued
-from mainspring.stores.base import Batch
+from mainspring.common.ids import new_id
+from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.listen import Bell
 from mainspring.stores.postgres.ringing import Ringing

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from mainspring.records import Enqueued
-from mainspring.schedule_rows import Run, Swap
+from mainspring.jobs.records import Enqueued
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing.contract.hands import HOUR, gone, job, state
@@ -17,7 +17,7 @@ DAY = 24 * HOUR
 
 
 async def made(store: PostgresStore, name: str = "s") -> int:
-    return (await store.swap(Swap(name=name, rev=0, doc=b"{}"))).rev
+    return (await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=b"{}"))).rev
 
 
 class TestMeeting:
@@ -27,21 +27,23 @@ class TestMeeting:
         rev = await made(store) if is_there else 0
         first, second = await sides.open(), await sides.open()
         one_job, other = job(), job()
-        mine = await first.swap(Swap(name="s", rev=rev, doc=b"first", runs=(Run(at=1, job=one_job.id),)), one_job)
-        theirs = Swap(name="s", rev=rev, doc=b"second", runs=(Run(at=1, job=other.id),))
+        mine = await first.swap(
+            ScheduleSwap(name="s", rev=rev, doc=b"first", runs=(ScheduleRun(at=1, job=one_job.id),)), one_job
+        )
+        theirs = ScheduleSwap(name="s", rev=rev, doc=b"second", runs=(ScheduleRun(at=1, job=other.id),))
         said = await sides.behind(first, second, lambda: second.swap(theirs, other))
         assert (mine.ok, said.ok, said.rev) == (True, False, mine.rev)
         assert mine.enqueued == (Enqueued(one_job.id, True),)
         assert [row.doc for row in await store.schedules()] == [b"first"]
-        assert [run.job for run in await store.runs("s")] == [one_job.id]
+        assert [run.job for run in await store.schedule_runs("s")] == [one_job.id]
         assert await gone(store, other)
 
     @pytest.mark.parametrize("is_there", [True, False])
     async def test_the_first_rolls_back(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
         rev = await made(store) if is_there else 0
         first, second = await sides.open(), await sides.open()
-        await first.swap(Swap(name="s", rev=rev, doc=b"first"), job())
-        waiting = asyncio.create_task(second.swap(Swap(name="s", rev=rev, doc=b"second")))
+        await first.swap(ScheduleSwap(name="s", rev=rev, doc=b"first"), job())
+        waiting = asyncio.create_task(second.swap(ScheduleSwap(name="s", rev=rev, doc=b"second")))
         await sides.until_blocked(first, second, waiting)
         await first.rollback()
         assert (await waiting).ok
@@ -51,9 +53,9 @@ class TestMeeting:
     async def test_one_goes_while_another_exchanges_it(self, store: PostgresStore, sides: Sides) -> None:
         rev = await made(store)
         first, second = await sides.open(), await sides.open()
-        await first.swap(Swap(name="s", rev=rev, doc=None))
+        await first.swap(ScheduleSwap(name="s", rev=rev, doc=None))
         wanted = job()
-        said = await sides.behind(first, second, lambda: second.swap(Swap(name="s", rev=rev, doc=b"x"), wanted))
+        said = await sides.behind(first, second, lambda: second.swap(ScheduleSwap(name="s", rev=rev, doc=b"x"), wanted))
         assert (said.ok, said.rev) == (False, 0)
         assert await gone(store, wanted)
 
@@ -62,16 +64,16 @@ class TestMeeting:
     ) -> None:
         """Whoever tidies passes over what is being made; whoever makes it waits for the tidying and makes the row."""
         rev = await made(store)
-        await store.swap(Swap(name="s", rev=rev, doc=None))
+        await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
         maker, tidier = await sides.open(), await sides.open()
         await maker.run(f"update {store.schema}.schedules set rev = 5 returning 1")
         await maker.commit()
-        assert (await maker.swap(Swap(name="s", rev=0, doc=b"new"))).ok
+        assert (await maker.swap(ScheduleSwap(name="s", rev=0, doc=b"new"))).ok
         await tidier.tidy()
         await tidier.commit()
         await maker.rollback()
         await tidier.tidy()
-        said = await sides.behind(tidier, maker, lambda: maker.swap(Swap(name="s", rev=0, doc=b"newer")))
+        said = await sides.behind(tidier, maker, lambda: maker.swap(ScheduleSwap(name="s", rev=0, doc=b"newer")))
         assert said.ok
         assert [row.doc for row in await store.schedules()] == [b"newer"]
 
@@ -79,10 +81,10 @@ class TestMeeting:
         """Nobody waits for the exchange of another schedule, and nobody who only looks waits at all."""
         rev = await made(store)
         side = await sides.open()
-        await side.swap(Swap(name="s", rev=rev, doc=b"new"), job())
+        await side.swap(ScheduleSwap(name="s", rev=rev, doc=b"new"), job())
         assert await made(store, "other")
         assert [row.doc for row in await store.schedules()] == [b"{}", b"{}"]
-        await store.look()
+        await store.due_schedules()
         await side.commit()
 
 
@@ -91,8 +93,8 @@ async def test_a_refused_exchange_is_no_error_of_the_server(store: PostgresStore
     rev = await made(store)
     side = await sides.open()
     wanted = job()
-    assert not (await side.swap(Swap(name="s", rev=rev + 1, doc=b"x"), wanted)).ok
-    assert (await side.swap(Swap(name="s", rev=rev, doc=b"x"), wanted)).enqueued == (Enqueued(wanted.id, True),)
+    assert not (await side.swap(ScheduleSwap(name="s", rev=rev + 1, doc=b"x"), wanted)).ok
+    assert (await side.swap(ScheduleSwap(name="s", rev=rev, doc=b"x"), wanted)).enqueued == (Enqueued(wanted.id, True),)
     await side.commit()
     assert await state(store, wanted) == State.READY
 
@@ -101,7 +103,7 @@ async def test_a_number_is_kept_for_a_day(store: PostgresStore, sides: Sides) ->
     side = await sides.open()
     for name, age in (("old", DAY + HOUR), ("young", DAY - HOUR)):
         rev = await made(store, name)
-        await store.swap(Swap(name=name, rev=rev, doc=None))
+        await store.swap_schedule(ScheduleSwap(name=name, rev=rev, doc=None))
         await side.run(f"update {store.schema}.schedules set rev = rev - %s where name = %s returning 1", (age, name))
     await made(store, "lives")
     await side.tidy()

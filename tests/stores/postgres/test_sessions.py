@@ -14,12 +14,11 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
+from mainspring.common.ids import new_id
 from mainspring.errors import BadUrl, StoreConflict, StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import NewJob, Unique
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, NewJob, UniqueKey
 from mainspring.states import State
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore, links
 from mainspring.stores.postgres.errors import translate
@@ -402,7 +401,7 @@ class TestJoined:
         self, store: PostgresStore, postgres_url: str
     ) -> None:
         """However many wait for the end of somebody's transaction: who waits for nobody passes them."""
-        key = Unique(b"k" * 16)
+        key = UniqueKey(b"k" * 16)
         with psycopg.connect(postgres_url) as holder:
             store.enqueue_now(batch(job(unique=key)), holder)
             waiting = [asyncio.create_task(store.enqueue(batch(job(unique=key)))) for _ in range(8)]
@@ -417,7 +416,7 @@ class TestJoined:
         assert sum(reply[0].created for reply in said) == 1
 
     async def test_nor_in_threads(self, store: PostgresStore, postgres_url: str) -> None:
-        key = Unique(b"k" * 16)
+        key = UniqueKey(b"k" * 16)
         with psycopg.connect(postgres_url) as holder:
             store.enqueue_now(batch(job(unique=key)), holder)
             threads = [threading.Thread(target=store.enqueue_now, args=(batch(job(unique=key)),)) for _ in range(8)]

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from mainspring.common.ids import new_id
 from mainspring.errors import (
     InvalidOption,
     KeyTaken,
@@ -16,11 +17,10 @@ from mainspring.errors import (
     StoreConflict,
     WrongConnection,
 )
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Edge, Enqueued, Mode, Unique
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.records import Batch, Edge, Enqueued, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import State
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.migrate import VERSION
@@ -140,9 +140,9 @@ class TestCallersConnection:
         self, store: PostgresStore, postgres_url: str
     ) -> None:
         """A key that is taken, a parent that does not exist, a queue that drains: the caller may go on."""
-        taken = Unique(b"k" * 16, conflict="error")
+        taken = UniqueKey(b"k" * 16, conflict="error")
         await one(store, job(unique=taken))
-        await store.set_mode(["dry"], Mode.DRAINING)
+        await store.set_queue_mode(["dry"], QueueMode.DRAINING)
         good = job()
         door = Door(store)
         with psycopg.connect(postgres_url) as connection:

@@ -12,10 +12,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mainspring.records import Claim, NewJob, QueueSettings, Want
-from mainspring.stores.base import Batch, Turn
+from mainspring.jobs.records import Batch, NewJob
+from mainspring.queues.records import QueueSettings
 from mainspring.stores.postgres import PostgresStore, strays, turns
 from mainspring.testing.contract.hands import LANE, Hand, bucket, ids, job, put_in
+from mainspring.worker.records import Claim, Turn, Want
 
 DEAD = int(os.environ.get("MAINSPRING_TEST_DEAD", "50000"))
 """How many; 2,000,000 by hand or at night."""
@@ -129,7 +130,7 @@ class TestMarks:
 
     async def test_a_stack_has_none(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
         """Its newest job would lie below them, and be a stray."""
-        await store.configure("q", QueueSettings(order="lifo"))
+        await store.configure_queue("q", QueueSettings(order="lifo"))
         grave.dig(DEAD)
         made = await put_in(store, *(job() for _ in range(5)))
         assert len(await take(store, hand, 10)) == len(made)

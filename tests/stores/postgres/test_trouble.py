@@ -8,25 +8,26 @@ import logging
 import psycopg
 import pytest
 
-from mainspring import Concurrency, Mainspring, client
+from mainspring import Concurrency, Mainspring
+from mainspring.client import client
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreConflict, StoreError, StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import Beat, NewJob, Registration, Unique
-from mainspring.services.rescuer import Rescuer
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, NewJob, UniqueKey
 from mainspring.states import State
-from mainspring.stores.base import Batch
 from mainspring.stores.connect import StoreAddress
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.migrate import VERSION
 from mainspring.testing import chaos
 from mainspring.testing.contract.hands import job, one, running
-from mainspring.worker.outage import Outage
-from mainspring.worker.pulse import Pulse
+from mainspring.worker.lease.heartbeat import HeartbeatSender
+from mainspring.worker.loop.outage import Outage
+from mainspring.worker.records import Beat, Registration
+from mainspring.worker.services.rescuer import Rescuer
 from tests.stores.postgres.sides import Sides
 
-KEY = Unique(b"k" * 16)
+KEY = UniqueKey(b"k" * 16)
 SWEEP = 3.0
 
 
@@ -111,7 +112,9 @@ class TestNoWrites:
     ) -> None:
         """A worker that stops beating loses its jobs, though all may be well a moment later."""
         role = psycopg.conninfo.conninfo_to_dict(postgres_url)["user"]
-        pulse = Pulse(StoreAddress(url=postgres_url, namespace=namespace), 15.0, Outage(logging.getLogger("test")))
+        pulse = HeartbeatSender(
+            StoreAddress(url=postgres_url, namespace=namespace), 15.0, Outage(logging.getLogger("test"))
+        )
         beats = [Beat("w", Registration(queues=("q",)))]
         assert await pulse.send(beats)
         with psycopg.connect(postgres_owner_url, autocommit=True) as owner:

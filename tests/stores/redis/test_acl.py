@@ -11,7 +11,7 @@ import pytest_asyncio
 import redis.asyncio
 
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, acl
 from mainspring.testing import servers

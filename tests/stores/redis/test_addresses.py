@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from mainspring.errors import BadUrl, StoreUnavailable
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.address import parse
 from mainspring.testing import servers

@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 import redis.asyncio
 
-from mainspring.records import Claim, Limit
+from mainspring.limits.records import Limit
 from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Hand, Sized, job, put_in
+from mainspring.worker.records import Claim
 
 from .test_entries import commands
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis.asyncio
 
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.stores.base import Batch
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import connection, wire
 from mainspring.testing import servers

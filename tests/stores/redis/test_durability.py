@@ -10,11 +10,12 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
-from mainspring import Mainspring, client
+from mainspring import Mainspring
+from mainspring.client import client
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreError, StoreNotDurable, StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.stores.base import Batch
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, confirm, scripts, survey
 from mainspring.testing import servers

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 import redis.asyncio
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.ids import new_ids
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Enqueued, Want
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.common.ids import new_ids
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Enqueued
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
@@ -32,6 +32,7 @@ from mainspring.testing.contract.hands import (
     row,
     running,
 )
+from mainspring.worker.records import Want
 
 MANY = 100_000
 

@@ -10,14 +10,14 @@ import pytest
 import redis.asyncio
 
 from mainspring.errors import StoreFull, StoreUnavailable
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import LogLine, Report, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport, Batch, LogLine
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in, row, running, state
+from mainspring.worker.records import Want
 
 from .conftest import MakeStore
 
@@ -104,7 +104,7 @@ class TestFull:
             assert (said.claims, said.stale, said.already, said.full) == ((), (), (), True)
             asked = await hand.turn(wants=[Want((LANE,), 5)])  # nothing to report, a slot is free: no error either
             assert (asked.claims, asked.full) == ((), True)
-            report = Report(
+            report = AttemptReport(
                 id=third.id, token=third.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),)
             )
             assert await own_store.report(hand.name, [report]) == [True]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import redis.asyncio
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.records import Bucket, Retention
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.records import Retention
+from mainspring.limits.records import Bucket
 from mainspring.stores.base import NUMBERS_KEPT
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
@@ -21,9 +22,9 @@ async def test_old_numbers_go(redis_url: str, redis_owner_url: str, namespace: s
     store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
     await store.open()
     for n in range(MANY):
-        await store.take(b"%d" % n, [Bucket("lock", str(n))], 1, fenced=True)
+        await store.hold(b"%d" % n, [Bucket("lock", str(n))], 1, fenced=True)
     clock.set(to_datetime(clock.now_us() + NUMBERS_KEPT - 1))
-    await store.take(b"young", [Bucket("lock", "young")], 1, fenced=True)
+    await store.hold(b"young", [Bucket("lock", "young")], 1, fenced=True)
     async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
         await store.prune(Retention())
         assert await client.zcard(f"{tag(namespace)}fences") == MANY + 1

@@ -9,18 +9,18 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreFull
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Claim, Retention
-from mainspring.schedule_rows import Link, Run, Swap, part_mark
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Retention
+from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import SECOND, Hand, bucket, gone, job, lease, put_in, state
+from mainspring.worker.records import Claim
 
 RECORD = bytes(20_000)
 FORGET = Retention(keep=0, keep_at_least=0)
@@ -89,15 +89,15 @@ async def test_places_are_given_back_and_rates_corrected_even_so(small_store: Do
     """Those who wait for them are found when there is room again."""
     gate, key, calls = bucket("gate", 2), bucket("key", 1, key="k"), bucket("calls", 9, key="k", per=3600 * SECOND)
     await put_in(small_store, *(job(buckets=[gate, key, calls]) for _ in range(2)))
-    assert (await small_store.take(b"guest", [gate], 3600 * SECOND)).ok
+    assert (await small_store.hold(b"guest", [gate], 3600 * SECOND)).ok
     hand = await Hand(small_store).join()
     (claim,) = await hand.take(9)
     waiting = await fill(small_store)
     ack = msgspec.structs.replace(Ack.succeeded(lease(claim)), spent=(("calls", 3),))
     said = await hand.turn(ack)
     assert (said.stale, said.already) == ((), ())
-    assert await small_store.give(b"guest")
-    assert await small_store.set_size("gate", 1)
+    assert await small_store.release(b"guest")
+    assert await small_store.set_limit_size("gate", 1)
     assert [row.used for row in await small_store.buckets([gate, key, calls])] == [0, 0, 3]
     cleared = await small_store.act(Action.DELETE, Query.where(queues=["q"], states=["ready"]), limit=waiting - 1)
     assert len(cleared.done) == waiting - 1
@@ -105,7 +105,7 @@ async def test_places_are_given_back_and_rates_corrected_even_so(small_store: Do
 
 
 async def test_a_success_is_heard_by_other_parts_even_so(small_store: Door) -> None:
-    await small_store.link([Link("late", ("early",))])
+    await small_store.set_dependencies([ScheduleDependency("late", ("early",))])
     waiting = job(queue="late", marks=[part_mark("late")])
     await put_in(small_store, job(marks=[part_mark("early")]), waiting)
     hand = await Hand(small_store).join()
@@ -116,18 +116,20 @@ async def test_a_success_is_heard_by_other_parts_even_so(small_store: Door) -> N
 
 
 async def test_an_exchange_is_refused_but_a_schedule_may_go(small_store: Door) -> None:
-    made = await small_store.swap(Swap(name="s", rev=0, doc=b"before", look=1, runs=(Run(at=1),)))
+    made = await small_store.swap_schedule(
+        ScheduleSwap(name="s", rev=0, doc=b"before", look=1, runs=(ScheduleRun(at=1),))
+    )
     await fill(small_store)
     wanted = job()
-    after = Swap(name="s", rev=made.rev, doc=RECORD, runs=(Run(at=2, job=wanted.id),))
+    after = ScheduleSwap(name="s", rev=made.rev, doc=RECORD, runs=(ScheduleRun(at=2, job=wanted.id),))
     for batch in (None, Batch(id=new_id().bytes, jobs=(wanted,))):
         with pytest.raises(StoreFull):
-            await small_store.swap(after, batch)
+            await small_store.swap_schedule(after, batch)
     (row,) = await small_store.schedules()
-    assert (row.rev, row.doc, await small_store.runs("s")) == (made.rev, b"before", [Run(at=1)])
+    assert (row.rev, row.doc, await small_store.schedule_runs("s")) == (made.rev, b"before", [ScheduleRun(at=1)])
     assert await gone(small_store, wanted)
-    assert (await small_store.swap(Swap(name="s", rev=made.rev, doc=None))).ok
-    assert (await small_store.schedules(), (await small_store.look()).rows) == ([], ())
+    assert (await small_store.swap_schedule(ScheduleSwap(name="s", rev=made.rev, doc=None))).ok
+    assert (await small_store.schedules(), (await small_store.due_schedules()).rows) == ([], ())
 
 
 async def test_who_listens_is_told_even_so(small_store: Door, small_server: servers.Valkey) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import redis.asyncio
 
 from mainspring.errors import QueueDraining
-from mainspring.query import Query
-from mainspring.records import Mode
+from mainspring.jobs.query import Query
+from mainspring.queues.records import QueueMode
 from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Hand, ids, job, one, put_in
 
@@ -26,7 +26,7 @@ async def test_enqueues_that_meet_are_one_script(own_store: Door, own_client: re
 
 
 async def test_a_queue_that_takes_no_more_refuses_only_its_own(own_store: Door) -> None:
-    await own_store.set_mode(["shut"], Mode.DRAINING)
+    await own_store.set_queue_mode(["shut"], QueueMode.DRAINING)
     said = await asyncio.gather(
         *(put_in(own_store, job(queue=queue)) for queue in ("q", "q", "shut", "q")), return_exceptions=True
     )

@@ -8,14 +8,16 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
-from mainspring.ids import derived_id, new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Doc, Fair, Follow, Limit, LogLine, Mode, QueueSettings, Report, Retention, Unique
-from mainspring.schedule_rows import Link, Run, Swap, part_mark
+from mainspring.common.ids import derived_id, new_id
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport, Batch, FollowUp, LogLine, Retention, UniqueKey
+from mainspring.limits.records import Limit
+from mainspring.queues.records import FairKey, QueueMode, QueueSettings
+from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
+from mainspring.stores.records import Document
 from mainspring.stores.redis.keys import CATALOGUE, tag
 from mainspring.testing.contract.hands import ERROR, Hand, bucket, job, lease, put_in
 
@@ -42,20 +44,22 @@ def name_of(key: bytes, namespace: str) -> tuple[str, str]:
 async def a_bit_of_everything(store: Door) -> Hand:
     """Every kind of key at least once. Returns a worker that still holds jobs."""
     gate, own = bucket("gate", 2), new_id().bytes
-    follow = Follow(State.SUCCEEDED, job(id=derived_id(own, b"then"), queue="then", record=b"x" * 5000))
-    parent = job(id=own, buckets=[gate], marks=["red"], follows=[follow], unique=Unique(b"k" * 16, window=HOUR))
+    follow = FollowUp(State.SUCCEEDED, job(id=derived_id(own, b"then"), queue="then", record=b"x" * 5000))
+    parent = job(id=own, buckets=[gate], marks=["red"], follows=[follow], unique=UniqueKey(b"k" * 16, window=HOUR))
     listener = await store.listen("w", ["q"])
     await put_in(store, parent, job(after=[parent]), job(delay=HOUR, expires_in=2 * HOUR), job(record=b"x" * 5000))
     await put_in(store, job(keep=HOUR), job(expires_in=0), job(), job(after=[parent]))
-    await store.put(Doc("kind", "name", 1, b"data"))
-    await store.set_mode(["closed"], Mode.PAUSED)
-    await store.configure("deep", QueueSettings(max_depth=9))
+    await store.put_document(Document("kind", "name", 1, b"data"))
+    await store.set_queue_mode(["closed"], QueueMode.PAUSED)
+    await store.configure_queue("deep", QueueSettings(max_depth=9))
     await put_in(store, job(queue="deep"))
-    await store.declare([Limit(name="api:breaker", kind="breaker", size=1, per=HOUR, burst=1)])
-    await store.trip("api:breaker", None)
+    await store.declare_limits([Limit(name="api:breaker", kind="breaker", size=1, per=HOUR, burst=1)])
+    await store.trip_breaker("api:breaker", None)
     hand, dead = await Hand(store).join(), await Hand(store).join()
     first, second, third = await hand.take(3)
-    report = Report(id=first.id, token=first.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),))
+    report = AttemptReport(
+        id=first.id, token=first.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),)
+    )
     assert await store.report(hand.name, [report]) == [True]
     await dead.take(1)
     await dead.crash()
@@ -72,7 +76,7 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await hand.take(1, "gated/any")
     await held_back(store, hand)
     await scheduled(store)
-    await put_in(store, *(job(queue="fair", fair=Fair(key)) for key in "aab"))
+    await put_in(store, *(job(queue="fair", fair=FairKey(key)) for key in "aab"))
     assert len(await hand.take(1, "fair/any")) == 1
     listener.close()
     return hand
@@ -85,15 +89,15 @@ async def held_back(store: Door, hand: Hand) -> None:
         await put_in(store, *(job(queue="held back", buckets=[each]) for _ in range(2)))
     assert len(await hand.take(9, "held back/any")) == 3
     await put_in(store, job(queue="nobody asks", buckets=[full]))
-    assert (await store.take(b"guest", [bucket("table", 1)], HOUR, fenced=True)).ok
+    assert (await store.hold(b"guest", [bucket("table", 1)], HOUR, fenced=True)).ok
 
 
 async def scheduled(store: Door) -> None:
     """A schedule with a run, one that went, and jobs of a part: one that waits for another part, one that does not."""
-    await store.swap(Swap(name="stays", rev=0, doc=b"{}", look=HOUR, runs=(Run(at=1),)))
-    made = await store.swap(Swap(name="goes", rev=0, doc=b"{}"))
-    await store.swap(Swap(name="goes", rev=made.rev, doc=None))
-    await store.link([Link("late", ("early",))])
+    await store.swap_schedule(ScheduleSwap(name="stays", rev=0, doc=b"{}", look=HOUR, runs=(ScheduleRun(at=1),)))
+    made = await store.swap_schedule(ScheduleSwap(name="goes", rev=0, doc=b"{}"))
+    await store.swap_schedule(ScheduleSwap(name="goes", rev=made.rev, doc=None))
+    await store.set_dependencies([ScheduleDependency("late", ("early",))])
     for forced in (True, False):
         of_part = job(queue="parts", marks=[part_mark("late")])
         await store.enqueue(Batch(id=new_id().bytes, jobs=(of_part,), forced=forced))
@@ -119,7 +123,7 @@ async def test_nothing_is_left_when_all_jobs_are_deleted(
     """Only what is not of jobs: schema, documents, modes, limits, breakers, rates, numbers, schedules, what parts wait
     for, the row of the lost worker."""
     hand = await a_bit_of_everything(store)
-    assert await store.give(b"guest")
+    assert await store.release(b"guest")
     await store.retire(hand.name, Outcome.INTERRUPTED)
     assert not (await store.act(Action.DELETE, Query.everything())).refused
     for worker in await store.workers():

@@ -14,13 +14,12 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Beat, Enqueued, Unique, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Enqueued, UniqueKey
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch, Turn
 from mainspring.stores.door import Door
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import (
@@ -37,6 +36,7 @@ from mainspring.testing.contract.hands import (
     running,
     state,
 )
+from mainspring.worker.records import Beat, Turn, Want
 
 from .conftest import MakeStore, opened
 from .lossy import LossyWire
@@ -121,7 +121,7 @@ async def test_enqueue_whose_job_has_finished_meanwhile(own_store: Door, wired: 
 @pytest.mark.parametrize("ended", [False, True])
 async def test_enqueue_whose_first_try_comes_after_its_retry(store: Door, second: Door, ended: bool) -> None:
     """Something on the way held it back: by now the job waits, or is over."""
-    jobs = job(), job(delay=10**9), job(unique=Unique(b"k" * 16))
+    jobs = job(), job(delay=10**9), job(unique=UniqueKey(b"k" * 16))
     batch = Batch(id=new_id().bytes, jobs=jobs)
     assert all(each.created for each in await second.enqueue(Batch(id=batch.id, jobs=jobs, retry=True)))
     hand = await Hand(second).join()

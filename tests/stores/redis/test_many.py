@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 import pytest
 import redis.asyncio
 
-from mainspring import acting
-from mainspring.clock import MovableClock
-from mainspring.ids import new_ids
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Mode, Retention, Unique
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_ids
+from mainspring.jobs import actions
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, where
@@ -41,7 +42,7 @@ class TestCursors:
                 await put_in(own_store, *(job(id=each.bytes, task=task) for each in new_ids(1000)))
             before = await read(own_client)
             query = Query.where(tasks=[task], states=["ready"])
-            assert await acting.act(own_store, action, query, priority=5) == number * 1000
+            assert await actions.act(own_store, action, query, priority=5) == number * 1000
             cost.append(await read(own_client) - before)
         assert cost == [20, 60]  # of 4,000 and 12,000 jobs each is read once, with 199 others
 
@@ -60,10 +61,10 @@ class TestCursors:
             found = await store.find(query)
             assert found.jobs == ()
             assert found.cursor is not None
-            assert [each.id async for page in acting.pages(store, query) for each in page] == [meant.id]
+            assert [each.id async for page in actions.pages(store, query) for each in page] == [meant.id]
             said = await store.act(Action.CANCEL, query)
             assert (said.done, said.more) == ((), True)
-            assert await acting.act(store, Action.CANCEL, query) == 1
+            assert await actions.act(store, Action.CANCEL, query) == 1
             (tally,) = await store.tally(Query.where(states=["ready"]), "queue")
             assert tally.count == 2000
 
@@ -71,7 +72,7 @@ class TestCursors:
         made = [job(id=each.bytes) for each in new_ids(900)]
         await put_in(store, *made)
         monkeypatch.setattr(where.Walk, "is_late", property(_late_after_one))
-        assert await acting.act(store, Action.CANCEL, Query(ids=tuple(ids(made)))) == 900
+        assert await actions.act(store, Action.CANCEL, Query(ids=tuple(ids(made)))) == 900
 
 
 def _late_after_one(walk: where.Walk) -> bool:
@@ -80,7 +81,7 @@ def _late_after_one(walk: where.Walk) -> bool:
 
 async def test_a_large_result_lies_apart(own_store: Door, own_client: redis.asyncio.Redis, namespace: str) -> None:
     """Who counts or looks for jobs does not read it; it goes with its job, or with a retry."""
-    await put_in(own_store, job(), job(unique=Unique(b"k" * 16)), job())
+    await put_in(own_store, job(), job(unique=UniqueKey(b"k" * 16)), job())
     hand = await Hand(own_store).join()
     claims = await hand.take(3)
     small, large = b"s" * LARGE, b"x" * (LARGE + 1)
@@ -101,7 +102,7 @@ class TestWindows:
     """Ended jobs that a unique window keeps are out of the way of retention until it is over."""
 
     async def ended(self, store: Door, number: int, window: int) -> list[bytes]:
-        made = [job(unique=Unique(n.to_bytes(16), window=window)) for n in range(number)]
+        made = [job(unique=UniqueKey(n.to_bytes(16), window=window)) for n in range(number)]
         await put_in(store, *made)
         hand = await Hand(store).join()
         await hand.turn(*(Ack.succeeded(lease(each)) for each in await hand.take(number)))
@@ -123,7 +124,7 @@ class TestWindows:
         assert await store.prune(FORGET) == 0
         await store.act(Action.RETRY, Query(ids=(made[2],)))  # it is live again, and holds its key
         await store.act(Action.DELETE, Query(ids=(made[3],)))
-        new = job(unique=Unique((0).to_bytes(16), window=HOUR, conflict="replace"))
+        new = job(unique=UniqueKey((0).to_bytes(16), window=HOUR, conflict="replace"))
         await put_in(store, new)
         assert await store.prune(FORGET) == 1
         assert (await store.find(Query(ids=(made[0],)))).jobs == ()
@@ -137,7 +138,7 @@ class TestWindows:
 async def test_a_queue_that_is_paused_costs_the_others_nothing(
     own_store: Door, own_client: redis.asyncio.Redis
 ) -> None:
-    await own_store.set_mode([f"closed{n}" for n in range(100)], Mode.PAUSED)
+    await own_store.set_queue_mode([f"closed{n}" for n in range(100)], QueueMode.PAUSED)
     hand = await Hand(own_store).join()
     await put_in(own_store, job(), job(marks=["x"]))
     await own_client.config_resetstat()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
+from mainspring.common.ids import new_id, new_ids
 from mainspring.errors import (
     BadUrl,
     InvalidOption,
@@ -23,10 +24,9 @@ from mainspring.errors import (
     StoreUnavailable,
     WrongConnection,
 )
-from mainspring.ids import new_id, new_ids
-from mainspring.query import Query
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
 from mainspring.states import Action
-from mainspring.stores.base import Batch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, survey, translate
 from mainspring.stores.redis.address import parse

@@ -8,15 +8,18 @@ from collections import Counter
 import pytest
 import redis.asyncio
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Bucket, Limit, Mode, Retention, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.keys import tag
 from mainspring.testing.contract.hands import LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in
+from mainspring.worker.records import Want
 
 from .test_entries import commands
 
@@ -81,7 +84,7 @@ class TestOpening:
             good := job(buckets=[region, bucket("t", 1, key="good")]),
         )
         assert await everything(hand, 9, LANE, "paused/any") == 0
-        await store.set_mode(["paused"], Mode.PAUSED)
+        await store.set_queue_mode(["paused"], QueueMode.PAUSED)
         await hand.succeed(*claims)
         assert ids(await hand.take(9, LANE, "paused/any")) == [good.id]
 
@@ -127,14 +130,14 @@ class TestOpening:
         self, own_store: Door, namespace: str, own_client: redis.asyncio.Redis, goes_on: bool
     ) -> None:
         """Also if the caller is gone after the first step: promote goes on, and is due at once."""
-        await own_store.declare([Limit(name="t", size=1)])
-        await own_store.set_size("t", 0)
+        await own_store.declare_limits([Limit(name="t", size=1)])
+        await own_store.set_limit_size("t", 0)
         for first in range(0, 1500, 500):
             await put_in(own_store, *(job(buckets=[Bucket("t", str(n))]) for n in range(first, first + 500)))
         hand = await Hand(own_store).join()
         assert await everything(hand, 9) == 0
         if goes_on:
-            await own_store.set_size("t", None)
+            await own_store.set_limit_size("t", None)
         else:
             inner = own_store.inner
             assert isinstance(inner, RedisStore)
@@ -174,7 +177,7 @@ class TestMoments:
         await timed.open()
         table = bucket("table", 1, key="k")
         await one(timed, job(buckets=[table]))
-        taken = await timed.take(b"guest", [table], 5 * SECOND)
+        taken = await timed.hold(b"guest", [table], 5 * SECOND)
         hand = await Hand(timed).join()
         assert (taken.ok, await hand.take(9)) == (True, ())
         assert (await timed.promote()).next_due == taken.until
@@ -191,9 +194,9 @@ class TestMoments:
         hand = await Hand(timed).join()
         began = clock.now_us()
         assert len(await hand.take(1)) == 1
-        await timed.set_size("calls", 0)
+        await timed.set_limit_size("calls", 0)
         assert (await hand.turn(wants=[Want((LANE,), 1)])).next_at is None
-        await timed.set_size("calls", None)
+        await timed.set_limit_size("calls", None)
         assert (await hand.turn(wants=[Want((LANE,), 1)])).next_at == began + 10 * SECOND
         assert (await timed.promote()).next_due == began + 10 * SECOND
         clock.advance("10s")
@@ -208,11 +211,11 @@ class TestMoments:
         await put_in(timed, job(buckets=[calls]), job(buckets=[calls]))
         hand = await Hand(timed).join()
         assert len(await hand.take(9)) == 2
-        await timed.set_size("calls", 0)
+        await timed.set_limit_size("calls", 0)
         line = [job(buckets=[calls, bucket("t", 9, key=key)]) for key in "aba"]
         await put_in(timed, *line)
         assert await hand.take(9) == ()
-        await timed.set_size("calls", None)
+        await timed.set_limit_size("calls", None)
         assert await hand.take(9) == ()
         clock.advance("10s")
         await timed.promote()

@@ -8,16 +8,17 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Limit, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.limits.records import Bucket, Limit
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.keys import tag
 from mainspring.testing.contract.breakers import NAME, failure, guard, guarded, opened
 from mainspring.testing.contract.hands import ERROR, LANE, Hand, bucket, ids, job, lease, put_in, row
+from mainspring.worker.records import Want
 
 from .test_entries import commands
 from .test_keys import client
@@ -165,7 +166,7 @@ async def test_a_breaker_that_is_set_right_by_hand_leaves_nobody_behind(
     await guarded(store, 3, TWO)
     clock.advance("1s")
     claims = await hand.take(9)
-    await (store.forget_limit(NAME) if forgotten else store.trip(NAME, 0))
+    await (store.forget_limit(NAME) if forgotten else store.trip_breaker(NAME, 0))
     await hand.succeed(*claims)
     assert not await client.exists(key)
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Hand, bucket, ids, job, lease, one, put_in, row, running, state

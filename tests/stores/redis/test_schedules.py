@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 import redis.asyncio
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.errors import StoreConflict
-from mainspring.records import Retention
-from mainspring.schedule_rows import Link, Run, ScheduleRow, Swap, part_mark
+from mainspring.jobs.records import Retention
+from mainspring.schedules.records import ScheduleDependency, ScheduleRow, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, schedules
@@ -47,7 +47,7 @@ async def test_other_jobs_do_not_pay_for_parts(own_store: Door, own_client: redi
     await work(own_store, hand)
     before = await spent(own_client)
     assert sum(before.values()) == COST
-    await own_store.link([Link("late", ("early",))])
+    await own_store.set_dependencies([ScheduleDependency("late", ("early",))])
     await put_in(own_store, job(queue="late", marks=[part_mark("late")]))
     await spent(own_client)
     await work(own_store, hand)
@@ -57,10 +57,10 @@ async def test_other_jobs_do_not_pay_for_parts(own_store: Door, own_client: redi
 async def test_an_exchange_that_nobody_waits_for_leaves_no_token(
     own_store: Door, own_client: redis.asyncio.Redis, namespace: str
 ) -> None:
-    await own_store.swap(Swap(name="s", rev=0, doc=b"{}"))
+    await own_store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"))
     assert not await own_client.exists(f"{tag(namespace)}wake:")
     listener = await own_store.listen("scheduler", [""])
-    await own_store.swap(Swap(name="other", rev=0, doc=b"{}"))
+    await own_store.swap_schedule(ScheduleSwap(name="other", rev=0, doc=b"{}"))
     assert await listener.wait(30)
     listener.close()
 
@@ -70,15 +70,15 @@ async def test_a_part_that_waits_for_nobody_lets_its_jobs_go_in_slices(
 ) -> None:
     """Nothing is forgotten if the caller goes in between: the part waits as before."""
     monkeypatch.setattr(schedules, "SLICE", 2)
-    await store.link([Link("late", ("early",))])
+    await store.set_dependencies([ScheduleDependency("late", ("early",))])
     made = [job(marks=[part_mark("late")]) for _ in range(7)]
     await put_in(store, *made)
     assert isinstance(store.inner, RedisStore)
     assert await store.inner._connection.run("link", schedules._pack([("late", [])]), 2) == 1
     assert [await state(store, each) for each in made[1:3]] == [State.READY, State.BLOCKED]
-    assert [(row.name, row.waiting) for row in await store.links()] == [("late", tuple(ids(made[2:])))]
-    await store.link([Link("late", ())])
-    assert await store.links() == []
+    assert [(row.name, row.waiting) for row in await store.dependencies()] == [("late", tuple(ids(made[2:])))]
+    await store.set_dependencies([ScheduleDependency("late", ())])
+    assert await store.dependencies() == []
     assert ids(await (await Hand(store).join()).take(9)) == ids(made)
 
 
@@ -88,8 +88,8 @@ async def test_the_numbers_of_those_that_went_are_kept_for_a_day(
     clock = MovableClock()
     store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
     await store.open()
-    made = await store.swap(Swap(name="s", rev=0, doc=b"{}"))
-    await store.swap(Swap(name="s", rev=made.rev, doc=None))
+    made = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"))
+    await store.swap_schedule(ScheduleSwap(name="s", rev=made.rev, doc=None))
     async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
         for after, left in (("23h", 1), ("2h", 0)):
             clock.advance(after)
@@ -100,15 +100,15 @@ async def test_the_numbers_of_those_that_went_are_kept_for_a_day(
 
 async def test_moments_are_exact_however_far_away(store: Door) -> None:
     """Numbers of Lua are not, beyond the year 2255."""
-    runs = tuple(Run(at=LATE + n, doc=b"%d" % n) for n in range(3))
-    made = await store.swap(Swap(name="s", rev=0, doc=b"{}", look=LATE, runs=runs))
+    runs = tuple(ScheduleRun(at=LATE + n, doc=b"%d" % n) for n in range(3))
+    made = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}", look=LATE, runs=runs))
     assert await store.schedules() == [ScheduleRow(name="s", rev=made.rev, look=LATE, doc=b"{}")]
-    assert (await store.look()).next_look == LATE
-    assert await store.runs("s") == list(reversed(runs))
+    assert (await store.due_schedules()).next_look == LATE
+    assert await store.schedule_runs("s") == list(reversed(runs))
 
 
 async def test_a_run_whose_job_is_none_is_refused(store: Door) -> None:
     """Jobs have 16 bytes in a stored run."""
     with pytest.raises(StoreConflict, match=r"'s'.*at 7.*16 bytes"):
-        await store.swap(Swap(name="s", rev=0, doc=b"{}", runs=(Run(at=7, job=b"short"),)))
+        await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}", runs=(ScheduleRun(at=7, job=b"short"),)))
     assert await store.schedules() == []

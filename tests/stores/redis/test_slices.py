@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
-from mainspring.ids import new_ids
-from mainspring.query import Query
-from mainspring.records import Retention
+from mainspring.common.ids import new_ids
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis.act import SLICE

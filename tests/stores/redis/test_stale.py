@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 import redis.asyncio
 
-from mainspring.ids import new_ids
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Mode, Unique, Want
+from mainspring.common.ids import new_ids
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis.keys import tag
 from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, put_in
+from mainspring.worker.records import Want
 from tests.jobs.world import World
 
 HOUR = 3_600_000_000
@@ -27,11 +29,11 @@ class TestGaps:
         self, own_store: Door, own_client: redis.asyncio.Redis, namespace: str
     ) -> None:
         """A paused queue whose one job of a key is replaced again and again: nobody claims, nothing grows."""
-        await own_store.set_mode(["q"], Mode.PAUSED)
+        await own_store.set_queue_mode(["q"], QueueMode.PAUSED)
         first, last = job(), job()
         await put_in(own_store, first)
         for _ in range(100):
-            await put_in(own_store, job(unique=Unique(b"k" * 16, conflict="replace")))
+            await put_in(own_store, job(unique=UniqueKey(b"k" * 16, conflict="replace")))
             await put_in(own_store, last)
         assert (await own_store.count(Query.everything()))[State.READY] == 3
         assert await entries(own_client, namespace) <= 3

@@ -10,16 +10,17 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
-from mainspring.clock import MovableClock
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Limit, Want
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.limits.records import Bucket, Limit
 from mainspring.states import Action
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.keys import tag
 from mainspring.testing.contract.hands import SECOND, Hand, ids, job, lease, put_in
+from mainspring.worker.records import Claim, Want
 
 SIZES = {"gate": 2, "door": 3, "tenant": 1, "region": 2, "calls": 2}
 WINDOW = 5 * SECOND
@@ -64,7 +65,7 @@ class Walk:
         self.seq = 0
 
     async def begin(self) -> None:
-        await self.store.declare([
+        await self.store.declare_limits([
             Limit(name=name, size=size, kind="rate", per=WINDOW) if name == "calls" else Limit(name=name, size=size)
             for name, size in SIZES.items()
         ])  # fmt: skip
@@ -166,14 +167,14 @@ class Walk:
 
     async def resize(self) -> None:
         name, size = self.dice.choice(sorted(SIZES)), self.dice.choice((0, 1, 2, 3, None))
-        await self.store.set_size(name, size)
+        await self.store.set_limit_size(name, size)
         self.sizes[name] = SIZES[name] if size is None else size
 
     async def visit(self) -> None:
         guest, buckets = new_id().bytes, self.some_buckets(0.5, 0, 0.5, 0, 0.3)
         names = frozenset(bucket.name for bucket in buckets)
         may = bool(names) and self.fits(names)  # without buckets it would only renew
-        taken = await self.store.take(guest, buckets, 5 * SECOND)
+        taken = await self.store.hold(guest, buckets, 5 * SECOND)
         assert taken.ok == may
         if may:
             self.guests[guest] = names, taken.until
@@ -183,7 +184,7 @@ class Walk:
         if self.guests:
             guest = self.dice.choice(sorted(self.guests))
             _, until = self.guests.pop(guest)
-            assert await self.store.give(guest) == (until > self.clock.now_us())
+            assert await self.store.release(guest) == (until > self.clock.now_us())
 
     async def wait(self) -> None:
         self.clock.advance(self.dice.choice((0.5, 2, 6)))
@@ -191,7 +192,7 @@ class Walk:
     async def drain(self) -> None:
         """Whatever was parked comes to its turn."""
         for name in SIZES:
-            await self.store.set_size(name, None)
+            await self.store.set_limit_size(name, None)
         while self.jobs:
             self.clock.advance(6)
             await self.store.promote()

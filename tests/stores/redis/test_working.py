@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 from mainspring.states import Action, State
 from mainspring.testing import servers
 from tests.jobs.world import World, eventually

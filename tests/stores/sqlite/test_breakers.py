@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.records import Limit
+from mainspring.limits.records import Limit
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing.contract.hands import Hand, Sized, job, put_in
 
@@ -27,7 +27,7 @@ async def cost(path: Path, limit: Limit, fail_first: bool = False) -> tuple[list
     await put_in(store, *(job(buckets=[Sized(limit.name, declared=limit)]) for _ in range(4)))
     await hand.succeed(*await hand.take(1))
     if fail_first:
-        await store.tell(limit.name, 0, fault="x")
+        await store.report_breaker(limit.name, 0, fault="x")
     with statements(store) as claiming:
         claims = await hand.take(1)
     with statements(store) as acking:

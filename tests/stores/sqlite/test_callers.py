@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.common.ids import new_id
 from mainspring.errors import (
     InCallerTransaction,
     KeyTaken,
@@ -17,8 +18,8 @@ from mainspring.errors import (
     StoreConflict,
     WrongConnection,
 )
-from mainspring.ids import new_id
-from mainspring.records import Edge, Enqueued, Mode, Unique
+from mainspring.jobs.records import Edge, Enqueued, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore, gate
 
@@ -75,25 +76,25 @@ class TestTransaction:
         self, opened: SqliteStore, mine: sqlite3.Connection
     ) -> None:
         """What the batch had replaced stands as it was, and the caller goes on."""
-        enqueue(opened, holder := job(unique=Unique(b"k" * 16)), job(unique=Unique(b"o" * 16)))
-        run(opened.set_mode(["closing"], Mode.DRAINING))
+        enqueue(opened, holder := job(unique=UniqueKey(b"k" * 16)), job(unique=UniqueKey(b"o" * 16)))
+        run(opened.set_queue_mode(["closing"], QueueMode.DRAINING))
         mine.execute("create table orders (x)")
         mine.execute("insert into orders values (1)")
-        replacing = job(unique=Unique(b"k" * 16, conflict="replace"))
+        replacing = job(unique=UniqueKey(b"k" * 16, conflict="replace"))
         with pytest.raises(KeyTaken):
-            enqueue(opened, replacing, job(unique=Unique(b"o" * 16, conflict="error")), connection=mine)
+            enqueue(opened, replacing, job(unique=UniqueKey(b"o" * 16, conflict="error")), connection=mine)
         with pytest.raises(QueueDraining):
             enqueue(opened, replacing, job(queue="closing"), connection=mine)
-        said = enqueue(opened, job(unique=Unique(b"k" * 16)), connection=mine)
+        said = enqueue(opened, job(unique=UniqueKey(b"k" * 16)), connection=mine)
         assert said == [Enqueued(holder.id, False)]
         mine.commit()
         assert mine.execute("select count(*) from orders").fetchone() == (1,)
         assert run(states(opened)) == {State.READY: 2}
 
     def test_a_key_is_taken_with_the_commit(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
-        enqueue(opened, job(unique=Unique(b"k" * 16)), connection=mine)
+        enqueue(opened, job(unique=UniqueKey(b"k" * 16)), connection=mine)
         mine.rollback()
-        assert enqueue(opened, job(unique=Unique(b"k" * 16)))[0].created
+        assert enqueue(opened, job(unique=UniqueKey(b"k" * 16)))[0].created
 
     def test_the_callers_factories_do_not_matter(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
         mine.row_factory = sqlite3.Row

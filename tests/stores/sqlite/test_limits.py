@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.outcomes import Ack, Lease
-from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Fair, Limit, Retention, Want
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import FairKey
 from mainspring.states import Action
-from mainspring.stores.base import NUMBERS_KEPT, Turn
+from mainspring.stores.base import NUMBERS_KEPT
 from mainspring.stores.sqlite import SqliteStore, claims, limits, parking
+from mainspring.worker.records import Claim, Turn, Want
 
 from .words import Worker, batch, job, jobs, succeeded
 
@@ -40,7 +43,7 @@ def clock() -> MovableClock:
 @pytest_asyncio.fixture
 async def store(path: Path, clock: MovableClock) -> AsyncIterator[SqliteStore]:
     opened = SqliteStore(str(path), durability="normal", clock=clock)
-    await opened.declare([ONE, Limit(name="gate", size=100)])
+    await opened.declare_limits([ONE, Limit(name="gate", size=100)])
     yield opened
     await opened.close()
 
@@ -119,7 +122,7 @@ async def test_all_who_name_a_gate_count(store: SqliteStore) -> None:
     made = [
         job(buckets=(gate,)),
         job(buckets=(gate, *tenant(1))),
-        job(buckets=(gate,), fair=Fair("a")),
+        job(buckets=(gate,), fair=FairKey("a")),
         job(buckets=(gate, Bucket("other"))),
     ]
     await store.enqueue(batch(*made))
@@ -149,7 +152,7 @@ async def test_expired_jobs_hide_nobody(store: SqliteStore, clock: MovableClock)
 
 async def test_a_lane_stands_where_its_first_job_does(store: SqliteStore) -> None:
     """Also when the one that stood there was cancelled, and the other lane was opened after it."""
-    await store.declare([Limit(name="region", size=2)])
+    await store.declare_limits([Limit(name="region", size=2)])
     first, second, third, holding = (job(buckets=(*tenant(key), Bucket("region", "r"))) for key in "abac")
     await store.enqueue(batch(job(buckets=(Bucket("region", "r"),), priority=9), holding))
     worker = await Worker(store).join()
@@ -180,7 +183,7 @@ async def test_a_place_is_not_kept_for_lanes_that_nobody_asks_for(store: SqliteS
 
 
 async def test_the_oldest_of_those_that_waited_comes_by_age(store: SqliteStore) -> None:
-    await store.declare([Limit(name="region", size=1)])
+    await store.declare_limits([Limit(name="region", size=1)])
     running, old, *others = (
         job(buckets=(*tenant(n), Bucket("region", "r")), priority=p) for n, p in enumerate((9, 0, 5, 5))
     )
@@ -212,7 +215,7 @@ async def test_a_change_that_is_cut_short_goes_on(store: SqliteStore, monkeypatc
 async def test_more_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """One place in a region: each of its tenants gets it in turn, by priority."""
     monkeypatch.setattr(parking, "MANY", 3)
-    await store.declare([Limit(name="region", size=1)])
+    await store.declare_limits([Limit(name="region", size=1)])
     made = [job(buckets=(*tenant(n), Bucket("region", "r")), priority=n % 2) for n in range(12)]
     await store.enqueue(batch(*made))
     worker = await Worker(store).join()
@@ -226,7 +229,7 @@ async def test_more_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypa
 
 async def test_a_lane_that_is_pruned_leaves_its_place_to_others(store: SqliteStore) -> None:
     """It stood in line for a place, its jobs were cancelled, and nobody has looked at it since."""
-    await store.declare([Limit(name="region", size=1)])
+    await store.declare_limits([Limit(name="region", size=1)])
     region = Bucket("region", "r")
     first, second, third = (job(buckets=(*tenant(n), region)) for n in range(3))
     await store.enqueue(batch(first, second, third))
@@ -243,7 +246,7 @@ async def test_a_lane_that_is_pruned_leaves_its_place_to_others(store: SqliteSto
 
 
 async def test_the_turn_of_the_moment_needs_no_promotion(store: SqliteStore, clock: MovableClock) -> None:
-    await store.declare([CALLS])
+    await store.declare_limits([CALLS])
     await store.enqueue(batch(*jobs(2, buckets=(Bucket("calls", "a"),))))
     worker = await Worker(store).join()
     began = clock.now_us()
@@ -257,9 +260,9 @@ async def test_the_turn_of_the_moment_needs_no_promotion(store: SqliteStore, clo
 
 @pytest.mark.parametrize("key", ["", "a"])
 async def test_the_end_of_a_guest_is_a_moment(store: SqliteStore, clock: MovableClock, key: str) -> None:
-    await store.declare([Limit(name="narrow", size=1)])
+    await store.declare_limits([Limit(name="narrow", size=1)])
     narrow = Bucket("narrow", key)
-    taken = await store.take(b"guest", [narrow], 5 * SECOND)
+    taken = await store.hold(b"guest", [narrow], 5 * SECOND)
     await store.enqueue(batch(job(buckets=(narrow,))))
     worker = await Worker(store).join()
     said = await worker.turn(n=1)
@@ -270,7 +273,7 @@ async def test_the_end_of_a_guest_is_a_moment(store: SqliteStore, clock: Movable
 
 async def test_nobody_passes_a_dear_job_of_its_lane(store: SqliteStore, clock: MovableClock) -> None:
     """Also one that came later, costs less, and stands at another priority."""
-    await store.declare([Limit(name="calls", kind="rate", size=3, per=10 * SECOND)])
+    await store.declare_limits([Limit(name="calls", kind="rate", size=3, per=10 * SECOND)])
     first, dear = (job(buckets=(Bucket("calls", "a", cost),), priority=5) for cost in (1, 3))
     await store.enqueue(batch(first, dear))
     worker = await Worker(store).join()
@@ -284,25 +287,25 @@ async def test_nobody_passes_a_dear_job_of_its_lane(store: SqliteStore, clock: M
 
 async def test_a_fast_pace_is_kept(store: SqliteStore, clock: MovableClock) -> None:
     """More than one in a microsecond, and a third of one in each."""
-    await store.declare([Limit(name="fast", kind="smooth", size=10_000_000, per=SECOND, burst=10)])
-    await store.declare([Limit(name="third", kind="smooth", size=3, per=SECOND, burst=3)])
+    await store.declare_limits([Limit(name="fast", kind="smooth", size=10_000_000, per=SECOND, burst=10)])
+    await store.declare_limits([Limit(name="third", kind="smooth", size=3, per=SECOND, burst=3)])
     await store.enqueue(batch(*jobs(40, buckets=(Bucket("fast"),))))
     worker = await Worker(store).join()
     assert len(await worker.take(40)) == 10
     clock.set(to_datetime(clock.now_us() + 1))
     assert len(await worker.take(40)) == 10
     for n in range(3):
-        assert (await store.take(b"%d" % n, [Bucket("third")], SECOND)).ok, "a burst is whole also one by one"
-    said = await store.take(b"late", [Bucket("third")], SECOND)
+        assert (await store.hold(b"%d" % n, [Bucket("third")], SECOND)).ok, "a burst is whole also one by one"
+    said = await store.hold(b"late", [Bucket("third")], SECOND)
     assert (said.ok, said.next_at) == (False, clock.now_us() + 333_334)
 
 
 async def test_old_numbers_go(store: SqliteStore, clock: MovableClock, path: Path) -> None:
     """The numbers of locks that nobody wants any more."""
     for key in ("old", "older"):
-        await store.take(key.encode(), tenant(key), 1, fenced=True)
+        await store.hold(key.encode(), tenant(key), 1, fenced=True)
     clock.set(to_datetime(clock.now_us() + NUMBERS_KEPT))
-    await store.take(b"young", tenant("young"), 1, fenced=True)
+    await store.hold(b"young", tenant("young"), 1, fenced=True)
     await store.prune(Retention())
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select bucket from mainspring_fences").fetchall() == [("tenant=young",)]

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from mainspring.common.ids import new_id
 from mainspring.errors import SchemaOutdated
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Lease
-from mainspring.query import Query
-from mainspring.records import Enqueued, Follow, Mode, QueueRow, Retention, Unique
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Enqueued, FollowUp, Retention, UniqueKey
+from mainspring.queues.records import QueueMode, QueueRow
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Turn
 from mainspring.stores.sqlite import SqliteStore, schema
 from mainspring.stores.sqlite.statements import Statements
+from mainspring.worker.records import Turn
 
 from .words import TASK, Worker, batch, close, enqueue, job, states, succeeded
 
@@ -103,13 +104,13 @@ async def test_old_jobs_go_on(old: SqliteStore) -> None:
 
 async def test_what_is_new_works_beside_them(old: SqliteStore) -> None:
     await old.open()
-    made = job(unique=Unique(b"k" * 16), marks=("red",), follows=(Follow(State.CANCELLED, job(id=bytes(16))),))
+    made = job(unique=UniqueKey(b"k" * 16), marks=("red",), follows=(FollowUp(State.CANCELLED, job(id=bytes(16))),))
     assert await old.enqueue(batch(made)) == [Enqueued(made.id, True)]
-    assert await old.enqueue(batch(job(unique=Unique(b"k" * 16)))) == [Enqueued(made.id, False)]
+    assert await old.enqueue(batch(job(unique=UniqueKey(b"k" * 16)))) == [Enqueued(made.id, False)]
     assert [each.id for each in (await old.find(Query(marks=("red",)))).jobs] == [made.id]
-    await old.set_mode(["q"], Mode.PAUSED)
-    assert [(each.name, each.mode) for each in await old.modes()] == [("q", Mode.PAUSED)]
-    assert isinstance((await old.modes())[0], QueueRow)
+    await old.set_queue_mode(["q"], QueueMode.PAUSED)
+    assert [(each.name, each.mode) for each in await old.queues()] == [("q", QueueMode.PAUSED)]
+    assert isinstance((await old.queues())[0], QueueRow)
     await old.act(Action.CANCEL, Query(ids=(made.id,)))
     assert (await states(old))[State.READY] == 2
     await close(old)

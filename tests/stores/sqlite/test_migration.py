@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.ids import new_ids
-from mainspring.query import Query
-from mainspring.records import Bucket, Retention, Tally
+from mainspring.common.ids import new_ids
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention, TallyRow
+from mainspring.limits.records import Bucket
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore, schema
 from mainspring.stores.sqlite.statements import Statements
@@ -53,7 +54,7 @@ async def test_the_jobs_of_the_first_schema_live_on(old: Path) -> None:
     assert await store.migrate() == (1, schema.VERSION)
     found = {each.id: each.state for each in (await store.find(Query.everything())).jobs}
     assert found == {READY: State.READY, DONE: State.SUCCEEDED, DEAD: State.DEAD}
-    assert await store.tally(Query.everything(), "error") == [Tally("crashed", State.DEAD, 1, 7, 7)]
+    assert await store.tally(Query.everything(), "error") == [TallyRow("crashed", State.DEAD, 1, 7, 7)]
     worker = await Worker(store).join()
     (claim,) = await worker.take()
     await worker.turn(succeeded(claim))
@@ -117,7 +118,7 @@ async def test_limits_of_the_third_schema_hold(third: Path) -> None:
     assert [claim.id for claim in await worker.take(9)] == [LIMITED[3], LIMITED[1]]
     (bucket,) = await store.buckets([Bucket("gate")])
     assert (bucket.used, bucket.holders) == (2, LIMITED[:2])
-    await store.set_size("gate", 3)
+    await store.set_limit_size("gate", 3)
     assert [claim.id for claim in await worker.take(9)] == [LIMITED[2]]
     await store.close()
 

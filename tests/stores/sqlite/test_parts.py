@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from mainspring.clock import MovableClock
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import Retention
-from mainspring.schedule_rows import Link, Swap, part_mark
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Retention
+from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, part_mark
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch
 from mainspring.stores.sqlite import SqliteStore, schema
 from mainspring.stores.sqlite.statements import Statements
 
@@ -63,13 +62,13 @@ async def test_a_plain_job_asks_nothing_of_parts(store: SqliteStore) -> None:
     before = await life(store)
     (asked,) = (text for text in before if any(table in text for table in TABLES))
     assert "insert into mainspring_finished" in asked
-    await store.link([Link("x", ("a",))])
+    await store.set_dependencies([ScheduleDependency("x", ("a",))])
     assert shape(await life(store)) == shape(before)
 
 
 async def test_a_job_of_a_part_that_nobody_waits_for_costs_one_look(store: SqliteStore) -> None:
     """Its end is taken in bulk like that of all others, and it is asked once for all whether its part waits."""
-    await store.link([Link("y", ("a",))])
+    await store.set_dependencies([ScheduleDependency("y", ("a",))])
     await life(store)
     plain = await life(store, marks=("tag",))
     marked = await life(store, **MARKED)
@@ -79,7 +78,7 @@ async def test_a_job_of_a_part_that_nobody_waits_for_costs_one_look(store: Sqlit
 
 
 async def test_parts_hold_in_the_transaction_of_a_caller(store: SqliteStore, path: Path) -> None:
-    await store.link([Link("x", ("a",))])
+    await store.set_dependencies([ScheduleDependency("x", ("a",))])
     with closing(sqlite3.connect(path)) as mine:
         enqueue(store, job(**MARKED), connection=mine)
         store.enqueue_now(Batch(id=b"b" * 16, jobs=(job(**MARKED),), forced=True), mine)
@@ -89,12 +88,12 @@ async def test_parts_hold_in_the_transaction_of_a_caller(store: SqliteStore, pat
 
 async def test_no_row_is_left(store: SqliteStore, path: Path) -> None:
     """Of a line, of links that were taken back, and of what was noted."""
-    await store.link([Link("x", ("a", "b")), Link("y", ("x",))])
+    await store.set_dependencies([ScheduleDependency("x", ("a", "b")), ScheduleDependency("y", ("x",))])
     made = jobs(4, **MARKED)
     await store.enqueue(batch(*made))
     await store.act(Action.CANCEL, Query(ids=(made[0].id,)))
     await store.act(Action.DELETE, Query(ids=(made[1].id,)))
-    await store.link([Link("x", ()), Link("y", ())])
+    await store.set_dependencies([ScheduleDependency("x", ()), ScheduleDependency("y", ())])
     assert (await states(store))[State.READY] == 2
     with closing(sqlite3.connect(path)) as connection:
         for table in ("mainspring_edges", *TABLES):
@@ -104,9 +103,9 @@ async def test_no_row_is_left(store: SqliteStore, path: Path) -> None:
 async def test_a_schedule_that_went_is_forgotten_after_a_day(
     store: SqliteStore, path: Path, clock: MovableClock
 ) -> None:
-    rev = (await store.swap(Swap(name="s", rev=0, doc=b"{}"))).rev
-    await store.swap(Swap(name="s", rev=rev, doc=None))
-    await store.swap(Swap(name="t", rev=0, doc=b"{}"))
+    rev = (await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"))).rev
+    await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
+    await store.swap_schedule(ScheduleSwap(name="t", rev=0, doc=b"{}"))
     for wait, left in (("23h", ["s", "t"]), ("2h", ["t"])):
         clock.advance(wait)
         await store.prune(Retention())

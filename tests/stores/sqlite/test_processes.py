@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.outcomes import Ack, Lease
-from mainspring.records import Beat
+from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.wake import _LOOK
+from mainspring.worker.records import Beat
 
 from .words import PATIENCE, Worker, batch, child, close, enqueue, finish, hear, job, jobs, run, states, succeeded, tell
 
@@ -62,12 +62,12 @@ class TestOneKey:
             child(
                 """
                 from concurrent.futures import ThreadPoolExecutor
-                from mainspring.records import Unique
+                from mainspring.jobs.records import UniqueKey
                 store.enqueue_now(batch(job(queue="warm")))
                 say("here")
                 input()
                 with ThreadPoolExecutor(25) as pool:
-                    made = [job(unique=Unique(b"k" * 16)) for _ in range(25)]
+                    made = [job(unique=UniqueKey(b"k" * 16)) for _ in range(25)]
                     said = [each[0] for each in pool.map(lambda one: enqueue(store, one), made)]
                 say(sum(each.created for each in said), *{each.id.hex() for each in said})
                 """,

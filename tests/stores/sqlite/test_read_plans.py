@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.outcomes import Ack, Lease
-from mainspring.query import Query
-from mainspring.records import Retention
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Retention
 from mainspring.states import Action, Reason, State
 from mainspring.stores.sqlite import SqliteStore, act, prune
 from mainspring.stores.sqlite.find import count, find

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.records import Enqueued
+from mainspring.jobs.records import Enqueued
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.writer import Writer
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.common.ids import new_id
 from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable, WouldDeadlock
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import Doc, Edge, Enqueued
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Edge, Enqueued
 from mainspring.states import State
+from mainspring.stores.records import Document
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.reports import put
 from mainspring.stores.sqlite.tx import Tx
@@ -67,13 +68,13 @@ class TestGroups:
         held = Held(store)
         calls = [
             store._writer.send(write_and_fail),
-            store._writer.send(lambda tx: put(tx, Doc("kind", "whole", 1, b""))),
+            store._writer.send(lambda tx: put(tx, Document("kind", "whole", 1, b""))),
         ]
         gathered(store, 2)
         held.release()
         failed, _ = await asyncio.gather(*calls, return_exceptions=True)
         assert isinstance(failed, ZeroDivisionError)
-        assert [doc.name for doc in await store.docs("kind")] == ["whole"]
+        assert [doc.name for doc in await store.documents("kind")] == ["whole"]
 
     async def test_calls_that_gathered_are_one_commit(self, store: SqliteStore, path: Path) -> None:
         """The log's frames tell: 20 commits of their own would write the same pages 20 times."""

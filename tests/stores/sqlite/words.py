@@ -10,13 +10,13 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, TypeVar
 
-from mainspring.ids import new_id, new_ids
-from mainspring.outcomes import Ack, Lease
-from mainspring.query import Query
-from mainspring.records import Beat, Claim, Enqueued, NewJob, Registration, Turned, Want
+from mainspring.common.ids import new_id, new_ids
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Enqueued, NewJob
 from mainspring.states import State
-from mainspring.stores.base import Batch, Turn
 from mainspring.stores.sqlite import SqliteStore
+from mainspring.worker.records import Beat, Claim, Registration, Turn, TurnResult, Want
 
 T = TypeVar("T")
 TASK = "shop.tasks.send"
@@ -62,7 +62,7 @@ class Worker:
         assert beaten.alive
         return self
 
-    async def turn(self, *acks: Ack, n: int = 0) -> Turned:
+    async def turn(self, *acks: Ack, n: int = 0) -> TurnResult:
         self.number += 1
         wants = (Want((LANE,), n),) if n else ()
         return await self.store.turn(

@@ -8,8 +8,8 @@ from typing import LiteralString
 import msgspec
 
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
-from mainspring.records import Acted
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult
 from mainspring.states import Action, State, sources
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
@@ -88,13 +88,13 @@ def call(
     }  # fmt: skip
 
 
-def acted(rows: Rows, *, named: bool) -> tuple[Acted, list[str]]:
+def acted(rows: Rows, *, named: bool) -> tuple[ActResult, list[str]]:
     """What became of a slice, and the queues in which a job became ready; only a job that was named is refused."""
     done = tuple(job for kind, job, _, _ in rows if kind == "done")
     refused = tuple((job, State(state)) for kind, job, state, _ in rows if kind == "refused" and named)
     held = tuple((job, holder) for kind, job, _, holder in rows if kind == "held")
-    return Acted(done, refused, held=held), [queue for kind, _, queue, _ in rows if kind == "woken"]
+    return ActResult(done, refused, held=held), [queue for kind, _, queue, _ in rows if kind == "woken"]
 
 
-def together(one: Acted, other: Acted) -> Acted:
-    return Acted(one.done + other.done, one.refused + other.refused, one.more, one.held + other.held)
+def together(one: ActResult, other: ActResult) -> ActResult:
+    return ActResult(one.done + other.done, one.refused + other.refused, one.more, one.held + other.held)

@@ -8,8 +8,7 @@ from typing import Any
 import psycopg
 from msgspec.structs import replace
 
-from mainspring.records import Enqueued
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.postgres import enqueue, migrate
 from mainspring.stores.postgres.callers import IDENTITY, Callers, refuse_inside
 from mainspring.stores.postgres.limits import limits_json

@@ -10,8 +10,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mainspring.errors import WrongConnection
-from mainspring.schedule_rows import part_of
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch
+from mainspring.schedules.records import part_of
 from mainspring.stores.postgres.session import Params, Rows, run
 from mainspring.stores.postgres.statements import fill
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from psycopg import errors as pg
 
-from mainspring.records import Retention
+from mainspring.jobs.records import Retention
 from mainspring.stores.postgres.session import Sessions
 from mainspring.stores.postgres.statements import fill
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString, TypeVar
 
-from mainspring.lanes import home_lane
-from mainspring.records import Enqueued, NewJob
-from mainspring.schedule_rows import part_of
-from mainspring.stores.base import Batch
-from mainspring.stores.folding import folded, is_latest, unfolded
+from mainspring.jobs.lanes import home_lane
+from mainspring.jobs.records import Batch, Enqueued, NewJob
+from mainspring.schedules.records import part_of
 from mainspring.stores.postgres import follows
 from mainspring.stores.postgres.arrays import flags, numbers, words
 from mainspring.stores.postgres.latest import modes_json
@@ -17,6 +15,7 @@ from mainspring.stores.postgres.limits import costs_of, limits_json
 from mainspring.stores.postgres.queues import queues_json
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
+from mainspring.stores.shared.folding import folded, is_latest, unfolded
 
 T = TypeVar("T")
 

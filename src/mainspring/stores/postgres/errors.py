@@ -22,7 +22,7 @@ from mainspring.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from mainspring.stores.depth import queue_full
+from mainspring.stores.shared.depth import queue_full
 
 REFUSED: Final = "MS001"
 """The SQLSTATE under which our own functions refuse."""

@@ -12,8 +12,8 @@ from typing import Any, LiteralString
 import msgspec
 
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
-from mainspring.records import Found, JobRow, Tally
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import JobRow, JobRows, TallyRow
 from mainspring.states import Reason, State
 from mainspring.stores.base import TallyBy
 from mainspring.stores.postgres.limits import named
@@ -76,9 +76,9 @@ def find(query: Query, limit: int, cursor: str | None, schema: str) -> Call | No
     return fill(text, schema), {**values(query), "before": before, "limit": limit + 1}
 
 
-def found(rows: Rows, limit: int) -> Found:
+def found(rows: Rows, limit: int) -> JobRows:
     jobs = tuple(job_row(row) for row in rows[:limit])
-    return Found(jobs, jobs[-1].id.hex() if jobs and len(rows) > limit else None)
+    return JobRows(jobs, jobs[-1].id.hex() if jobs and len(rows) > limit else None)
 
 
 def count(query: Query, schema: str) -> Call | None:
@@ -109,8 +109,8 @@ def tally(query: Query, by: TallyBy, schema: str) -> Call | None:
     return (fill(" union all ".join(parts), schema), values(query)) if parts else None
 
 
-def tallied(rows: Rows) -> list[Tally]:
-    found = [Tally(row[0], State(row[1]), *row[2:]) for row in rows]
+def tallied(rows: Rows) -> list[TallyRow]:
+    found = [TallyRow(row[0], State(row[1]), *row[2:]) for row in rows]
     return sorted(found, key=lambda each: (each.value, each.state))
 
 

@@ -7,13 +7,13 @@ from typing import LiteralString
 
 import msgspec
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Beat, Beaten, Rescued, WorkerRow
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.stores.postgres.arrays import numbers
 from mainspring.stores.postgres.limits import breaker_row
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
 from mainspring.stores.postgres.turns import ACKS, ack_params
+from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
 _BEAT = """
 select * from {schema}.beat_v1(
@@ -46,9 +46,9 @@ def beat(beats: Sequence[Beat], schema: str, now: int | None) -> tuple[LiteralSt
     }
 
 
-def beaten(beats: Sequence[Beat], rows: Rows) -> list[Beaten]:
+def beaten(beats: Sequence[Beat], rows: Rows) -> list[BeatResult]:
     alive: dict[str, int] = {row[0]: row[1] for row in rows}
-    return [Beaten(beat.worker, beat.worker in alive, alive.get(beat.worker, 0)) for beat in beats]
+    return [BeatResult(beat.worker, beat.worker in alive, alive.get(beat.worker, 0)) for beat in beats]
 
 
 def rescue(
@@ -67,14 +67,14 @@ def retire(
     }  # fmt: skip
 
 
-def rescued(rows: Rows) -> Rescued:
+def rescued(rows: Rows) -> RescueResult:
     moved: dict[str, list[bytes]] = {"ready": [], "retrying": [], "dead": [], "cancelled": []}
     for job, state, _ in rows:
         if job is not None:
             moved[state].append(job)
     ready, retrying, dead, cancelled = map(tuple, moved.values())
     breakers = tuple(breaker_row(said) for _, state, said in rows if state == "breaker")
-    return Rescued(any(state == "taken" for _, state, _ in rows), ready, retrying, dead, cancelled, breakers)
+    return RescueResult(any(state == "taken" for _, state, _ in rows), ready, retrying, dead, cancelled, breakers)
 
 
 def worker_row(row: tuple[object, ...]) -> WorkerRow:

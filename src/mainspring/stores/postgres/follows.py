@@ -8,11 +8,11 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.checks import storable
+from mainspring.common.text import storable
 from mainspring.errors import StoreConflict
-from mainspring.lanes import base_lane
-from mainspring.records import Follow, NewJob
-from mainspring.schedule_rows import part_of
+from mainspring.jobs.lanes import base_lane
+from mainspring.jobs.records import FollowUp, NewJob
+from mainspring.schedules.records import part_of
 from mainspring.states import FINAL, State
 from mainspring.stores.postgres.arrays import INT_MAX
 
@@ -39,7 +39,7 @@ def written(jobs: Sequence[NewJob]) -> str | None:
     return msgspec.json.encode(made).decode() if made else None
 
 
-def _written(at: int, n: int, follow: Follow) -> dict[str, Any]:
+def _written(at: int, n: int, follow: FollowUp) -> dict[str, Any]:
     job = follow.job
     return {
         "at": at, "on": follow.on, "n": n, "id": job.id.hex(), "task": job.task, "queue": job.queue,
@@ -49,7 +49,7 @@ def _written(at: int, n: int, follow: Follow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _checked(job: NewJob, follow: Follow) -> bool:
+def _checked(job: NewJob, follow: FollowUp) -> bool:
     """Refuse now what could not be inserted later: then it would keep its job from ending."""
     made = follow.job
     wrong = ""

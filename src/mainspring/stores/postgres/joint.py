@@ -9,12 +9,11 @@ from typing import Final
 import psycopg
 
 from mainspring.errors import EnqueueError
-from mainspring.records import Enqueued
-from mainspring.stores.base import Batch
-from mainspring.stores.joining import Joiner
+from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.postgres.enqueue import may_wait
 from mainspring.stores.postgres.session import Step
 from mainspring.stores.postgres.statements import fill
+from mainspring.stores.shared.joining import Joiner
 
 MOST: Final = 1000
 _PIECE = 8 * 1024

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.records import NewJob, Unique
+from mainspring.jobs.records import NewJob, UniqueKey
 
 MOST = 2**61
 """Microseconds; a longer time is as good as for ever, and a moment and this can be added."""
@@ -23,7 +23,7 @@ def modes_json(jobs: Sequence[NewJob]) -> str | None:
     return msgspec.json.encode(found).decode() if found else None
 
 
-def _asked(unique: Unique) -> dict[str, Any]:
+def _asked(unique: UniqueKey) -> dict[str, Any]:
     if unique.mode == "once":
         return {"mode": "keep", "keep": min(unique.keep, MOST), "print": unique.print.hex() or None}
     return {"mode": unique.mode, "window": min(unique.window, MOST), "max_wait": min(unique.max_wait, MOST)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from mainspring.records import BreakerRow, Bucket, BucketRow, GuestRow, Limit, LimitRow, Taken
+from mainspring.breakers.records import BreakerRow
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
 from mainspring.stores.postgres import limits as told
 from mainspring.stores.postgres.session import Sessions
 from mainspring.stores.postgres.statements import fill
@@ -17,11 +18,11 @@ class Limiting(ABC):
     schema: str
     _sessions: Sessions
 
-    async def declare(self, limits: Sequence[Limit]) -> None:
+    async def declare_limits(self, limits: Sequence[Limit]) -> None:
         if limits:
             await self._stirred(told.DECLARE, {"limits": told.limits_json(limits)})
 
-    async def set_size(self, limit: str, size: int | None) -> bool:
+    async def set_limit_size(self, limit: str, size: int | None) -> bool:
         return await self._stirred(told.SET_SIZE, {"limit": limit, "size": size})
 
     async def forget_limit(self, limit: str) -> bool:
@@ -33,33 +34,33 @@ class Limiting(ABC):
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         return told.bucket_rows(buckets, await self._sessions.rows(*told.look(buckets, self.schema, self._now())))
 
-    async def take(
-        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
+    async def hold(
+        self, holder: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
         info: bytes = b"", fenced: bool = False,
-    ) -> Taken:  # fmt: skip
+    ) -> HoldResult:  # fmt: skip
         now = self._now()
-        call = told.admit(guest, buckets, ttl, limits, keep, info=info, fenced=fenced, schema=self.schema, now=now)
+        call = told.admit(holder, buckets, ttl, limits, keep, info=info, fenced=fenced, schema=self.schema, now=now)
         rows = await self._sessions.rows(*call)
         await self._ring(rows[0][-1])
         return told.taken(buckets, rows)
 
-    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
-        call = told.give(guest, spent, slow, schema=self.schema, now=self._now())
+    async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        call = told.give(holder, spent, slow, schema=self.schema, now=self._now())
         ((held, woken),) = await self._sessions.rows(*call)
         await self._ring(woken)
         return bool(held)
 
-    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+    async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
         call = told.guests(of, limit, schema=self.schema, now=self._now())
         return told.guest_rows(of, await self._sessions.rows(*call))
 
-    async def trip(self, breaker: str, span: int | None) -> bool:
+    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
         return await self._changed(told.TRIP, {"name": breaker, "span": span, "now": self._now()})
 
-    async def reset(self, breaker: str) -> bool:
-        return await self.trip(breaker, 0)
+    async def reset_breaker(self, breaker: str) -> bool:
+        return await self.trip_breaker(breaker, 0)
 
-    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
         said = {"name": breaker, "started": started, "good": good, "fault": fault, "now": self._now()}
         ((news, woken),) = await self._sessions.rows(fill(told.TELL, self.schema), said)
         await self._ring(woken)

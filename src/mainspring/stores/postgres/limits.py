@@ -8,9 +8,10 @@ from typing import Final, LiteralString
 
 import msgspec
 
-from mainspring.checks import storable
-from mainspring.lanes import bucket_label
-from mainspring.records import BreakerRow, Bucket, BucketRow, GuestRow, Limit, LimitRow, Taken
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.text import storable
+from mainspring.jobs.lanes import bucket_label
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
 from mainspring.stores.postgres.arrays import INT_MAX, numbers
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
@@ -138,14 +139,16 @@ def admit(
     }
 
 
-def taken(buckets: Sequence[Bucket], rows: Rows) -> Taken:
+def taken(buckets: Sequence[Bucket], rows: Rows) -> HoldResult:
     ((ok, now, until, next_at, full_at, kept, news, token, _),) = rows
     full = ""
     if full_at is not None:
         names = {stored_name(bucket): bucket.name for bucket in buckets}
         full = names[list(costs_of(buckets))[full_at - 1]]
     breakers = tuple(map(breaker_row, news))
-    return Taken(ok=ok, now=now, until=until, next_at=next_at, full=full, kept=kept, breakers=breakers, token=token)
+    return HoldResult(
+        ok=ok, now=now, until=until, next_at=next_at, full=full, kept=kept, breakers=breakers, token=token
+    )
 
 
 def give(
@@ -159,10 +162,10 @@ def guests(of: Bucket | str, limit: int, *, schema: str, now: int | None) -> tup
     return fill(_GUESTS, schema), {"bucket": first, "after": after, "limit": limit, "now": now}
 
 
-def guest_rows(of: Bucket | str, rows: Rows) -> list[GuestRow]:
+def guest_rows(of: Bucket | str, rows: Rows) -> list[HolderRow]:
     return [
-        GuestRow(
-            guest=guest, bucket=of.name if isinstance(of, Bucket) else bucket, token=token, since=since, until=until,
+        HolderRow(
+            holder=guest, bucket=of.name if isinstance(of, Bucket) else bucket, token=token, since=since, until=until,
             left=left, info=info,
         )
         for bucket, guest, token, since, until, left, info in rows

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import psycopg
 from psycopg import sql
 
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch
 from mainspring.stores.postgres.links import AsyncLink
 
 RING = "select set_config('synchronous_commit', 'off', true), pg_notify(c, '') from unnest(%(channels)s::text[]) c"

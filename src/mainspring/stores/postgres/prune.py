@@ -6,7 +6,7 @@ from typing import LiteralString
 
 import msgspec
 
-from mainspring.records import Retention
+from mainspring.jobs.records import Retention
 from mainspring.stores.postgres.session import Params
 from mainspring.stores.postgres.statements import fill
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mainspring.records import Disabled, Mode, QueueRow, QueueSettings
-from mainspring.stores.depth import stored
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.stores.postgres.session import Sessions
 from mainspring.stores.postgres.statements import fill
+from mainspring.stores.shared.depth import stored
 
 _SET_MODE = "select {schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, %(now)s::bigint)"
 _MODES = """
@@ -32,8 +32,8 @@ def queues_json(queues: Sequence[tuple[str, QueueSettings]]) -> str | None:
 
 def queue_row(row: tuple[Any, ...]) -> QueueRow:
     name, mode, since, declared, given, disabled, disabled_at, disabled_by = row
-    how = None if disabled is None else Disabled(disabled)
-    return QueueRow(name, Mode(mode), since, _settings(declared), _settings(given), how, disabled_at, disabled_by)
+    how = None if disabled is None else DisabledMode(disabled)
+    return QueueRow(name, QueueMode(mode), since, _settings(declared), _settings(given), how, disabled_at, disabled_by)
 
 
 def _settings(text: str | None) -> QueueSettings:
@@ -46,16 +46,16 @@ class Queueing(ABC):
     schema: str
     _sessions: Sessions
 
-    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+    async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
         asked = {"queues": list(queues), "mode": mode.value, "now": self._now()}
         await self._sessions.rows(fill(_SET_MODE, self.schema), asked)
-        if mode is not Mode.PAUSED:
+        if mode is not QueueMode.PAUSED:
             await self._ring(queues)
 
-    async def modes(self) -> list[QueueRow]:
+    async def queues(self) -> list[QueueRow]:
         return [queue_row(row) for row in await self._sessions.rows(fill(_MODES, self.schema), {})]
 
-    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+    async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
         text = msgspec.json.encode(stored(settings)).decode() if settings else None
         asked = {"queue": queue, "settings": text, "declared": declared}
         await self._sessions.rows(fill(_CONFIGURE, self.schema), asked)
@@ -64,7 +64,7 @@ class Queueing(ABC):
             part = {"queue": queue, "after": last, "limit": _SLICE}
             ((last,),) = await self._sessions.rows(fill(_BIND, self.schema), part)
 
-    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
+    async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
         asked = {"queues": list(queues), "how": None if how is None else how.value, "by": by, "now": self._now()}
         await self._sessions.rows(fill(_DISABLE, self.schema), asked)
         if how is None:

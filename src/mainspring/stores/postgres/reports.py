@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
-from mainspring.outcomes import Outcome
-from mainspring.records import AttemptRow, LogLine, Report
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import AttemptReport, AttemptRow, LogLine
 from mainspring.stores.postgres.arrays import numbers
 from mainspring.stores.postgres.session import Params
 from mainspring.stores.postgres.statements import fill
@@ -22,7 +22,7 @@ select * from {schema}.report_v1(
 """
 
 
-def report(worker: str, reports: Sequence[Report], schema: str) -> tuple[LiteralString, Params]:
+def report(worker: str, reports: Sequence[AttemptReport], schema: str) -> tuple[LiteralString, Params]:
     lines = [(at, line) for at, each in enumerate(reports, start=1) for line in each.logs]
     items = [(at, item) for at, each in enumerate(reports, start=1) for item in dict(each.items).items()]
     return fill(_REPORT, schema), {

@@ -12,7 +12,7 @@ import time
 from functools import cache
 from typing import LiteralString
 
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch
 from mainspring.stores.postgres import enqueue
 from mainspring.stores.postgres.listen import Bell, ready_queues
 from mainspring.stores.postgres.session import Rows, Step

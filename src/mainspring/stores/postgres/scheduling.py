@@ -6,8 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString
 
-from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch
+from mainspring.schedules.records import (
+    DueSchedules,
+    ScheduleDependency,
+    ScheduleDependencyRow,
+    ScheduleRow,
+    ScheduleRun,
+    ScheduleSwap,
+    SwapResult,
+)
 from mainspring.stores.postgres import enqueue
 from mainspring.stores.postgres.arrays import numbers
 from mainspring.stores.postgres.listen import ready_queues
@@ -45,7 +53,7 @@ EVERYBODY = ""
 """The queue that those listen to who wait for schedules."""
 
 
-def exchange(swap: Swap, batch: Batch | None, schema: str, now: int | None) -> tuple[LiteralString, Params]:
+def exchange(swap: ScheduleSwap, batch: Batch | None, schema: str, now: int | None) -> tuple[LiteralString, Params]:
     """The statement that exchanges a row and inserts the batch."""
     runs = {run.at: run for run in swap.runs}.values()
     params: dict[str, Any] = {
@@ -61,16 +69,16 @@ def exchange(swap: Swap, batch: Batch | None, schema: str, now: int | None) -> t
     return fill(_SWAP.replace("{jobs}", jobs), schema), params
 
 
-def exchanged(rows: Rows, batch: Batch | None) -> tuple[Swapped, set[str]]:
+def exchanged(rows: Rows, batch: Batch | None) -> tuple[SwapResult, set[str]]:
     """The reply, and the queues in which jobs that were there before became ready."""
     ((ok, now, rev, taken, made),) = rows
     if not ok or batch is None or not batch.jobs:
-        return Swapped(ok=ok, now=now, rev=rev, taken=taken), set()
+        return SwapResult(ok=ok, now=now, rev=rev, taken=taken), set()
     said = tuple(enqueue.reply(batch, made))
-    return Swapped(ok=True, now=now, rev=rev, enqueued=said), enqueue.freed(made)
+    return SwapResult(ok=True, now=now, rev=rev, enqueued=said), enqueue.freed(made)
 
 
-def linking(links: Sequence[Link], schema: str, now: int | None) -> tuple[LiteralString, Params]:
+def linking(links: Sequence[ScheduleDependency], schema: str, now: int | None) -> tuple[LiteralString, Params]:
     """The statement that says what parts wait for."""
     said = {link.name: link.after for link in links}
     pairs = [(name, after) for name, others in said.items() for after in others]
@@ -85,37 +93,37 @@ class Scheduling(ABC):
     schema: str
     _sessions: Sessions
 
-    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         rows = await self._sessions.rows(*exchange(swap, batch, self.schema, self._now()))
         said, freed = exchanged(rows, batch)
         if said.ok:
             await self._ring({EVERYBODY, *freed, *(() if batch is None else ready_queues(batch))})
         return said
 
-    async def look(self, limit: int = 1000) -> Looked:
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
         asked = {"limit": max(limit, 0), "now": self._now()}
         (first, *rows) = await self._sessions.rows(fill(_LOOK, self.schema), asked)
         found = [ScheduleRow(name=name, rev=rev, look=look, doc=doc) for _, name, rev, look, doc in rows]
         next_look = found[limit].look if len(found) > limit else first[3]
-        return Looked(now=first[0], rows=tuple(found[:limit]), next_look=next_look)
+        return DueSchedules(now=first[0], rows=tuple(found[:limit]), next_look=next_look)
 
     async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
         asked = {"all": not names, "names": list(names)}
         rows = await self._sessions.rows(fill(_SCHEDULES, self.schema), asked)
         return [ScheduleRow(name=name, rev=rev, look=look, doc=doc) for name, rev, look, doc in rows]
 
-    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+    async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         asked = {"name": name, "limit": max(limit, 0), "before": before}
         rows = await self._sessions.rows(fill(_RUNS, self.schema), asked)
-        return [Run(at=at, job=job, doc=doc) for at, job, doc in rows]
+        return [ScheduleRun(at=at, job=job, doc=doc) for at, job, doc in rows]
 
-    async def link(self, links: Sequence[Link]) -> None:
+    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
         ((woken,),) = await self._sessions.rows(*linking(links, self.schema, self._now()))
         await self._ring(woken)
 
-    async def links(self) -> list[LinkRow]:
+    async def dependencies(self) -> list[ScheduleDependencyRow]:
         return [
-            LinkRow(name=name, after=tuple(zip(after, noted, strict=True)), waiting=tuple(waiting))
+            ScheduleDependencyRow(name=name, after=tuple(zip(after, noted, strict=True)), waiting=tuple(waiting))
             for name, after, noted, waiting in await self._sessions.rows(fill(_LINKS, self.schema), {})
         ]
 

@@ -9,30 +9,24 @@ from typing import Any, LiteralString
 import msgspec
 import psycopg
 
-from mainspring.clock import Clock
+from mainspring.common.clock import Clock
 from mainspring.errors import InvalidOption, mask_url
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    Acted,
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import (
+    ActResult,
+    AttemptReport,
     AttemptRow,
-    Beat,
-    Beaten,
-    Doc,
+    Batch,
     Enqueued,
-    Found,
+    JobRows,
     LogLine,
-    MigrationPlan,
-    Promoted,
-    Report,
-    Rescued,
+    PromoteResult,
     Retention,
-    Tally,
-    Turned,
-    WorkerRow,
+    TallyRow,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, Listener, TallyBy, Turn
+from mainspring.stores.base import CRASH_DELAYS, Listener, TallyBy
 from mainspring.stores.postgres import act, durability, enqueue, errors, find, fleet, migrate, roles, turns
 from mainspring.stores.postgres import reports as told
 from mainspring.stores.postgres.blocking import Blocking
@@ -48,6 +42,8 @@ from mainspring.stores.postgres.scheduling import Scheduling
 from mainspring.stores.postgres.session import Rows, Sessions, Step
 from mainspring.stores.postgres.statements import fill, schema_of, statement
 from mainspring.stores.postgres.strays import LowWater
+from mainspring.stores.records import Document, MigrationPlan
+from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
 _PROMOTE = "select * from {schema}.promote_v1(%(limit)s::integer, %(now)s::bigint)"
 _PUT = "select * from {schema}.put_v1(%(kind)s::text, %(name)s::text, %(version)s::bigint, %(data)b::bytea)"
@@ -114,7 +110,7 @@ class PostgresStore(Limiting, Queueing, Scheduling):
         async with await self._sessions.connect() as link:
             return await migrate.migrate(link, self.schema, self.url)
 
-    async def plan(self) -> MigrationPlan:
+    async def migration_plan(self) -> MigrationPlan:
         async with await self._sessions.connect() as link:
             before, script = await migrate.plan(link, self.schema)
         return MigrationPlan(before=before, after=migrate.VERSION, script=script, access=roles.script(self.schema))
@@ -133,7 +129,7 @@ class PostgresStore(Limiting, Queueing, Scheduling):
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         return self._blocking.enqueue(batch, connection, self._now())
 
-    async def turn(self, turn: Turn) -> Turned:
+    async def turn(self, turn: Turn) -> TurnResult:
         acks, unstorable, again = turns.sift(turn.acks)
         lanes = [lane for want in turn.wants for lane in want.lanes]
         low, lowered = self._low_water.above(lanes), self._low_water.lowered
@@ -150,27 +146,29 @@ class PostgresStore(Limiting, Queueing, Scheduling):
         await self._ring(woken)
         return said
 
-    async def promote(self, limit: int = 1000) -> Promoted:
+    async def promote(self, limit: int = 1000) -> PromoteResult:
         ((now, promoted, ended, queues, woken, due),) = await self._sessions.rows(
             self._text(_PROMOTE), {"limit": limit, "now": self._now()}
         )
         await self._ring({*queues, *woken})
-        return Promoted(now, promoted, len(ended), tuple(queues), due, tuple(ended))
+        return PromoteResult(now, promoted, len(ended), tuple(queues), due, tuple(ended))
 
-    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+    async def rescue(
+        self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
+    ) -> RescueResult:
         call = fleet.rescue(worker, number, cause, delays, schema=self.schema, now=self._now())
         return await self._rescued(call)
 
-    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+    async def report(self, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
         return [good for (good,) in await self._sessions.rows(*told.report(worker, reports, self.schema))]
 
-    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
         return find.found(await self._asked(find.find(query, limit, cursor, self.schema)), limit)
 
     async def count(self, query: Query) -> dict[State, int]:
         return find.counted(await self._asked(find.count(query, self.schema)))
 
-    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+    async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
         return find.tallied(await self._asked(find.tally(query, by, self.schema)))
 
     async def attempts(self, job: bytes) -> list[AttemptRow]:
@@ -194,14 +192,14 @@ class PostgresStore(Limiting, Queueing, Scheduling):
         reason: str = "",
         priority: int = 0,
         cursor: str | None = None,  # noqa: ARG002 - nobody has one
-    ) -> Acted:
+    ) -> ActResult:
         """Gives no cursor: what is left is found by its state."""
         act.check(action, query)
         listed = await self._asked(
             act.candidates(action, query, limit, priority=priority, schema=self.schema, now=self._now())
         )
         jobs = [job for (job,) in listed]
-        said = Acted(more=len(jobs) > limit)
+        said = ActResult(more=len(jobs) > limit)
         for start in range(0, min(len(jobs), limit), act.SLICE):
             part = jobs[start : min(start + act.SLICE, limit)]
             call = act.call(action, query, part, reason=reason, priority=priority, schema=self.schema, now=self._now())
@@ -220,12 +218,12 @@ class PostgresStore(Limiting, Queueing, Scheduling):
 
     # ---- fleet ----------------------------------------------------------------------------------------
 
-    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+    async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
         return fleet.beaten(beats, await self._sessions.rows(*fleet.beat(beats, self.schema, self._now())))
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
-    ) -> Rescued:
+    ) -> RescueResult:
         good, _, _ = turns.sift(acks)
         call = fleet.retire(worker, cause, good, delays, schema=self.schema, now=self._now())
         return await self._rescued(call)
@@ -241,12 +239,12 @@ class PostgresStore(Limiting, Queueing, Scheduling):
 
     # ---- small documents ------------------------------------------------------------------------------
 
-    async def put(self, doc: Doc) -> Doc:
+    async def put_document(self, doc: Document) -> Document:
         ((version, data),) = await self._sessions.rows(self._text(_PUT), msgspec.structs.asdict(doc))
-        return Doc(doc.kind, doc.name, version, data)
+        return Document(doc.kind, doc.name, version, data)
 
-    async def docs(self, kind: str) -> list[Doc]:
-        return [Doc(kind, *row) for row in await self._sessions.rows(self._text(_DOCS), {"kind": kind})]
+    async def documents(self, kind: str) -> list[Document]:
+        return [Document(kind, *row) for row in await self._sessions.rows(self._text(_DOCS), {"kind": kind})]
 
     # ---- private --------------------------------------------------------------------------------------
 
@@ -254,7 +252,7 @@ class PostgresStore(Limiting, Queueing, Scheduling):
         """The rows of a question. Never prepared: its plan depends on what is asked for."""
         return [] if call is None else await self._sessions.rows(*call, prepare=False)
 
-    async def _rescued(self, call: Step) -> Rescued:
+    async def _rescued(self, call: Step) -> RescueResult:
         rows = await self._sessions.rows(*call)
         await self._ring({woken for _, state, woken in rows if woken is not None and state is None})
         return fleet.rescued(rows)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psycopg
 
-from mainspring.clock import LONG_AGO
+from mainspring.common.clock import LONG_AGO
 from mainspring.stores.postgres.arrays import numbers
 from mainspring.stores.postgres.session import Params, Rows, Step
 from mainspring.stores.postgres.statements import fill

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, LiteralString
 
-from mainspring.checks import storable
-from mainspring.outcomes import Ack
-from mainspring.records import BreakerRow, Claim, Order, Turned
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.text import storable
+from mainspring.jobs.outcomes import Ack
 from mainspring.states import State, allows
-from mainspring.stores.base import Turn
 from mainspring.stores.postgres.arrays import INT_MAX, flags, numbers, some
 from mainspring.stores.postgres.limits import breaker_row, labelled_json, spent_json, storable_use
 from mainspring.stores.postgres.session import Params, Rows
 from mainspring.stores.postgres.statements import fill
+from mainspring.worker.records import CancelOrder, Claim, Turn, TurnResult
 
 MAX_BYTES = 256 * 1024 * 1024
 """A row may not exceed 1 GB, and the hex form of a dump takes twice the bytes."""
@@ -180,11 +180,11 @@ def _short(rows: Rows) -> tuple[bytes, ...]:
     return tuple([row[1] for row in rows if row[0] == "claim" and row[15] and row[15].startswith("short")])
 
 
-def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[Turned, list[str], Lows]:
+def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[TurnResult, list[str], Lows]:
     """The rows of a turn, sorted by their kind; the queues in which a job became ready; where its claims began."""
     pairs: dict[str, list[Pair]] = {"already": list(again), "stale": [], "gone": []}
     claims: list[Claim] = []
-    orders: list[Order] = []
+    orders: list[CancelOrder] = []
     woken: list[str] = []
     lows: Lows = {}
     breakers: list[BreakerRow] = []
@@ -196,7 +196,7 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
             case "claim":
                 claims.append(Claim(*(*row[1:15], row[15] is not None and row[15].endswith("part"))))
             case "order":
-                orders.append(Order(row[1], row[2], row[15]))
+                orders.append(CancelOrder(row[1], row[2], row[15]))
             case "turn":
                 now, lost = row[2], row[10]
             case "woken":
@@ -214,9 +214,9 @@ def reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tupl
             case kind:
                 pairs[kind].append((row[1], row[2]))
     if lost:
-        return Turned(now=now, lost=True), [], {}
+        return TurnResult(now=now, lost=True), [], {}
     return (
-        Turned(
+        TurnResult(
             now=now,
             claims=tuple(claims),
             already=tuple(pairs["already"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 from mainspring.states import FINAL, LIVE, REASONS, State
 
 TABLES: dict[str, frozenset[State]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
-from mainspring.records import Acted, Retention
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, Retention
 from mainspring.states import Action, State
 from mainspring.stores.base import NUMBERS_KEPT
 
@@ -25,7 +25,7 @@ _ACTIONS = (Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Ac
 
 async def act(
     connection: Connection, action: Action, query: Query, *, limit: int, reason: str, priority: int, cursor: str | None
-) -> Acted:
+) -> ActResult:
     """In slices until ``limit`` were looked at by id, or changed, or the query is exhausted, or the time."""
     _check(action, query, priority)
     done: list[bytes] = []
@@ -43,7 +43,7 @@ async def act(
         refused += ((job, STATES[state - 1]) for job, state in others)
         held += ((job, holder) for job, holder in rivals)
         walk.went(walk.left, went_to)
-    return Acted(tuple(done), tuple(refused), walk.left is not None and limit > 0, tuple(held), walk.cursor)
+    return ActResult(tuple(done), tuple(refused), walk.left is not None and limit > 0, tuple(held), walk.cursor)
 
 
 def _check(action: Action, query: Query, priority: int) -> None:

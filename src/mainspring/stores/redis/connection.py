@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mainspring.clock import Clock
+from mainspring.common.clock import Clock
 from mainspring.errors import StoreUnavailable, mask_url
 
 from . import address, wire

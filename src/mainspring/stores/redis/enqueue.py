@@ -16,13 +16,14 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.lanes import base_lane, home_lane
-from mainspring.records import Edge, Enqueued, Follow, Limit, NewJob, QueueSettings, Unique
-from mainspring.schedule_rows import PART
+from mainspring.jobs.lanes import base_lane, home_lane
+from mainspring.jobs.records import Batch, Edge, Enqueued, FollowUp, NewJob, UniqueKey
+from mainspring.limits.records import Limit
+from mainspring.queues.records import QueueSettings
+from mainspring.schedules.records import PART
 from mainspring.states import FINAL, State
-from mainspring.stores.base import Batch
-from mainspring.stores.depth import stored
-from mainspring.stores.folding import folded, unfolded
+from mainspring.stores.shared.depth import stored
+from mainspring.stores.shared.folding import folded, unfolded
 
 from . import rooms
 from .heads import CODES, LARGE, More, around_record, new_head, rest
@@ -228,7 +229,7 @@ def _times(job: NewJob) -> bytes:
     return _pack((*times, *_mode(job.unique)))
 
 
-def _mode(unique: Unique) -> tuple[int, int, str | bool]:
+def _mode(unique: UniqueKey) -> tuple[int, int, str | bool]:
     if unique.mode == "once":
         return _KEPT, unique.keep, unique.print.hex() or False
     return _MODES[unique.mode], unique.max_wait, False
@@ -261,7 +262,7 @@ def _follows(job: NewJob) -> bytes:
     return b"".join(words)
 
 
-def _check_follow(job: NewJob, follow: Follow) -> None:
+def _check_follow(job: NewJob, follow: FollowUp) -> None:
     """Refuse now what could not be inserted later: then it would keep its job from ending."""
     made = follow.job
     _check(made)

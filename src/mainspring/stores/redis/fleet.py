@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.records import Beat, Beaten, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, WorkerRow
 
 from . import rows
 
@@ -32,8 +32,8 @@ def beat_arguments(beats: Sequence[Beat]) -> list[bytes | str]:
     return words
 
 
-def beaten(beats: Sequence[Beat], numbers: Sequence[int]) -> list[Beaten]:
-    return [Beaten(beat.worker, number > 0, number) for beat, number in zip(beats, numbers, strict=True)]
+def beaten(beats: Sequence[Beat], numbers: Sequence[int]) -> list[BeatResult]:
+    return [BeatResult(beat.worker, number > 0, number) for beat, number in zip(beats, numbers, strict=True)]
 
 
 def worker_rows(reply: list[list[Any]]) -> list[WorkerRow]:

@@ -20,7 +20,7 @@ from struct import Struct
 
 import msgspec
 
-from mainspring.schedule_rows import PART
+from mainspring.schedules.records import PART
 from mainspring.states import State
 
 STATES = (

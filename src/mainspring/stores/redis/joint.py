@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from mainspring.errors import EnqueueError, StoreConflict
-from mainspring.records import Enqueued
-from mainspring.stores.base import Batch
-from mainspring.stores.joining import Joiner
+from mainspring.jobs.records import Batch, Enqueued
+from mainspring.stores.shared.joining import Joiner
 
 from . import enqueue
 from .connection import Connection

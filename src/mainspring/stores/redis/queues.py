@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from mainspring.query import Query
-from mainspring.records import Disabled, Mode, QueueRow, QueueSettings
+from mainspring.jobs.query import Query
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.states import LIVE
 
 from . import where
@@ -16,7 +16,7 @@ from .enqueue import settings_json
 
 LOOK: Final = 1_000
 """Jobs that one script looks at."""
-_Kept = tuple[str | bool, str | bool, Disabled | bool, int, str]
+_Kept = tuple[str | bool, str | bool, DisabledMode | bool, int, str]
 _unpack = msgspec.msgpack.Decoder(_Kept).decode
 _read = msgspec.json.Decoder(QueueSettings).decode
 
@@ -40,7 +40,7 @@ def _row(name: str, value: bytes) -> QueueRow:
     """See ``lua/_settings.lua``."""
     said, _, packed = value.partition(b"|")
     mode, _, since = said.decode().partition(":")
-    row = QueueRow(name, Mode(mode.rstrip("!+")), int(since))
+    row = QueueRow(name, QueueMode(mode.rstrip("!+")), int(since))
     if not packed:
         return row
     declared, given, how, at, by = _unpack(packed)

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.query import Query
-from mainspring.records import Found, Tally
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import JobRows, TallyRow
 from mainspring.states import State
 from mainspring.stores.base import TallyBy
 
@@ -22,14 +22,14 @@ ONE_LOOK = 5_000
 PAGE = 1_000
 """Jobs that one script hands out."""
 
-_Groups = dict[tuple[str, State], Tally]
+_Groups = dict[tuple[str, State], TallyRow]
 
 
-async def find(connection: Connection, query: Query, limit: int, cursor: str | None) -> Found:
+async def find(connection: Connection, query: Query, limit: int, cursor: str | None) -> JobRows:
     """Page through the ids, newest first. Each slice is one atomic step, so no job is met twice or in two states."""
     walk = where.Walk(query, cursor)
     if query.empty or limit <= 0:
-        return Found(())
+        return JobRows(())
     found: list[list[Any]] = []
     wanted = limit + 1  # one more than asked tells whether there is a next page
     while walk.left is not None and len(found) < wanted and not walk.is_late:
@@ -38,7 +38,7 @@ async def find(connection: Connection, query: Query, limit: int, cursor: str | N
         found += some
         walk.went(walk.left, went_to)
     jobs = tuple(rows.job_row(row) for row in found[:limit])
-    return Found(jobs, str(UUID(bytes=jobs[-1].id)) if len(found) > limit else walk.cursor)
+    return JobRows(jobs, str(UUID(bytes=jobs[-1].id)) if len(found) > limit else walk.cursor)
 
 
 async def count(connection: Connection, query: Query, counts_key: str) -> dict[State, int]:
@@ -56,7 +56,7 @@ async def count(connection: Connection, query: Query, counts_key: str) -> dict[S
     return totals
 
 
-async def tally(connection: Connection, query: Query, by: TallyBy, counts_key: str) -> list[Tally]:
+async def tally(connection: Connection, query: Query, by: TallyBy, counts_key: str) -> list[TallyRow]:
     """The jobs are looked at for their moments, the oldest ids first and as long as there is time. Of many, the numbers
     are those that every move keeps: one snapshot."""
     if query.empty:
@@ -82,14 +82,16 @@ async def _walk(connection: Connection, query: Query, by: str, *, in_time: bool 
         walk.went(walk.left, went_to)
         steps += 1
         for value, state, number, first, last in groups:
-            each = Tally(value.decode(), STATES[state - 1], number, first, last)
+            each = TallyRow(value.decode(), STATES[state - 1], number, first, last)
             key = each.value, each.state
             found[key] = _sum(found[key], each) if key in found else each
     return found, now, steps <= 1
 
 
-def _sum(one: Tally, other: Tally) -> Tally:
-    return Tally(one.value, one.state, one.count + other.count, min(one.first, other.first), max(one.last, other.last))
+def _sum(one: TallyRow, other: TallyRow) -> TallyRow:
+    return TallyRow(
+        one.value, one.state, one.count + other.count, min(one.first, other.first), max(one.last, other.last)
+    )
 
 
 def _is_counted(query: Query) -> bool:
@@ -123,6 +125,6 @@ def _with_numbers(found: _Groups, groups: list[tuple[State, str, str, str, int]]
         key = value, state
         seen = found.get(key)
         first, last = (seen.first, seen.last) if seen else (now, now)
-        each = Tally(value, state, number, first, last)
+        each = TallyRow(value, state, number, first, last)
         exact[key] = _sum(exact[key], each) if key in exact else each
     return exact

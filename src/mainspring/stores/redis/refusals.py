@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from mainspring.errors import KeyConflict, KeyTaken, QueueDisabled, QueueDraining, StoreConflict
-from mainspring.stores.depth import queue_full
+from mainspring.stores.shared.depth import queue_full
 
 
 class Special(Exception):

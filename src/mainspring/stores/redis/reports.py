@@ -7,7 +7,8 @@ from struct import Struct
 
 import msgspec
 
-from mainspring.records import Doc, LogLine, Report
+from mainspring.jobs.records import AttemptReport, LogLine
+from mainspring.stores.records import Document
 
 from .heads import moment
 
@@ -17,7 +18,7 @@ _line = msgspec.msgpack.Decoder(tuple[int, str, str]).decode
 _number = Struct(">d").unpack_from
 
 
-def report_arguments(worker: str, reports: Sequence[Report]) -> list[bytes | str | int]:
+def report_arguments(worker: str, reports: Sequence[AttemptReport]) -> list[bytes | str | int]:
     words: list[bytes | str | int] = [worker]
     for report in reports:
         lines = [_pack((line.at, line.level, _clean(line.text))) for line in report.logs[-LINES_KEPT:]]
@@ -45,10 +46,10 @@ def items(members: Sequence[bytes]) -> list[tuple[int, bytes]]:
     return [(int(_number(member)[0]), member[8:]) for member in members]
 
 
-def documents(kind: str, stored: dict[bytes, bytes]) -> list[Doc]:
+def documents(kind: str, stored: dict[bytes, bytes]) -> list[Document]:
     """By name."""
     found = []
     for name, value in stored.items():
         version, _, data = value.partition(b":")
-        found.append(Doc(kind, name.decode(), int(version), data))
+        found.append(Document(kind, name.decode(), int(version), data))
     return sorted(found, key=lambda doc: doc.name)

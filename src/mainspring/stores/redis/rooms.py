@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from mainspring.lanes import bucket_label
-from mainspring.records import BreakerRow, Bucket, BucketRow, GuestRow, Limit, LimitRow, Taken
+from mainspring.breakers.records import BreakerRow
+from mainspring.jobs.lanes import bucket_label
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
 
 from .connection import Connection
 
@@ -108,18 +109,18 @@ def breaker_row(said: list[Any]) -> BreakerRow:
     )
 
 
-def taken(reply: list[Any]) -> Taken:
+def taken(reply: list[Any]) -> HoldResult:
     now, has_room, until, next_at, full, kept, breakers, token = reply
     changed = tuple(map(breaker_row, breakers))
-    return Taken(
+    return HoldResult(
         ok=has_room == 1, now=now, until=until, next_at=next_at, full=full.decode(), kept=kept == 1, breakers=changed,
         token=token,
     )  # fmt: skip
 
 
-def guest_rows(reply: list[list[Any]], limit: int) -> list[GuestRow]:
+def guest_rows(reply: list[list[Any]], limit: int) -> list[HolderRow]:
     rows = sorted(reply, key=lambda row: (row[0], row[3], row[1]))
     return [
-        GuestRow(guest=guest, bucket=bucket.decode(), token=token, since=since, until=until, left=left, info=info)
+        HolderRow(holder=guest, bucket=bucket.decode(), token=token, since=since, until=until, left=left, info=info)
         for bucket, guest, token, since, until, left, info in rows[:limit]
     ]

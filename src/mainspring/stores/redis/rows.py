@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from mainspring.outcomes import Outcome
-from mainspring.records import AttemptRow, Bucket, Claim, JobRow
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import AttemptRow, JobRow
+from mainspring.limits.records import Bucket
 from mainspring.states import Reason, State
+from mainspring.worker.records import Claim
 
 from . import heads
 

@@ -8,8 +8,16 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
-from mainspring.stores.base import Batch
+from mainspring.jobs.records import Batch
+from mainspring.schedules.records import (
+    DueSchedules,
+    ScheduleDependency,
+    ScheduleDependencyRow,
+    ScheduleRow,
+    ScheduleRun,
+    ScheduleSwap,
+    SwapResult,
+)
 
 from . import enqueue, rows
 from .connection import Connection
@@ -29,7 +37,7 @@ class Schedules:
     _connection: Connection
     _tag: str
 
-    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         """One script in any case: that of the batch takes the exchange along."""
         text = _packed(swap)
         if batch is None:
@@ -37,10 +45,10 @@ class Schedules:
         name, words = enqueue.arguments(batch, swap=text)
         return _swapped(batch, await self._connection.run(name, *words))
 
-    async def look(self, limit: int = 1000) -> Looked:
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
         now, found, following = await self._connection.run("look", max(limit, 0))
         next_look = None if following is None else _row(b"", following).look
-        return Looked(now=now, rows=tuple(map(_row, found[::2], found[1::2])), next_look=next_look)
+        return DueSchedules(now=now, rows=tuple(map(_row, found[::2], found[1::2])), next_look=next_look)
 
     async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
         key, wanted = self._tag + "schedules", sorted({name.encode() for name in names})
@@ -49,23 +57,23 @@ class Schedules:
         found = zip(wanted, await self._connection.command("HMGET", key, *wanted), strict=True)
         return [_row(name, stored) for name, stored in found if stored is not None]
 
-    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+    async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         bound = "+inf" if before is None else f"({before}"
         found = await self._connection.run("runs", name, bound, max(limit, 0))
         return list(map(_run, found[::2], found[1::2]))
 
-    async def link(self, links: Sequence[Link]) -> None:
+    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
         """Until all are released who wait for nobody any more. If nobody comes to the end of it, such a part waits as
         before."""
         packed = _pack([(each.name, sorted(set(each.after))) for each in links])
         while await self._connection.run("link", packed, SLICE):
             pass
 
-    async def links(self) -> list[LinkRow]:
+    async def dependencies(self) -> list[ScheduleDependencyRow]:
         return sorted((_link(*said) for said in await self._connection.run("links", SHOWN)), key=lambda row: row.name)
 
 
-def _packed(swap: Swap) -> bytes:
+def _packed(swap: ScheduleSwap) -> bytes:
     """As ``_schedules.lua`` reads it."""
     doc = b"" if swap.doc is None else b"+" + swap.doc
     look = b"" if swap.look is None else _decimal(swap.look)
@@ -81,14 +89,14 @@ def _decimal(number: int) -> bytes:
     return b"%d" % number
 
 
-def _swapped(batch: Batch | None, reply: list[Any]) -> Swapped:
+def _swapped(batch: Batch | None, reply: list[Any]) -> SwapResult:
     """What the script says; its refusals of the batch as errors."""
     jobs = batch.jobs if batch else ()
     if reply[0] != b"swapped":
         enqueue.enqueued(jobs, reply)
     _, done, now, rev, taken, *said = reply
     made = tuple(enqueue.enqueued(jobs, said[0])) if said else ()
-    return Swapped(ok=done == 1, now=now, rev=int(rev), taken=None if taken is None else int(taken), enqueued=made)
+    return SwapResult(ok=done == 1, now=now, rev=int(rev), taken=None if taken is None else int(taken), enqueued=made)
 
 
 def _row(name: bytes, stored: bytes) -> ScheduleRow:
@@ -96,11 +104,11 @@ def _row(name: bytes, stored: bytes) -> ScheduleRow:
     return ScheduleRow(name=name.decode(), rev=int(rev), look=int(look) if look else None, doc=doc)
 
 
-def _run(at: bytes, stored: bytes) -> Run:
+def _run(at: bytes, stored: bytes) -> ScheduleRun:
     has_job = stored[0] == 1
-    return Run(at=int(at), job=stored[1:17] if has_job else None, doc=stored[17 if has_job else 1 :])
+    return ScheduleRun(at=int(at), job=stored[1:17] if has_job else None, doc=stored[17 if has_job else 1 :])
 
 
-def _link(name: bytes, after: bytes, missing: list[bytes], waiting: list[bytes]) -> LinkRow:
+def _link(name: bytes, after: bytes, missing: list[bytes], waiting: list[bytes]) -> ScheduleDependencyRow:
     noted = tuple((each, each.encode() not in missing) for each in rows.names(after))
-    return LinkRow(name=name.decode(), after=noted, waiting=tuple(waiting))
+    return ScheduleDependencyRow(name=name.decode(), after=noted, waiting=tuple(waiting))

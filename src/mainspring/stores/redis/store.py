@@ -6,41 +6,29 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.clock import Clock
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.clock import Clock
 from mainspring.errors import InvalidOption, WrongConnection
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    Acted,
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import (
+    ActResult,
+    AttemptReport,
     AttemptRow,
-    Beat,
-    Beaten,
-    BreakerRow,
-    Bucket,
-    BucketRow,
-    Disabled,
-    Doc,
+    Batch,
     Enqueued,
-    Found,
-    GuestRow,
-    Limit,
-    LimitRow,
+    JobRows,
     LogLine,
-    MigrationPlan,
-    Mode,
-    Promoted,
-    QueueRow,
-    QueueSettings,
-    Report,
-    Rescued,
+    PromoteResult,
     Retention,
-    Taken,
-    Tally,
-    Turned,
-    WorkerRow,
+    TallyRow,
 )
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
+from mainspring.stores.base import CRASH_DELAYS, TallyBy
+from mainspring.stores.records import Document, MigrationPlan
+from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
 from . import acl, act, fleet, keys, listen, queues, reads, rooms, rows, schema, turns
 from . import reports as side
@@ -119,7 +107,7 @@ class RedisStore(Schedules):
             raise schema.newer(self._connection, after)
         return before, after
 
-    async def plan(self) -> MigrationPlan:
+    async def migration_plan(self) -> MigrationPlan:
         stored = await self._connection.command("HGET", self._tag + "meta", "schema")
         return MigrationPlan(
             before=int(stored or 0),
@@ -146,31 +134,33 @@ class RedisStore(Schedules):
             self._is_checked = True
         return self._enqueuer.enqueue_now(batch)
 
-    async def turn(self, turn: Turn) -> Turned:
+    async def turn(self, turn: Turn) -> TurnResult:
         acks, unstorable = turns.storable(turn.acks)
         return turns.turned(turn, await self._connection.run("turn", *turns.turn_arguments(turn, acks)), unstorable)
 
-    async def promote(self, limit: int = 1000) -> Promoted:
+    async def promote(self, limit: int = 1000) -> PromoteResult:
         now, promoted, queues, soonest, ended = await self._connection.run("promote", limit)
         names = tuple(sorted(queue.decode() for queue in queues))
-        return Promoted(now, promoted, len(ended), names, soonest, tuple(ended))
+        return PromoteResult(now, promoted, len(ended), names, soonest, tuple(ended))
 
-    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+    async def rescue(
+        self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
+    ) -> RescueResult:
         return turns.rescued(
             await self._connection.run("rescue", *turns.rescue_arguments(worker, number, cause, delays))
         )
 
-    async def report(self, worker: str, reports: Sequence[Report]) -> list[bool]:
+    async def report(self, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
         said = await self._connection.run("report", *side.report_arguments(worker, reports))
         return [stored == 1 for stored in said]
 
-    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
         return await reads.find(self._connection, query, limit, cursor)
 
     async def count(self, query: Query) -> dict[State, int]:
         return await reads.count(self._connection, query, self._tag + "counts")
 
-    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+    async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
         return await reads.tally(self._connection, query, by, self._tag + "counts")
 
     async def attempts(self, job: bytes) -> list[AttemptRow]:
@@ -197,7 +187,7 @@ class RedisStore(Schedules):
         reason: str = "",
         priority: int = 0,
         cursor: str | None = None,
-    ) -> Acted:
+    ) -> ActResult:
         return await act.act(
             self._connection, action, query, limit=limit, reason=reason, priority=priority, cursor=cursor
         )
@@ -207,12 +197,12 @@ class RedisStore(Schedules):
 
     # ---- fleet --------------------------------------------------------------------------------
 
-    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+    async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
         return fleet.beaten(beats, await self._connection.run("beat", *fleet.beat_arguments(beats)))
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
-    ) -> Rescued:
+    ) -> RescueResult:
         good, _ = turns.storable(acks)
         return turns.rescued(await self._connection.run("retire", *turns.retire_arguments(worker, cause, good, delays)))
 
@@ -227,24 +217,24 @@ class RedisStore(Schedules):
 
     # ---- queues -------------------------------------------------------------------------------
 
-    async def set_mode(self, names: Sequence[str], mode: Mode) -> None:
+    async def set_queue_mode(self, names: Sequence[str], mode: QueueMode) -> None:
         await self._connection.run("set_mode", mode.value, *names)
 
-    async def modes(self) -> list[QueueRow]:
+    async def queues(self) -> list[QueueRow]:
         return queues.queue_rows(await self._connection.command("HGETALL", self._tag + "modes"))
 
-    async def configure(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
+    async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
         await queues.configure(self._connection, queue, settings, "declared" if declared else "given")
 
-    async def disable(self, names: Sequence[str], how: Disabled | None, by: str = "") -> None:
+    async def disable_queues(self, names: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
         await self._connection.run("disable", "" if how is None else how.value, by, *names)
 
     # ---- limits -------------------------------------------------------------------------------
 
-    async def declare(self, limits: Sequence[Limit]) -> None:
+    async def declare_limits(self, limits: Sequence[Limit]) -> None:
         await rooms.declare(self._connection, limits)
 
-    async def set_size(self, limit: str, size: int | None) -> bool:
+    async def set_limit_size(self, limit: str, size: int | None) -> bool:
         return await rooms.change(self._connection, "set_size", limit, "" if size is None else size)
 
     async def limits(self) -> list[LimitRow]:
@@ -256,37 +246,37 @@ class RedisStore(Schedules):
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
         return rooms.bucket_rows(await self._connection.run("buckets", rooms.asked(buckets)))
 
-    async def take(
-        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
+    async def hold(
+        self, holder: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
         info: bytes = b"", fenced: bool = False,
-    ) -> Taken:  # fmt: skip
+    ) -> HoldResult:  # fmt: skip
         words = rooms.packed_buckets(buckets), rooms.packed(limits), keep, info, int(fenced)
-        return rooms.taken(await self._connection.run("take", guest, ttl, *words))
+        return rooms.taken(await self._connection.run("take", holder, ttl, *words))
 
-    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
-        return bool(await self._connection.run("give", guest, rooms.packed_costs(spent), slow))
+    async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        return bool(await self._connection.run("give", holder, rooms.packed_costs(spent), slow))
 
-    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+    async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
         words = (of.name, "") if isinstance(of, Bucket) else ("", of)
         return rooms.guest_rows(await self._connection.run("guests", *words), limit)
 
     # ---- breakers -----------------------------------------------------------------------------
 
-    async def trip(self, breaker: str, span: int | None) -> bool:
+    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
         return bool(await self._connection.run("trip", breaker, "" if span is None else span))
 
-    async def reset(self, breaker: str) -> bool:
-        return await self.trip(breaker, 0)
+    async def reset_breaker(self, breaker: str) -> bool:
+        return await self.trip_breaker(breaker, 0)
 
-    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
         said = await self._connection.run("tell", breaker, started, good, fault)
         return rooms.breaker_row(said[-1]) if said else None
 
     # ---- small documents ----------------------------------------------------------------------
 
-    async def put(self, doc: Doc) -> Doc:
+    async def put_document(self, doc: Document) -> Document:
         version, data = await self._connection.run("put", doc.kind, doc.name, doc.version, doc.data)
-        return Doc(doc.kind, doc.name, int(version), data)
+        return Document(doc.kind, doc.name, int(version), data)
 
-    async def docs(self, kind: str) -> list[Doc]:
+    async def documents(self, kind: str) -> list[Document]:
         return side.documents(kind, await self._connection.command("HGETALL", f"{self._tag}docs:{kind}"))

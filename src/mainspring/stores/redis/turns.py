@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Order, Rescued, Turned
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import Action, State, allows
-from mainspring.stores.base import Turn
+from mainspring.worker.records import CancelOrder, RescueResult, Turn, TurnResult
 
 from . import rooms
 from .enqueue import EXACT
@@ -55,17 +54,17 @@ def turn_arguments(turn: Turn, acks: Sequence[Ack]) -> list[bytes | str]:
     return [turn.worker, packed, holds, *words]
 
 
-def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> Turned:
+def turned(turn: Turn, reply: list[Any], unstorable: Leases) -> TurnResult:
     now, lost, claims, already, stale, orders, gone, more, full, next_at, held, breakers, short = reply
     if lost:
-        return Turned(now=now, lost=True)
-    return Turned(
+        return TurnResult(now=now, lost=True)
+    return TurnResult(
         now=now,
         claims=tuple(map(claim, claims[::2], claims[1::2])),
         already=_leases(already),
         stale=_leases(stale),
         unstorable=unstorable,
-        orders=tuple(Order(job, token, reason.decode()) for job, token, reason in orders),
+        orders=tuple(CancelOrder(job, token, reason.decode()) for job, token, reason in orders),
         gone=_gone(turn, gone),
         more=more == 1,
         full=full == 1,
@@ -92,10 +91,10 @@ def rescue_arguments(worker: str, number: int, cause: Outcome, delays: Sequence[
     return [worker, number, cause.value, _pack(delays)]
 
 
-def rescued(reply: list[Any]) -> Rescued:
+def rescued(reply: list[Any]) -> RescueResult:
     taken, ready, retrying, dead, cancelled, breakers = reply
     changed = tuple(map(breaker_row, breakers))
-    return Rescued(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled), changed)
+    return RescueResult(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled), changed)
 
 
 def _said(acks: Sequence[Ack]) -> tuple[int, list[bytes]]:

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 
 from .heads import CODES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.outcomes import Ack
+from mainspring.jobs.outcomes import Ack
 from mainspring.states import Reason, State, allows
 
 from .breakers import ended, succeeded

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
-from mainspring.records import Acted
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult
 from mainspring.states import WAITING, Action, Reason, State, sources
 
 from .finish import finish_waiting, resolve
@@ -90,7 +90,9 @@ def _named(tx: Tx, query: Query, limit: int, extra: str = "1", values: Sequence[
     return named
 
 
-def act(tx: Tx, action: Action, query: Query, jobs: Sequence[bytes], reason: str, priority: int) -> tuple[int, Acted]:
+def act(
+    tx: Tx, action: Action, query: Query, jobs: Sequence[bytes], reason: str, priority: int
+) -> tuple[int, ActResult]:
     """Do it to the first of ``jobs``, for about 2 ms: how many were looked at, and what became of those.
 
     They were listed in a step before this one: one that is no longer what the query asks for is left alone.
@@ -117,7 +119,7 @@ def act(tx: Tx, action: Action, query: Query, jobs: Sequence[bytes], reason: str
             held.append((job, holder))
         if time.perf_counter() > until:
             break
-    return looked, Acted(tuple(done), tuple(refused), held=tuple(held))
+    return looked, ActResult(tuple(done), tuple(refused), held=tuple(held))
 
 
 class _Still:

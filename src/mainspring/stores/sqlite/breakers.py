@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.records import BREAKER, FOREVER, BreakerRow, is_breaker
+from mainspring.breakers.records import BREAKER_SUFFIX, FOREVER, BreakerRow, is_breaker
 
 from .places import read_buckets
 from .room import Size
@@ -12,7 +12,7 @@ from .rooms import Rooms
 from .switches import Guard, Switch, Told
 
 if TYPE_CHECKING:
-    from mainspring.outcomes import Ack
+    from mainspring.jobs.outcomes import Ack
 
     from .tx import Tx
 
@@ -48,7 +48,7 @@ def lost(tx: Tx, jobs: list[tuple[str | None, int]], cause: str) -> None:
 
 
 def _named(buckets: str | None) -> list[str]:
-    if buckets is None or BREAKER not in buckets:
+    if buckets is None or BREAKER_SUFFIX not in buckets:
         return []
     return sorted({each.name for each in read_buckets(buckets) if is_breaker(each.name)})
 

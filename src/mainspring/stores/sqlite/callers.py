@@ -12,7 +12,7 @@ from .connections import check_callers, plain_cursor
 from .schema import VERSION, version_of
 
 if TYPE_CHECKING:
-    from mainspring.records import Enqueued
+    from mainspring.jobs.records import Enqueued
 
     from .gate import Gate
 

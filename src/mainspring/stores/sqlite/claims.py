@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.lanes import is_fair, is_limited
-from mainspring.records import Claim, Want
+from mainspring.jobs.lanes import is_fair, is_limited
+from mainspring.worker.records import Claim, Want
 
 from .fair import fair_lines
 from .keyed import KeyedLine
@@ -22,7 +22,7 @@ from .statements import sizes
 from .tx import OF_PART
 
 if TYPE_CHECKING:
-    from mainspring.stores.base import Turn
+    from mainspring.worker.records import Turn
 
     from .tx import Row, Tx
 

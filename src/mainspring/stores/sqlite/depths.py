@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.records import Disabled, NewJob, QueueSettings
+from mainspring.jobs.records import NewJob
+from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import Reason
-from mainspring.stores.depth import dropped_note, queue_full, skipped_note
+from mainspring.stores.shared.depth import dropped_note, queue_full, skipped_note
 
 from .finish import finish_waiting
 from .settings import Kept, kept
@@ -28,12 +29,12 @@ def settle(tx: Tx, jobs: Sequence[NewJob], replaced: Iterable[bytes], *, accepte
             _count(tx, job, queues[job.queue])
     for name, n in Counter(job.queue for job in jobs if job.queue in queues).items():
         queue = queues[name]
-        if queue.settings.max_depth and queue.disabled != Disabled.SKIP and not accepted:
+        if queue.settings.max_depth and queue.disabled != DisabledMode.SKIP and not accepted:
             _bound(tx, name, queue.settings, n, {*replaced, *(job.id for job in jobs)})
 
 
 def _count(tx: Tx, job: NewJob, queue: Kept) -> None:
-    if queue.disabled == Disabled.SKIP:
+    if queue.disabled == DisabledMode.SKIP:
         finish_waiting(tx, job.id, Reason.SKIPPED, skipped_note(job.queue, queue.by))
     elif queue.settings.max_depth:
         tx.run("bind", (job.id,))

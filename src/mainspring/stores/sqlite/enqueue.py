@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from mainspring.errors import StoreConflict
-from mainspring.records import Edge, Enqueued, NewJob
+from mainspring.jobs.records import Edge, Enqueued, NewJob
 from mainspring.states import Reason
-from mainspring.stores.folding import folded, unfolded
+from mainspring.stores.shared.folding import folded, unfolded
 
 from .depths import settle
 from .finish import finish_waiting
@@ -25,7 +25,7 @@ from .uniq import claim_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mainspring.stores.base import Batch
+    from mainspring.jobs.records import Batch
 
     from .tx import Row, Tx
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainspring.lanes import is_limited, weight_of
+from mainspring.jobs.lanes import is_limited, weight_of
 
 from .keyed import BELOW, Front, KeyedLine
 from .parking import BELOW_ALL, open_due

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainspring.errors import InvalidOption
-from mainspring.query import Query
-from mainspring.records import Found, JobRow
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import JobRow, JobRows
 from mainspring.states import Reason, State
 
 from .places import read_buckets
@@ -38,13 +38,13 @@ _COUNTED_BY = {
 }
 
 
-def find(tx: Tx, query: Query, limit: int, cursor: str | None) -> Found:
+def find(tx: Tx, query: Query, limit: int, cursor: str | None) -> JobRows:
     before = _before(cursor)
     if query.empty or limit <= 0 or not tables_of(query):
-        return Found(())
+        return JobRows(())
     rows = _way(query)(tx, query, limit + 1, before)
     jobs = tuple(job_of(row) for row in rows[:limit])
-    return Found(jobs, jobs[-1].id.hex() if len(rows) > limit else None)
+    return JobRows(jobs, jobs[-1].id.hex() if len(rows) > limit else None)
 
 
 def _before(cursor: str | None) -> bytes | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mainspring.lanes import guilt, is_suspect
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Beat, Beaten, Rescued, WorkerRow
+from mainspring.jobs.lanes import guilt, is_suspect
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import Reason, State
+from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
 from .acks import take_acks
 from .breakers import lost
@@ -28,22 +28,22 @@ _AFTER = (State.READY, State.RETRYING, State.DEAD, State.CANCELLED)
 _words = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def beat(tx: Tx, beats: Sequence[Beat]) -> list[Beaten]:
+def beat(tx: Tx, beats: Sequence[Beat]) -> list[BeatResult]:
     return [_beat(tx, each) for each in beats]
 
 
-def _beat(tx: Tx, beat: Beat) -> Beaten:
+def _beat(tx: Tx, beat: Beat) -> BeatResult:
     counted = tx.first("beat", (tx.now, beat.worker))
     if counted is not None:
         if beat.register is not None:
             tx.run("say_again", (beat.register.info, beat.worker))
-        return Beaten(beat.worker, True, counted[0])
+        return BeatResult(beat.worker, True, counted[0])
     if beat.register is None:
-        return Beaten(beat.worker, False)
+        return BeatResult(beat.worker, False)
     said = beat.register
     queues, tasks = (msgspec.json.encode(names).decode() for names in (said.queues, said.tasks))
     made = tx.run("register", (beat.worker, tx.now, tx.now, queues, tasks, said.lease, said.info))
-    return Beaten(beat.worker, made == 1, made)
+    return BeatResult(beat.worker, made == 1, made)
 
 
 def workers(tx: Tx) -> list[WorkerRow]:
@@ -58,25 +58,25 @@ def _worker(name: str, *rest: Any) -> WorkerRow:
     )  # fmt: skip
 
 
-def rescue(tx: Tx, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> Rescued:
+def rescue(tx: Tx, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> RescueResult:
     """Compare-and-set on the beat number, then take the jobs."""
     if not tx.run("mark_lost", (worker, number)):
-        return Rescued(False)
+        return RescueResult(False)
     return _take_jobs(tx, worker, cause, delays)
 
 
-def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> Rescued:
+def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> RescueResult:
     """The worker's row goes; acks of the guilty are taken first."""
     found = tx.first("worker_row", (worker,))
     if found is None or found[0]:
-        return Rescued(False)
+        return RescueResult(False)
     take_acks(tx, worker, acks)
     rescued = _take_jobs(tx, worker, cause, delays)
     tx.run("forget_worker", (worker,))
     return rescued
 
 
-def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Rescued:
+def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> RescueResult:
     held = [Held(*row) for row in tx.all("held", (worker,))]
     if cause is not Outcome.INTERRUPTED:
         lost(tx, [(each.buckets, each.started) for each in held], cause)
@@ -89,7 +89,7 @@ def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Re
     if tx.freed:
         settle(tx, Rooms(tx))
     ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
-    return Rescued(True, ready, retrying, dead, cancelled, tuple(tx.news))
+    return RescueResult(True, ready, retrying, dead, cancelled, tuple(tx.news))
 
 
 class Held(NamedTuple):

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.records import NewJob
+from mainspring.jobs.records import NewJob
 from mainspring.states import FINAL, State
 
 from .inserts import insert_free

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.records import REST, Bucket, GuestRow, Limit, Taken
+from mainspring.limits.records import HOLDER_REST, Bucket, HolderRow, HoldResult, Limit
 
 from .leaving import correct_costs
 from .limits import add_limits
@@ -34,17 +34,17 @@ class Asked(NamedTuple):
     fenced: bool
 
 
-def take(tx: Tx, asked: Asked) -> Taken:
+def take(tx: Tx, asked: Asked) -> HoldResult:
     """Room in all of the buckets or in none; who has places keeps them for longer."""
     add_limits(tx, asked.limits)
     guest, until = asked.guest, tx.now + asked.ttl
     renewed = tx.all("renew_guest", (until, guest, tx.now))
     if renewed:
         token, until = renewed[0]
-        return Taken(ok=True, now=tx.now, until=until, token=token)
+        return HoldResult(ok=True, now=tx.now, until=until, token=token)
     tx.run("drop_guest", (guest,))
     if not asked.buckets:
-        return Taken(ok=False, now=tx.now)
+        return HoldResult(ok=False, now=tx.now)
     costs = costs_of(asked.buckets)
     kept = _no_more_kept(tx, costs)
     rooms = Rooms(tx)
@@ -54,13 +54,13 @@ def take(tx: Tx, asked: Asked) -> Taken:
         moments = [rooms[name].when(costs[name]) for name in stuck]
         known = [at for at in moments if at is not None]
         next_at = max(known) if len(known) == len(stuck) else None
-        return Taken(ok=False, now=tx.now, next_at=next_at, full=stuck[0], kept=is_kept)
+        return HoldResult(ok=False, now=tx.now, next_at=next_at, full=stuck[0], kept=is_kept)
     rooms.take(costs, costs)
     rooms.write()
     token = _number(tx, costs) if asked.fenced else 0
     rows = [(name, guest, until, cost, token, tx.now, asked.info) for name, cost in costs.items()]
     tx.cursor.executemany(tx.sql["add_guest"], rows)
-    return Taken(ok=True, now=tx.now, until=until, breakers=tuple(tx.news), token=token)
+    return HoldResult(ok=True, now=tx.now, until=until, breakers=tuple(tx.news), token=token)
 
 
 def _no_more_kept(tx: Tx, names: Collection[str]) -> dict[str, int]:
@@ -86,20 +86,20 @@ def give(tx: Tx, guest: bytes, spent: Sequence[tuple[str, int]], slow: int) -> b
     held = {name: cost for name, cost, until in tx.all("guest", (guest,)) if until > tx.now}
     tx.run("drop_guest", (guest,))
     if held:
-        tx.cursor.executemany(tx.sql["rest"], [(name, tx.now + REST) for name in _no_more_kept(tx, held)])
+        tx.cursor.executemany(tx.sql["rest"], [(name, tx.now + HOLDER_REST) for name in _no_more_kept(tx, held)])
     correct_costs(tx, held, spent, slow)
     tx.freed.update(held)
     settle(tx, Rooms(tx))
     return bool(held)
 
 
-def guests(tx: Tx, of: Bucket | str, limit: int) -> list[GuestRow]:
+def guests(tx: Tx, of: Bucket | str, limit: int) -> list[HolderRow]:
     if isinstance(of, Bucket):
         rows = tx.all("guests_in", (of.name, tx.now, limit))
     else:
         rows = tx.all("guests_from", (of, of + chr(0x10FFFF), tx.now, limit))
     return [
-        GuestRow(guest=guest, bucket=bucket, token=token, since=since, until=until, left=until - tx.now, info=info)
+        HolderRow(holder=guest, bucket=bucket, token=token, since=since, until=until, left=until - tx.now, info=info)
         for bucket, guest, token, since, until, info in rows
     ]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from mainspring.clock import LONG_AGO
+from mainspring.common.clock import LONG_AGO
 
 _LOOK = 1.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.lanes import base_lane, home_lane
-from mainspring.records import NewJob
+from mainspring.jobs.lanes import base_lane, home_lane
+from mainspring.jobs.records import NewJob
 from mainspring.states import State
 
 from .parts import mark_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.records import Edge, NewJob, Unique
+from mainspring.jobs.records import Edge, NewJob, UniqueKey
 from mainspring.states import Reason, State
 
 from .finish import finish_waiting
@@ -60,7 +60,7 @@ class Turn(NamedTuple):
     """It is that of another queue than before."""
 
 
-def take_turn(tx: Tx, job: NewJob, unique: Unique, seq: int, queue: Kept | None) -> Turn:
+def take_turn(tx: Tx, job: NewJob, unique: UniqueKey, seq: int, queue: Kept | None) -> Turn:
     """The job to insert, with what its key adds; or, if there is none, the one that speaks for it."""
     found = tx.first("latest", (unique.hash, tx.now))
     last = None if found is None else Last(*found)
@@ -80,7 +80,7 @@ def take_turn(tx: Tx, job: NewJob, unique: Unique, seq: int, queue: Kept | None)
     return Turn(placed)
 
 
-def _behind(tx: Tx, job: NewJob, unique: Unique, last: Last | None) -> tuple[NewJob, bytes | None]:
+def _behind(tx: Tx, job: NewJob, unique: UniqueKey, last: Last | None) -> tuple[NewJob, bytes | None]:
     """A new job as its key wants it, and the job that it comes after."""
     if unique.mode == "debounce":
         return msgspec.structs.replace(job, run_at=tx.now + unique.window), None
@@ -99,7 +99,7 @@ def _behind(tx: Tx, job: NewJob, unique: Unique, last: Last | None) -> tuple[New
     return job, None
 
 
-def _replace(tx: Tx, last: Last, job: NewJob, unique: Unique, seq: int) -> NewJob:
+def _replace(tx: Tx, last: Last, job: NewJob, unique: UniqueKey, seq: int) -> NewJob:
     """All that is said of the job that waits is said anew; it stays who it is."""
     if last.flags & LIMITED:
         tx.run("open_waiting", (last.id,))
@@ -124,7 +124,7 @@ def _replace(tx: Tx, last: Last, job: NewJob, unique: Unique, seq: int) -> NewJo
     return own
 
 
-def _due_again(last: Last, job: NewJob, unique: Unique, now: int) -> int | None:
+def _due_again(last: Last, job: NewJob, unique: UniqueKey, now: int) -> int | None:
     if unique.mode == "throttle":
         return last.due
     if unique.mode == "keep_last":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.records import Bucket, BucketRow, Limit, LimitRow, is_breaker
+from mainspring.breakers.records import is_breaker
+from mainspring.limits.records import Bucket, BucketRow, Limit, LimitRow
 
 from .parking import stir
 from .room import Places, Room

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.records import Disabled, Mode, QueueRow
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow
 
 from .settings import Kept, kept, read
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 def paused(tx: Tx) -> list[str]:
     """Those that hand out nothing, whatever the reason."""
-    return [name for name, queue in kept(tx).items() if queue.mode == Mode.PAUSED or queue.disabled]
+    return [name for name, queue in kept(tx).items() if queue.mode == QueueMode.PAUSED or queue.disabled]
 
 
-def set_mode(tx: Tx, queues: Sequence[str], mode: Mode) -> None:
+def set_mode(tx: Tx, queues: Sequence[str], mode: QueueMode) -> None:
     for queue in queues:
-        if mode is Mode.OPEN:
+        if mode is QueueMode.OPEN:
             tx.run("open_queue", (queue,))
             tx.run("forget_queue", (queue,))
         else:
             tx.run("set_mode", (queue, mode, tx.now))
-    if mode is not Mode.PAUSED:
+    if mode is not QueueMode.PAUSED:
         tx.woken.update(queues)
 
 
@@ -34,10 +34,10 @@ def modes(tx: Tx) -> list[QueueRow]:
 
 
 def _row(name: str, queue: Kept) -> QueueRow:
-    disabled = None if queue.disabled is None else Disabled(queue.disabled)
+    disabled = None if queue.disabled is None else DisabledMode(queue.disabled)
     return QueueRow(
         name,
-        Mode(queue.mode),
+        QueueMode(queue.mode),
         queue.since,
         read(queue.declared),
         read(queue.given),

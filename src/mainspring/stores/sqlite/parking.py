@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.records import is_breaker
+from mainspring.breakers.records import is_breaker
 
 from .breakers import hear_all
 from .places import queue_of

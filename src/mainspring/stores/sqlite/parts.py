@@ -11,8 +11,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from mainspring.records import NewJob
-from mainspring.schedule_rows import PART, Link, LinkRow, part_mark
+from mainspring.jobs.records import NewJob
+from mainspring.schedules.records import PART, ScheduleDependency, ScheduleDependencyRow, part_mark
 
 from .freeing import Blocked, free
 from .places import Standing
@@ -114,7 +114,7 @@ def _take_notes(tx: Tx, part: str, job: bytes) -> None:
 # ---- links -----------------------------------------------------------------------------------------
 
 
-def link(tx: Tx, links: Sequence[Link]) -> None:
+def link(tx: Tx, links: Sequence[ScheduleDependency]) -> None:
     for each in links:
         part, after = part_mark(each.name), {part_mark(name) for name in each.after}
         for before, _ in tx.all("links_of", (part,)):
@@ -130,9 +130,9 @@ def link(tx: Tx, links: Sequence[Link]) -> None:
             tx.run("drop_part", (part,))
 
 
-def links(tx: Tx) -> list[LinkRow]:
+def links(tx: Tx) -> list[ScheduleDependencyRow]:
     return [
-        LinkRow(
+        ScheduleDependencyRow(
             name=part.removeprefix(PART),
             after=tuple((after.removeprefix(PART), bool(noted)) for after, noted in tx.all("links_of", (part,))),
             waiting=tuple(job for (job,) in tx.all("line_of", (line_of(part),))),

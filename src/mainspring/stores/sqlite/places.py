@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.lanes import base_of, is_fair, limited_lane, parked_lane, suspect_lane, weight_of
-from mainspring.records import Bucket
+from mainspring.jobs.lanes import base_of, is_fair, limited_lane, parked_lane, suspect_lane, weight_of
+from mainspring.limits.records import Bucket
 
 from .tx import GATED, LIMITED
 

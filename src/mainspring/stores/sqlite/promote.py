@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.records import Promoted
+from mainspring.jobs.records import PromoteResult
 from mainspring.states import Reason
 
 from .finish import finish_waiting
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .tx import Row, Tx
 
 
-def promote(tx: Tx, limit: int) -> Promoted:
+def promote(tx: Tx, limit: int) -> PromoteResult:
     """Expired jobs first: what is both due and expired must not become ready."""
     late = tx.all("expired", (tx.now, limit))
     ended = tuple(job for (job,) in late if finish_waiting(tx, job, Reason.EXPIRED))
@@ -27,7 +27,7 @@ def promote(tx: Tx, limit: int) -> Promoted:
             enter_ready(tx, queue, Standing(*standing), seq + n)
     (next_due,) = tx.all("next_due")[0]
     moments = [at for at in (next_due, _look_again(tx)) if at is not None]
-    return Promoted(tx.now, len(due), len(ended), tuple(sorted(tx.woken)), min(moments, default=None), ended)
+    return PromoteResult(tx.now, len(due), len(ended), tuple(sorted(tx.woken)), min(moments, default=None), ended)
 
 
 def _look_again(tx: Tx) -> int | None:

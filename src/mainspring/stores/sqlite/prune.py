@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.records import Retention
+from mainspring.jobs.records import Retention
 from mainspring.stores.base import NUMBERS_KEPT
 
 from .act import SLICE, forget

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.lanes import relaned
-from mainspring.records import Bucket
-from mainspring.schedule_rows import part_mark
+from mainspring.jobs.lanes import relaned
+from mainspring.limits.records import Bucket
+from mainspring.schedules.records import part_mark
 
 from .parts import joins
 from .places import Standing, enter_ready, group_of, home, limited_flags, parked, read_buckets, write_buckets
 
 if TYPE_CHECKING:
-    from mainspring.outcomes import Ack
+    from mainspring.jobs.outcomes import Ack
 
     from .tx import Tx
 

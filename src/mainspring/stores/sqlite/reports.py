@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.outcomes import Outcome
-from mainspring.records import AttemptRow, Doc, LogLine, Report
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import AttemptReport, AttemptRow, LogLine
+from mainspring.stores.records import Document
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 LINES_KEPT = 1000
 
 
-def report(tx: Tx, worker: str, reports: Sequence[Report]) -> list[bool]:
+def report(tx: Tx, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
     return [_report(tx, worker, each) for each in reports]
 
 
-def _report(tx: Tx, worker: str, report: Report) -> bool:
+def _report(tx: Tx, worker: str, report: AttemptReport) -> bool:
     if not tx.all("lease_is_good", (report.id, report.token, worker)):
         return False
     if report.progress is not None:
@@ -62,11 +63,11 @@ def items(tx: Tx, job: bytes, after: int, limit: int) -> list[tuple[int, bytes]]
     return [(n, data) for n, data in tx.all("items", (job, after, max(limit, 0)))]
 
 
-def put(tx: Tx, doc: Doc) -> Doc:
+def put(tx: Tx, doc: Document) -> Document:
     tx.run("put_doc", (doc.kind, doc.name, doc.version, doc.data))
     version, data = tx.all("doc", (doc.kind, doc.name))[0]
-    return Doc(doc.kind, doc.name, version, data)
+    return Document(doc.kind, doc.name, version, data)
 
 
-def docs(tx: Tx, kind: str) -> list[Doc]:
-    return [Doc(kind, *row) for row in tx.all("docs", (kind,))]
+def docs(tx: Tx, kind: str) -> list[Document]:
+    return [Document(kind, *row) for row in tx.all("docs", (kind,))]

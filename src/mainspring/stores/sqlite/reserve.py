@@ -14,7 +14,7 @@ import os
 import time
 from contextlib import suppress
 
-from mainspring.clock import LONG_AGO
+from mainspring.common.clock import LONG_AGO
 from mainspring.errors import StoreFull
 
 from .files import NO_LINK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainspring.records import ROOMY
+from mainspring.limits.records import PLENTIFUL
 
 if TYPE_CHECKING:
     from .running import Running
@@ -56,7 +56,7 @@ class Room:
 
     def spare(self) -> int:
         """How much can be used before there is not much left."""
-        return self.most() - max(self.size // 2, ROOMY)
+        return self.most() - max(self.size // 2, PLENTIFUL)
 
     def take(self, cost: int, n: int = 1) -> None:
         """So many starts."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.lanes import limit_label, limits_in
+from mainspring.jobs.lanes import limit_label, limits_in
 
 if TYPE_CHECKING:
     from .tx import Tx

@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.schedule_rows import Looked, Run, ScheduleRow, Swap, Swapped
+from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun, ScheduleSwap, SwapResult
 
 from .enqueue import enqueue
 
 if TYPE_CHECKING:
-    from mainspring.stores.base import Batch
+    from mainspring.jobs.records import Batch
 
     from .tx import Row, Tx
 
 LATEST = (1 << 63) - 1
 
 
-def swap(tx: Tx, asked: Swap, batch: Batch | None) -> Swapped:
+def swap(tx: Tx, asked: ScheduleSwap, batch: Batch | None) -> SwapResult:
     found = tx.first("schedule", (asked.name,))
     last, went = found if found is not None else (0, True)
     rev = 0 if went else last
     if rev != asked.rev:
-        return Swapped(ok=False, now=tx.now, rev=rev)
+        return SwapResult(ok=False, now=tx.now, rev=rev)
     taken = _taken(tx, asked)
     if taken is not None:
-        return Swapped(ok=False, now=tx.now, rev=rev, taken=taken)
+        return SwapResult(ok=False, now=tx.now, rev=rev, taken=taken)
     enqueued = enqueue(tx, batch) if batch is not None else []
     rev = _write(tx, asked, last)
     tx.woken.add("")
-    return Swapped(ok=True, now=tx.now, rev=rev, enqueued=tuple(enqueued))
+    return SwapResult(ok=True, now=tx.now, rev=rev, enqueued=tuple(enqueued))
 
 
-def _taken(tx: Tx, asked: Swap) -> int | None:
+def _taken(tx: Tx, asked: ScheduleSwap) -> int | None:
     """An occurrence that is to get a job and has another."""
     for run in asked.runs if asked.doc is not None else ():
         found = tx.first("job_of_run", (asked.name, run.at)) if run.job is not None else None
@@ -41,7 +41,7 @@ def _taken(tx: Tx, asked: Swap) -> int | None:
     return None
 
 
-def _write(tx: Tx, asked: Swap, last: int) -> int:
+def _write(tx: Tx, asked: ScheduleSwap, last: int) -> int:
     """The number that the row has now."""
     if asked.doc is None:
         tx.run("end_schedule", (tx.now, asked.name))
@@ -54,10 +54,10 @@ def _write(tx: Tx, asked: Swap, last: int) -> int:
     return rev
 
 
-def look(tx: Tx, limit: int) -> Looked:
+def look(tx: Tx, limit: int) -> DueSchedules:
     rows = tx.all("due_schedules", (tx.now, limit + 1))
     next_look = rows[limit][2] if len(rows) > limit else tx.all("next_look", (tx.now,))[0][0]
-    return Looked(now=tx.now, rows=tuple(_row(row) for row in rows[:limit]), next_look=next_look)
+    return DueSchedules(now=tx.now, rows=tuple(_row(row) for row in rows[:limit]), next_look=next_look)
 
 
 def schedules(tx: Tx, names: Sequence[str]) -> list[ScheduleRow]:
@@ -72,6 +72,6 @@ def _row(row: Row) -> ScheduleRow:
     return ScheduleRow(name=name, rev=rev, look=look, doc=doc)
 
 
-def runs(tx: Tx, name: str, limit: int, before: int | None) -> list[Run]:
+def runs(tx: Tx, name: str, limit: int, before: int | None) -> list[ScheduleRun]:
     rows = tx.all("runs", (name, LATEST if before is None else before - 1, limit))
-    return [Run(at=at, job=job, doc=doc) for at, job, doc in rows]
+    return [ScheduleRun(at=at, job=job, doc=doc) for at, job, doc in rows]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.errors import SchemaOutdated
-from mainspring.records import MigrationPlan
 from mainspring.states import LIVE, REASONS, State
+from mainspring.stores.records import MigrationPlan
 
 from .gate import begin
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mainspring.errors import QueueDisabled, QueueDraining
-from mainspring.records import Bucket, Disabled, Mode, NewJob, QueueSettings
+from mainspring.jobs.records import NewJob
+from mainspring.limits.records import Bucket
+from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
 
 if TYPE_CHECKING:
     from .tx import Tx
@@ -67,7 +69,7 @@ def bind(tx: Tx, queue: str, after: bytes) -> bytes | None:
     return found[-1] if len(found) == SLICE else None
 
 
-_OPEN = Kept(Mode.OPEN.value, 0, None, 0, "", None, None)
+_OPEN = Kept(QueueMode.OPEN.value, 0, None, 0, "", None, None)
 
 
 def add_declared(tx: Tx, queues: Iterable[tuple[str, QueueSettings]]) -> None:
@@ -78,7 +80,7 @@ def add_declared(tx: Tx, queues: Iterable[tuple[str, QueueSettings]]) -> None:
             tx.queues = None
 
 
-def disable(tx: Tx, queues: Sequence[str], how: Disabled | None, by: str) -> None:
+def disable(tx: Tx, queues: Sequence[str], how: DisabledMode | None, by: str) -> None:
     for queue in queues:
         if how is None:
             tx.run("enable_queue", (queue,))
@@ -94,9 +96,9 @@ def disable(tx: Tx, queues: Sequence[str], how: Disabled | None, by: str) -> Non
 
 def admitted(job: NewJob, queue: Kept) -> NewJob:
     """The job as it stands in that queue; refused where the queue takes no jobs."""
-    if queue.mode == Mode.DRAINING:
+    if queue.mode == QueueMode.DRAINING:
         raise QueueDraining(job.queue)
-    if queue.disabled == Disabled.REJECT:
+    if queue.disabled == DisabledMode.REJECT:
         raise QueueDisabled(job.queue, queue.by)
     return limited(job, queue)
 

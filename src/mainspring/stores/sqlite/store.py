@@ -13,41 +13,37 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from mainspring.breakers.records import BreakerRow
 from mainspring.errors import InvalidOption, StoreError, StoreUnavailable
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    Acted,
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import (
+    ActResult,
+    AttemptReport,
     AttemptRow,
-    Beat,
-    Beaten,
-    BreakerRow,
-    Bucket,
-    BucketRow,
-    Disabled,
-    Doc,
+    Batch,
     Enqueued,
-    Found,
-    GuestRow,
-    Limit,
-    LimitRow,
+    JobRows,
     LogLine,
-    MigrationPlan,
-    Mode,
-    Promoted,
-    QueueRow,
-    QueueSettings,
-    Report,
-    Rescued,
+    PromoteResult,
     Retention,
-    Taken,
-    Tally,
-    Turned,
-    WorkerRow,
+    TallyRow,
 )
-from mainspring.schedule_rows import Link, LinkRow, Looked, Run, ScheduleRow, Swap, Swapped
+from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
+from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
+from mainspring.schedules.records import (
+    DueSchedules,
+    ScheduleDependency,
+    ScheduleDependencyRow,
+    ScheduleRow,
+    ScheduleRun,
+    ScheduleSwap,
+    SwapResult,
+)
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Batch, TallyBy, Turn
+from mainspring.stores.base import CRASH_DELAYS, TallyBy
+from mainspring.stores.records import Document, MigrationPlan
+from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
 from . import act, breakers, files, find, fleet, fork, guests, limits, modes, parts, prune, reports, schedules, settings
 from .callers import check_schema, enqueue_in_callers, explain_busy
@@ -69,7 +65,7 @@ from .wall import WallClock
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from mainspring.clock import Clock
+    from mainspring.common.clock import Clock
 
 R = TypeVar("R")
 PROMOTE_SLICE = 200
@@ -146,7 +142,7 @@ class SqliteStore:
         before, self._found = self._found, after
         return after if before is None else before, after
 
-    async def plan(self) -> MigrationPlan:
+    async def migration_plan(self) -> MigrationPlan:
         return plan(None if self.path == MEMORY else self.path, self._namespace)
 
     async def durability(self) -> str:
@@ -202,15 +198,15 @@ class SqliteStore:
         with tx.savepoint("mainspring"):
             return enqueue(tx, batch)
 
-    async def turn(self, asked: Turn) -> Turned:
+    async def turn(self, asked: Turn) -> TurnResult:
         return await self._write(lambda tx: turn(tx, asked))
 
-    async def promote(self, limit: int = 1000) -> Promoted:
-        done = Promoted(now=0)
+    async def promote(self, limit: int = 1000) -> PromoteResult:
+        done = PromoteResult(now=0)
         while True:
             size = min(PROMOTE_SLICE, limit - max(done.promoted, done.expired))
             part = await self._write(partial(promote, limit=size))
-            done = Promoted(
+            done = PromoteResult(
                 now=part.now,
                 promoted=done.promoted + part.promoted,
                 expired=done.expired + part.expired,
@@ -221,13 +217,15 @@ class SqliteStore:
             if max(part.promoted, part.expired) < size or max(done.promoted, done.expired) >= limit:
                 return done
 
-    async def rescue(self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS) -> Rescued:
+    async def rescue(
+        self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
+    ) -> RescueResult:
         return await self._write(lambda tx: fleet.rescue(tx, worker, number, cause, delays))
 
-    async def report(self, worker: str, reports_: Sequence[Report]) -> list[bool]:
+    async def report(self, worker: str, reports_: Sequence[AttemptReport]) -> list[bool]:
         return await self._write(lambda tx: reports.report(tx, worker, reports_))
 
-    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> Found:
+    async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
         return await self._read(lambda tx: find.find(tx, query, limit, cursor))
 
     async def count(self, query: Query) -> dict[State, int]:
@@ -236,7 +234,7 @@ class SqliteStore:
     async def attempts(self, job: bytes) -> list[AttemptRow]:
         return await self._read(lambda tx: reports.attempts(tx, job))
 
-    async def tally(self, query: Query, by: TallyBy) -> list[Tally]:
+    async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
         return await self._read(lambda tx: tally(tx, query, by))
 
     async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
@@ -254,17 +252,17 @@ class SqliteStore:
         reason: str = "",
         priority: int = 0,
         cursor: str | None = None,  # noqa: ARG002 - nobody has one
-    ) -> Acted:
+    ) -> ActResult:
         """Gives no cursor: what is left is found by its state."""
         act.check(action, query)
         named, more = await self._read(lambda tx: act.candidates(tx, action, query, limit, priority))
         left = [id for id, _ in named]
-        said = Acted(more=more)
+        said = ActResult(more=more)
         while left:
             looked, part = await self._write(
                 partial(act.act, action=action, query=query, jobs=left, reason=reason, priority=priority)
             )
-            said = Acted(said.done + part.done, said.refused + part.refused, more, said.held + part.held)
+            said = ActResult(said.done + part.done, said.refused + part.refused, more, said.held + part.held)
             left = left[looked:]
         return said
 
@@ -283,12 +281,12 @@ class SqliteStore:
 
     # ---- fleet --------------------------------------------------------------------------------
 
-    async def beat(self, beats: Sequence[Beat]) -> list[Beaten]:
+    async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
         return await self._write(lambda tx: fleet.beat(tx, beats))
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
-    ) -> Rescued:
+    ) -> RescueResult:
         return await self._write(lambda tx: fleet.retire(tx, worker, cause, acks, delays))
 
     async def workers(self) -> list[WorkerRow]:
@@ -304,28 +302,28 @@ class SqliteStore:
 
     # ---- queues -------------------------------------------------------------------------------
 
-    async def set_mode(self, queues: Sequence[str], mode: Mode) -> None:
+    async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
         await self._write(lambda tx: modes.set_mode(tx, queues, mode))
 
-    async def modes(self) -> list[QueueRow]:
+    async def queues(self) -> list[QueueRow]:
         return await self._read(modes.modes)
 
-    async def configure(self, queue: str, given: QueueSettings | None, *, declared: bool = False) -> None:
+    async def configure_queue(self, queue: str, given: QueueSettings | None, *, declared: bool = False) -> None:
         await self._write(lambda tx: settings.configure(tx, queue, given, declared=declared))
         last: bytes | None = b""
         while last is not None:
             last = await self._write(partial(settings.bind, queue=queue, after=last))
 
-    async def disable(self, queues: Sequence[str], how: Disabled | None, by: str = "") -> None:
+    async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
         await self._write(lambda tx: settings.disable(tx, queues, how, by))
 
     # ---- limits -------------------------------------------------------------------------------
 
-    async def declare(self, declared: Sequence[Limit]) -> None:
+    async def declare_limits(self, declared: Sequence[Limit]) -> None:
         await self._write(lambda tx: limits.declare(tx, declared))
         await self._stir_on()
 
-    async def set_size(self, limit: str, size: int | None) -> bool:
+    async def set_limit_size(self, limit: str, size: int | None) -> bool:
         known = await self._write(lambda tx: limits.set_size(tx, limit, size))
         await self._stir_on()
         return known
@@ -346,59 +344,59 @@ class SqliteStore:
     async def buckets(self, asked: Sequence[Bucket]) -> list[BucketRow]:
         return await self._read(lambda tx: limits.buckets(tx, asked))
 
-    async def take(
-        self, guest: bytes, buckets: Sequence[Bucket], ttl: int, made: Sequence[Limit] = (), keep: int = 0, *,
+    async def hold(
+        self, holder: bytes, buckets: Sequence[Bucket], ttl: int, made: Sequence[Limit] = (), keep: int = 0, *,
         info: bytes = b"", fenced: bool = False,
-    ) -> Taken:  # fmt: skip
-        asked = guests.Asked(guest, buckets, ttl, made, keep, info, fenced)
+    ) -> HoldResult:  # fmt: skip
+        asked = guests.Asked(holder, buckets, ttl, made, keep, info, fenced)
         return await self._write(lambda tx: guests.take(tx, asked))
 
-    async def give(self, guest: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
-        return await self._write(lambda tx: guests.give(tx, guest, spent, slow))
+    async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
+        return await self._write(lambda tx: guests.give(tx, holder, spent, slow))
 
-    async def guests(self, of: Bucket | str, limit: int = 1000) -> list[GuestRow]:
+    async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
         return await self._read(lambda tx: guests.guests(tx, of, limit))
 
     # ---- breakers -----------------------------------------------------------------------------
 
-    async def trip(self, breaker: str, span: int | None) -> bool:
+    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
         return await self._write(lambda tx: breakers.set_until(tx, breaker, span))
 
-    async def reset(self, breaker: str) -> bool:
+    async def reset_breaker(self, breaker: str) -> bool:
         return await self._write(lambda tx: breakers.set_until(tx, breaker, 0))
 
-    async def tell(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
+    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
         if not await self._read(lambda tx: breakers.is_news(tx, breaker, good, fault)):
             return None
         return await self._write(lambda tx: breakers.tell(tx, breaker, started, good, fault))
 
     # ---- schedules ----------------------------------------------------------------------------
 
-    async def swap(self, swap: Swap, batch: Batch | None = None) -> Swapped:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
         self._reserve.check()
         return await self._write(lambda tx: schedules.swap(tx, swap, batch), optional=True)
 
-    async def look(self, limit: int = 1000) -> Looked:
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
         return await self._read(lambda tx: schedules.look(tx, limit))
 
     async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
         return await self._read(lambda tx: schedules.schedules(tx, names))
 
-    async def runs(self, name: str, limit: int = 100, before: int | None = None) -> list[Run]:
+    async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         return await self._read(lambda tx: schedules.runs(tx, name, limit, before))
 
-    async def link(self, links: Sequence[Link]) -> None:
+    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
         await self._write(lambda tx: parts.link(tx, links))
 
-    async def links(self) -> list[LinkRow]:
+    async def dependencies(self) -> list[ScheduleDependencyRow]:
         return await self._read(parts.links)
 
     # ---- small documents ----------------------------------------------------------------------
 
-    async def put(self, doc: Doc) -> Doc:
+    async def put_document(self, doc: Document) -> Document:
         return await self._write(lambda tx: reports.put(tx, doc))
 
-    async def docs(self, kind: str) -> list[Doc]:
+    async def documents(self, kind: str) -> list[Document]:
         return await self._read(lambda tx: reports.docs(tx, kind))
 
     # ---- fork (see fork.py) --------------------------------------------------------------------

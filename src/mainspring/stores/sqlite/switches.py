@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.records import FOREVER, BreakerRow
+from mainspring.breakers.records import FOREVER, BreakerRow
 
 from .room import ANY, Room, Size
 

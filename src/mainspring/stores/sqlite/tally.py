@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.records import Tally
+from mainspring.jobs.records import TallyRow
 from mainspring.states import State
 
 from .where import conditions, parts, tables_of
 
 if TYPE_CHECKING:
-    from mainspring.query import Query
+    from mainspring.jobs.query import Query
     from mainspring.stores.base import TallyBy
 
     from .tx import Row, Tx
@@ -19,10 +19,10 @@ _COLUMNS = {"queue": "queue", "task": "task", "error": "coalesce(label, reason)"
 _MOMENTS = {"jobs": "enqueued", "finished": "finished", "dead": "finished"}
 
 
-def tally(tx: Tx, query: Query, by: TallyBy) -> list[Tally]:
-    found: dict[tuple[str, State], Tally] = {}
+def tally(tx: Tx, query: Query, by: TallyBy) -> list[TallyRow]:
+    found: dict[tuple[str, State], TallyRow] = {}
     for row in _rows(tx, query, by):
-        each = Tally(row[0], State(row[1]), *row[2:])
+        each = TallyRow(row[0], State(row[1]), *row[2:])
         key = each.value, each.state
         found[key] = _sum(found[key], each) if key in found else each
     return [found[key] for key in sorted(found)]
@@ -40,6 +40,8 @@ def _rows(tx: Tx, query: Query, by: TallyBy) -> list[Row]:
     return rows
 
 
-def _sum(one: Tally, other: Tally) -> Tally:
+def _sum(one: TallyRow, other: TallyRow) -> TallyRow:
     """The same value and state, from two parts of a long list of ids."""
-    return Tally(one.value, one.state, one.count + other.count, min(one.first, other.first), max(one.last, other.last))
+    return TallyRow(
+        one.value, one.state, one.count + other.count, min(one.first, other.first), max(one.last, other.last)
+    )

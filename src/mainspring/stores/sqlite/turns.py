@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainspring.errors import StoreConflict
-from mainspring.records import Claim, Order, Turned
+from mainspring.worker.records import CancelOrder, Claim, TurnResult
 
 from .acks import take_acks
 from .breakers import told_of
@@ -14,15 +14,15 @@ from .parking import settle
 from .rooms import Rooms
 
 if TYPE_CHECKING:
-    from mainspring.stores.base import Turn
+    from mainspring.worker.records import Turn
 
     from .tx import Tx
 
 
-def turn(tx: Tx, turn: Turn) -> Turned:
+def turn(tx: Tx, turn: Turn) -> TurnResult:
     found = tx.first("worker_row", (turn.worker,))
     if found is None or found[0]:
-        return Turned(tx.now, lost=True)
+        return TurnResult(tx.now, lost=True)
     last = found[1]
     if turn.number < last:
         raise StoreConflict(
@@ -48,14 +48,14 @@ def turn(tx: Tx, turn: Turn) -> Turned:
         more, next_at, short = handed.more, handed.next_at, tuple(handed.short)
         tx.run("worker_turned", (turn.number, tx.now, turn.worker))
     orders = tx.all("orders", (turn.worker,))
-    return Turned(
+    return TurnResult(
         tx.now,
         False,
         tuple(claims),
         tuple(verdicts.already),
         tuple(verdicts.stale),
         tuple(verdicts.unstorable),
-        tuple(Order(*order) for order in orders),
+        tuple(CancelOrder(*order) for order in orders),
         gone,
         more,
         next_at=next_at,

@@ -12,7 +12,7 @@ from .seqs import Seqs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mainspring.records import BreakerRow
+    from mainspring.breakers.records import BreakerRow
 
     from .settings import Kept
     from .statements import Statements

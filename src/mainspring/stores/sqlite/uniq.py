@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from mainspring.errors import KeyConflict, KeyTaken
-from mainspring.records import NewJob, Unique
+from mainspring.jobs.records import NewJob, UniqueKey
 from mainspring.states import Reason
 
 from .finish import finish_waiting
@@ -60,7 +60,7 @@ def claim_key(tx: Tx, job: NewJob) -> tuple[bytes | None, bytes | None]:
     return None, holder
 
 
-def _compare(tx: Tx, job: NewJob, unique: Unique, holder: bytes) -> None:
+def _compare(tx: Tx, job: NewJob, unique: UniqueKey, holder: bytes) -> None:
     """Refuse another request under the same key."""
     (print_,) = tx.all("print_of", (unique.hash,))[0]
     if print_ is not None and print_ != unique.print:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mainspring.clock import boottime
+from mainspring.common.clock import boottime
 
 
 def _realtime() -> int:

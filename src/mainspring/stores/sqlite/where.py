@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 from mainspring.states import FINAL, LIVE, REASONS, State
 
 if TYPE_CHECKING:

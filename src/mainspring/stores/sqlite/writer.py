@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from mainspring import bodies
+from mainspring.common import job_threads
 from mainspring.errors import WouldDeadlock
 
 from .calls import Call
@@ -78,7 +78,7 @@ class Writer:
         me = get_ident()
         if self._server == me and self._lock.locked():
             raise WouldDeadlock  # a signal handler or a finaliser came between
-        if self._thread is not None or bodies.here():
+        if self._thread is not None or job_threads.here():
             self._leave_to_thread(call)
         elif not self._pending and not self._lock.locked():  # the common case: nobody else is here
             with self._lock:

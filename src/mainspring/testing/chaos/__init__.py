@@ -12,7 +12,7 @@ alike, and goes on while the test's own loop is blocked. It needs no rights and 
 """
 
 from mainspring.testing.chaos._faults import Cut, Delay, DropReply, Fault, HalfOpen, Reset, Stall, Throttle
-from mainspring.testing.chaos._link import Link, Side
+from mainspring.testing.chaos._link import ProxiedConnection, Side
 from mainspring.testing.chaos._proxy import Proxy
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "DropReply",
     "Fault",
     "HalfOpen",
-    "Link",
+    "ProxiedConnection",
     "Proxy",
     "Reset",
     "Side",

@@ -11,7 +11,7 @@ from mainspring.stores.connect import engine_of
 _PORTS = {"postgres": 5432, "redis": 6379}
 
 
-class Target(NamedTuple):
+class Endpoint(NamedTuple):
     """Host and port, or the path of a socket."""
 
     host: str
@@ -19,7 +19,7 @@ class Target(NamedTuple):
     path: str = ""
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> Endpoint:
     """The server that a URL names."""
     parts, asked = urlsplit(url), dict(parse_qsl(urlsplit(url).query))
     engine = engine_of(url)
@@ -28,12 +28,12 @@ def target_of(url: str) -> Target:
     if parts.scheme == "rediss" or asked.get("sslmode", "").startswith("verify"):
         raise BadUrl(url, "is encrypted: a proxy cannot stand in for its server", hint="Use a server without TLS.")
     if parts.scheme == "unix":
-        return Target("", 0, parts.path)
+        return Endpoint("", 0, parts.path)
     port = int(asked.get("port") or parts.port or _PORTS[engine])
     host = asked.get("host") or parts.hostname or "127.0.0.1"
     if "," in host:
         raise BadUrl(url, "names more than one server", hint="Give each its own proxy.")
-    return Target("", 0, f"{host}/.s.PGSQL.{port}") if host.startswith("/") else Target(host, port)
+    return Endpoint("", 0, f"{host}/.s.PGSQL.{port}") if host.startswith("/") else Endpoint(host, port)
 
 
 def by_way_of(url: str, port: int) -> str:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainspring.testing.chaos._link import Link, Side
+    from mainspring.testing.chaos._link import ProxiedConnection, Side
 
 
 class Fault:
     """Nothing: the wire is well. The base of all others."""
 
-    def strike(self, link: Link) -> None:
+    def strike(self, link: ProxiedConnection) -> None:
         """The link suffers this from now on."""
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         """These bytes came to ``side`` of the link."""
         await link.send(side, data)
 
@@ -33,7 +33,7 @@ class Delay(Fault):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         if side == "request":
             await link.changed(self.seconds)
         await link.send(side, data)
@@ -45,7 +45,7 @@ class Throttle(Fault):
     def __init__(self, bytes_per_second: int) -> None:
         self.bytes_per_second = bytes_per_second
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         piece = max(1, self.bytes_per_second // 20)
         for start in range(0, len(data), piece):
             if link.fault is not self:
@@ -61,7 +61,7 @@ class Stall(Fault):
     def __init__(self, side: Side | None = None) -> None:
         self.side = side
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         if self.side in (None, side):
             await link.changed()
             await link.meet(side, data)
@@ -76,11 +76,11 @@ class Cut(Fault):
         self.after = after
         self.side = side
 
-    def strike(self, link: Link) -> None:
+    def strike(self, link: ProxiedConnection) -> None:
         if not self.after:
             link.cut()
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         left = self.after - link.passed[side]
         if side != self.side or len(data) < left:
             await link.send(side, data)
@@ -92,17 +92,17 @@ class Cut(Fault):
 class Reset(Fault):
     """The connection is reset, and so is each new one: the peer's machine is up and its server is not."""
 
-    def strike(self, link: Link) -> None:
+    def strike(self, link: ProxiedConnection) -> None:
         link.reset()
 
 
 class HalfOpen(Fault):
     """What is sent is swallowed and the connection stays open, for ever: healing helps new connections only."""
 
-    def strike(self, link: Link) -> None:
+    def strike(self, link: ProxiedConnection) -> None:
         link.doomed = True
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         """They are lost."""
 
 
@@ -121,7 +121,7 @@ class DropReply(Fault):
         self.dropped = 0
         self._asked: set[int] = set()
 
-    async def meet(self, link: Link, side: Side, data: bytes) -> None:
+    async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
         if side == "request":
             if self.to in data:
                 self._asked.add(link.number)

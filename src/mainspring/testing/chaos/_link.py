@@ -30,7 +30,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
 
-class Link:
+class ProxiedConnection:
     """A connection of the program, and the one to the server that belongs to it."""
 
     def __init__(self, number: int, near: Stream, far: Stream, fault: Fault, words: Iterable[bytes] = ()) -> None:

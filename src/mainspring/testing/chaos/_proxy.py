@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from mainspring.testing.chaos._address import by_way_of, target_of
 from mainspring.testing.chaos._faults import Fault
-from mainspring.testing.chaos._link import Link, Stream, reset
+from mainspring.testing.chaos._link import ProxiedConnection, Stream, reset
 
 F = TypeVar("F", bound=Fault)
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class Proxy:
         self._url = url
         self._words = tuple(words)
         self._fault = Fault()
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, ProxiedConnection] = {}
         self._made = 0
         self._port = 0
         self._serving: dict[asyncio.Task[None], socket.socket] = {}
@@ -42,11 +42,11 @@ class Proxy:
         return by_way_of(self._url, self._port)
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[ProxiedConnection]:
         """The open connections, oldest first."""
         return self._in_loop(lambda: list(self._links.values()))
 
-    def set(self, fault: F, *links: Link) -> F:
+    def set(self, fault: F, *links: ProxiedConnection) -> F:
         """Let all connections, present and future, suffer this; or only those that are named. Returns the fault."""
 
         def strike() -> F:
@@ -63,7 +63,7 @@ class Proxy:
         self.set(Fault())
 
     @contextlib.contextmanager
-    def suffering(self, fault: F, *links: Link) -> Iterator[F]:
+    def suffering(self, fault: F, *links: ProxiedConnection) -> Iterator[F]:
         """The fault, for as long as the block lasts."""
         try:
             yield self.set(fault, *links)
@@ -119,7 +119,7 @@ class Proxy:
 
     async def _link(self, near: Stream, far: Stream) -> None:
         self._made += 1
-        link = self._links[self._made] = Link(self._made, near, far, self._fault, self._words)
+        link = self._links[self._made] = ProxiedConnection(self._made, near, far, self._fault, self._words)
         try:
             await link.run()
         finally:

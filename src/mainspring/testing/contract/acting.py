@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.errors import MainspringError
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Acted, NewJob
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, NewJob
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
@@ -20,7 +20,7 @@ __all__ = ["TestDelete", "TestQueriesOfActs", "TestReprioritise", "TestRetryByHa
 BY_HAND = [Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE]
 
 
-async def do(store: Store, action: Action, *jobs: NewJob | bytes, priority: int = 0) -> Acted:
+async def do(store: Store, action: Action, *jobs: NewJob | bytes, priority: int = 0) -> ActResult:
     wanted = tuple(each if isinstance(each, bytes) else each.id for each in jobs)
     return await store.act(action, Query(ids=wanted), priority=priority)
 
@@ -227,7 +227,7 @@ class TestQueriesOfActs:
         assert (await store.act(Action.CANCEL, query)).done == (wanted.id,)
 
     async def test_an_id_that_is_nowhere_is_neither_done_nor_refused(self, store: Store) -> None:
-        assert await do(store, Action.CANCEL, job()) == Acted()
+        assert await do(store, Action.CANCEL, job()) == ActResult()
 
     async def test_another_action_is_not_for_hands(self, store: Store) -> None:
         """Claims and acks are for workers."""

@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import BreakerRow, Claim, Limit, LimitRow, NewJob, Turned, Want
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.records import NewJob
+from mainspring.limits.records import Limit, LimitRow
 from mainspring.states import Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, TurnResult, Want
 
 from .hands import ERROR, LANE, MINUTE, SECOND, Hand, Sized, bucket, ids, job, lease, put_in, row
 
@@ -40,7 +43,7 @@ def success(claim: Claim) -> Ack:
     return Ack.succeeded(lease(claim))
 
 
-async def fail(hand: Hand, *claims: Claim) -> Turned:
+async def fail(hand: Hand, *claims: Claim) -> TurnResult:
     said = await hand.turn(*map(failure, claims))
     assert not said.stale
     return said
@@ -218,11 +221,11 @@ class TestBreakersOfJobs:
         claims = await hand.take(5)
         await fail(hand, *claims[:2])
         wider = Limit(name=NAME, kind="breaker", size=2, per=SECOND, burst=4, share=0)
-        await store.declare([wider])
+        await store.declare_limits([wider])
         assert await store.limits() == [LimitRow(limit=wider)]
         await fail(hand, claims[2])
         assert (await look(store)).state == "closed"
-        await store.declare([HALF])
+        await store.declare_limits([HALF])
         assert await store.limits() == [LimitRow(limit=HALF)]
 
     async def test_one_that_is_forgotten_guards_nothing(self, store: Store) -> None:
@@ -230,5 +233,5 @@ class TestBreakersOfJobs:
         assert await store.forget_limit(NAME)
         assert len(await hand.take(5)) == 5
         assert await store.buckets([guard()]) == []
-        await store.declare([THRICE])
+        await store.declare_limits([THRICE])
         assert await look(store) == BreakerRow(name=NAME)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainspring.lanes import limited_lane
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim
+from mainspring.jobs.lanes import limited_lane
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, LANE, Hand, bucket, ids, job, lease, one, put_in, row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.records import AttemptRow, JobRow
+from mainspring.jobs.records import AttemptRow, JobRow
 from mainspring.states import FINAL, Reason, State
 
 from .model import Model

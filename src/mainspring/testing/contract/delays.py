@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.query import Query
-from mainspring.records import Enqueued, Retention
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Enqueued, Retention
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 

@@ -6,14 +6,15 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import QueueFull
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Disabled, Enqueued, Follow, NewJob, QueueSettings, Unique
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Enqueued, FollowUp, NewJob, UniqueKey
+from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import ERROR, SECOND, Hand, ending, gone, job, lease, one, put_in, row, running, state
 
@@ -33,7 +34,7 @@ async def full(store: Store, *jobs: NewJob) -> None:
 @pytest.mark.asyncio
 class TestDepth:
     async def test_no_more_than_that_wait(self, store: Store, second_store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job())
         await one(second_store)
         await full(second_store, job())
@@ -42,15 +43,15 @@ class TestDepth:
 
     async def test_all_or_none(self, store: Store) -> None:
         """Also of the queues that have room, and of the unique keys."""
-        await store.configure("q", ERRORS)
-        keyed = job(queue="other", unique=Unique(b"k" * 16))
+        await store.configure_queue("q", ERRORS)
+        keyed = job(queue="other", unique=UniqueKey(b"k" * 16))
         await full(store, keyed, job(), job(), job(), job())
-        assert (await put_in(store, job(queue="other", unique=Unique(b"k" * 16))))[0].created
+        assert (await put_in(store, job(queue="other", unique=UniqueKey(b"k" * 16))))[0].created
         await put_in(store, job(), job(), job())
 
     async def test_every_way_of_waiting_counts(self, store: Store) -> None:
         """Blocked, scheduled, retrying and ready ones; not what runs, and not what has ended."""
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         hand, claim = await running(store, job())
         await put_in(store, job(delay=SECOND), job(after=[job(id=claim.id)]))
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=SECOND))
@@ -59,7 +60,7 @@ class TestDepth:
         assert (await put_in(store, job()))[0].created
 
     async def test_what_is_claimed_makes_room(self, store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
         claims = await hand.take(2)
@@ -71,7 +72,7 @@ class TestDepth:
     async def test_what_waited_before_counts(self, store: Store) -> None:
         hand, claim = await running(store, job())
         await put_in(store, job(), job(delay=SECOND))
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await one(store)
         await full(store, job())
         await hand.turn(Ack.interrupted(lease(claim)))
@@ -81,14 +82,14 @@ class TestDepth:
         await one(store)
 
     async def test_the_blocking_twin_does_the_same(self, store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(), job(), job())))
         with pytest.raises(QueueFull, match="'q' is full"):
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
 
     async def test_the_error_says_how_it_is(self, store: Store, clock: MovableClock) -> None:
         """By how long those that wait have waited: three took six seconds."""
-        await store.configure("q", QueueSettings(max_depth=3, on_full="wait"))
+        await store.configure_queue("q", QueueSettings(max_depth=3, on_full="wait"))
         await put_in(store, job(), job(), job())
         clock.advance("6s")
         with pytest.raises(QueueFull) as said:
@@ -97,7 +98,7 @@ class TestDepth:
         assert said.value.retry_after == pytest.approx(2.0, abs=0.6)
 
     async def test_a_repeat_is_no_new_job(self, store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         jobs = [job(), job(), job()]
         await put_in(store, *jobs)
         for retry in (True, False):
@@ -105,28 +106,28 @@ class TestDepth:
 
     async def test_a_key_that_is_held_needs_no_room(self, store: Store) -> None:
         """And who takes the place of another takes its room."""
-        await store.configure("q", ERRORS)
-        holder = job(unique=Unique(b"k" * 16))
+        await store.configure_queue("q", ERRORS)
+        holder = job(unique=UniqueKey(b"k" * 16))
         await put_in(store, holder, job(), job())
-        assert await put_in(store, job(unique=Unique(b"k" * 16))) == [Enqueued(holder.id, False)]
-        assert (await put_in(store, job(unique=Unique(b"k" * 16, conflict="replace"))))[0].created
+        assert await put_in(store, job(unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]
+        assert (await put_in(store, job(unique=UniqueKey(b"k" * 16, conflict="replace"))))[0].created
         assert await ending(store, holder) == (State.CANCELLED, Reason.SUPERSEDED)
 
     async def test_changed_and_taken_back(self, store: Store, second_store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
-        await second_store.configure("q", QueueSettings(max_depth=4))
+        await second_store.configure_queue("q", QueueSettings(max_depth=4))
         await one(store)
-        await second_store.configure("q", QueueSettings(max_depth=2))
+        await second_store.configure_queue("q", QueueSettings(max_depth=2))
         await full(store, job())
-        await second_store.configure("q", None)
+        await second_store.configure_queue("q", None)
         await put_in(store, *(job() for _ in range(9)))
-        await second_store.configure("q", QueueSettings(max_depth=14))
+        await second_store.configure_queue("q", QueueSettings(max_depth=14))
         await one(store)
         await full(store, job())
 
     async def test_never_more_over_many_producers(self, store: Store, second_store: Store) -> None:
-        await store.configure("q", QueueSettings(max_depth=10))
+        await store.configure_queue("q", QueueSettings(max_depth=10))
         said = await asyncio.gather(
             *(put_in(each, job(), job()) for _ in range(10) for each in (store, second_store)), return_exceptions=True
         )
@@ -138,7 +139,7 @@ class TestDepth:
 class TestAccepted:
     async def test_a_batch_of_a_running_job_is_let_in(self, store: Store) -> None:
         """And counts."""
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
         await store.enqueue(Batch(id=new_id().bytes, jobs=(job(), job()), accepted=True, retry=True))
         hand = await Hand(store).join()
@@ -147,16 +148,16 @@ class TestAccepted:
 
     async def test_a_follow_up_is_let_in(self, store: Store) -> None:
         """And counts."""
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         next_one = job(id=new_id().bytes[:14] + b"\0\0")
-        hand, claim = await running(store, job(queue="first", follows=[Follow(State.SUCCEEDED, next_one)]))
+        hand, claim = await running(store, job(queue="first", follows=[FollowUp(State.SUCCEEDED, next_one)]))
         await put_in(store, job(), job(), job())
         await hand.succeed(claim)
         assert len(await hand.take(1)) == 1
         await full(store, job())
 
     async def test_retries_and_rescues_are_let_in(self, store: Store, clock: MovableClock) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await put_in(store, *(job() for _ in range(3)))
         hand = await Hand(store).join()
         failed, lost, dead = await hand.take(3)
@@ -176,10 +177,10 @@ class TestAccepted:
         """One that had ended before there was a bound, and one that was skipped."""
         before = await one(store)
         await store.act(Action.CANCEL, Query(ids=(before.id,)))
-        await store.configure("q", ERRORS)
-        await store.disable(["q"], Disabled.SKIP)
+        await store.configure_queue("q", ERRORS)
+        await store.disable_queues(["q"], DisabledMode.SKIP)
         skipped = await one(store)
-        await store.disable(["q"], None)
+        await store.disable_queues(["q"], None)
         await store.act(Action.RETRY, Query(ids=(before.id, skipped.id)))
         await one(store)
         await full(store, job())
@@ -189,7 +190,7 @@ class TestAccepted:
 class TestDropOldest:
     async def test_the_oldest_make_room(self, store: Store, clock: MovableClock) -> None:
         """And it can be seen why they ended."""
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         jobs = []
         for _ in range(5):
             jobs.append(await one(store))
@@ -200,7 +201,7 @@ class TestDropOldest:
         assert "queue 'q' was full" in (found.note or "")
 
     async def test_never_one_that_runs(self, store: Store, clock: MovableClock) -> None:
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         hand, claim = await running(store, job())
         clock.advance("1s")
         jobs = [job() for _ in range(3)]
@@ -212,7 +213,7 @@ class TestDropOldest:
         await hand.succeed(claim)
 
     async def test_also_those_that_are_not_due(self, store: Store, clock: MovableClock) -> None:
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         late = await one(store, job(delay=9 * SECOND))
         clock.advance("1s")
         await put_in(store, job(), job(), job())
@@ -220,16 +221,16 @@ class TestDropOldest:
 
     async def test_more_than_ever_fit_are_refused(self, store: Store) -> None:
         """Nothing is dropped for them."""
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         kept = await one(store)
         await full(store, *(job() for _ in range(4)))
         assert await state(store, kept) == State.READY
 
     async def test_who_hangs_on_it_is_told(self, store: Store, clock: MovableClock) -> None:
         """A child ends with it, and its follow-up job is made."""
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         follow = job(id=new_id().bytes[:14] + b"\0\0", queue="after")
-        oldest = await one(store, job(follows=[Follow(State.CANCELLED, follow)]))
+        oldest = await one(store, job(follows=[FollowUp(State.CANCELLED, follow)]))
         child = await one(store, job(queue="other", after=[oldest]))
         clock.advance("1s")
         await put_in(store, job(), job(), job())
@@ -238,7 +239,7 @@ class TestDropOldest:
         assert len(await hand.take(9, "after/any")) == 1
 
     async def test_many_at_once(self, store: Store, second_store: Store) -> None:
-        await store.configure("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
+        await store.configure_queue("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
         await asyncio.gather(*(put_in(each, job(), job()) for _ in range(10) for each in (store, second_store)))
         counts = await store.count(Query.where(queues=["q"]))
         assert (counts[State.READY], counts[State.CANCELLED]) == (5, 35)

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
-from mainspring.records import Edge, NewJob, Unique
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Edge, NewJob, UniqueKey
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
@@ -95,8 +95,8 @@ async def by_birth(store: Store, _: MovableClock) -> NewJob:
 
 
 async def by_replacement(store: Store, _: MovableClock) -> NewJob:
-    made = await one(store, followed(unique=Unique(b"k" * 16)))
-    await put_in(store, job(unique=Unique(b"k" * 16, conflict="replace")))
+    made = await one(store, followed(unique=UniqueKey(b"k" * 16)))
+    await put_in(store, job(unique=UniqueKey(b"k" * 16, conflict="replace")))
     return made
 
 

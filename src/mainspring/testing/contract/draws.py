@@ -7,9 +7,11 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from mainspring.outcomes import Ack, Lease
-from mainspring.records import Bucket, Edge, Follow, NewJob, Unique, Want
+from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.records import Edge, FollowUp, NewJob, UniqueKey
+from mainspring.limits.records import Bucket
 from mainspring.states import Reason, State
+from mainspring.worker.records import Want
 
 SECOND = 1_000_000
 ERROR = b'{"type":"ValueError"}'
@@ -67,8 +69,8 @@ def ends(lease: Lease) -> st.SearchStrategy[Ack]:
 
 
 @st.composite
-def uniques(draw: st.DrawFn) -> Unique:
-    return Unique(
+def uniques(draw: st.DrawFn) -> UniqueKey:
+    return UniqueKey(
         draw(st.sampled_from(KEYS)),
         draw(st.sampled_from((0, 9 * SECOND))),
         draw(st.sampled_from(("return", "replace", "error"))),
@@ -76,9 +78,9 @@ def uniques(draw: st.DrawFn) -> Unique:
 
 
 @st.composite
-def follows(draw: st.DrawFn, number: int) -> Follow:
+def follows(draw: st.DrawFn, number: int) -> FollowUp:
     end = draw(st.sampled_from(ENDS))
-    return Follow(
+    return FollowUp(
         end,
         NewJob(
             id=_id(number, 1 + ENDS.index(end)),

@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Edge, Fair, NewJob, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Edge, NewJob
+from mainspring.limits.records import Bucket
+from mainspring.queues.records import FairKey
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, Want
 
 from .fair import of
 from .hands import (
@@ -88,7 +91,7 @@ class TestJoin:
     @pytest.mark.parametrize("fair", [None, of("a")], ids=["plain", "fair"])
     @pytest.mark.parametrize("limited", [[bucket("gate", 2)], [bucket("gate", 2), bucket("tenant", 1, key="7")]])
     async def test_also_a_child_with_limits_that_nobody_else_has(
-        self, store: Store, limited: list[Bucket], fair: Fair | None
+        self, store: Store, limited: list[Bucket], fair: FairKey | None
     ) -> None:
         parent = await one(store)
         hand = await Hand(store).join()

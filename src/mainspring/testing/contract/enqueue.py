@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id, new_ids
 from mainspring.errors import StoreConflict
-from mainspring.ids import new_id, new_ids
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Edge, Enqueued
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Edge, Enqueued
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import (
     HOUR,

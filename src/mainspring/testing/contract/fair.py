@@ -9,16 +9,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainspring.records import Claim, Fair, NewJob
+from mainspring.jobs.records import NewJob
+from mainspring.queues.records import FairKey
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import Hand, bucket, ids, job, one, put_in
 
 __all__ = ["TestFairShares"]
 
 
-def of(key: object, weight: float = 1) -> Fair:
-    return Fair(str(key), weight)
+def of(key: object, weight: float = 1) -> FairKey:
+    return FairKey(str(key), weight)
 
 
 def some(n: int, key: object, weight: float = 1, *, priority: int = 0) -> list[NewJob]:

@@ -6,13 +6,16 @@ from collections import Counter
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.errors import StoreConflict
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Follow, Limit, Mode, Retention, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import FollowUp, Retention
+from mainspring.limits.records import Limit
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .fair import keys, of, some
 from .hands import LANE, MINUTE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row
@@ -136,13 +139,13 @@ class TestFairLanes:
     async def test_a_paused_queue_hands_out_none(self, store: Store) -> None:
         await put_in(store, *some(5, "a"))
         hand = await Hand(store).join()
-        await store.set_mode(["q"], Mode.PAUSED)
+        await store.set_queue_mode(["q"], QueueMode.PAUSED)
         assert await hand.take(9) == ()
-        await store.set_mode(["q"], Mode.OPEN)
+        await store.set_queue_mode(["q"], QueueMode.OPEN)
         assert len(await hand.take(9)) == 5
 
     async def test_a_limit_by_the_same_key_holds_too(self, store: Store) -> None:
-        await store.declare([Limit(name="tenant", size=2)])
+        await store.declare_limits([Limit(name="tenant", size=2)])
         for key in "abc":
             room = [bucket("tenant", 2, key=key)] if key != "c" else []
             await put_in(store, *(job(fair=of(key), buckets=room, record=key.encode()) for _ in range(20)))
@@ -160,7 +163,7 @@ class TestFairLanes:
         hand = await Hand(store).join()
         first = await hand.take(50)
         assert Counter(keys(first))["a"] == 1
-        await store.set_size("tenant", 100)
+        await store.set_limit_size("tenant", 100)
         assert 9 <= Counter(keys(await hand.take(20)))["a"] <= 11
 
     async def test_a_full_gate_holds_back_only_its_own(self, store: Store) -> None:
@@ -191,7 +194,7 @@ class TestFairLanes:
     async def test_a_follow_up_has_no_fair_key(self, store: Store) -> None:
         follow = job(id=bytes(14) + b"\0\0", fair=of("a"))
         with pytest.raises(StoreConflict):
-            await one(store, job(follows=[Follow(State.SUCCEEDED, follow)]))
+            await one(store, job(follows=[FollowUp(State.SUCCEEDED, follow)]))
 
     async def test_its_lane_tells_its_key(self, store: Store) -> None:
         made = await one(store, job(fair=of("acme", 5)))

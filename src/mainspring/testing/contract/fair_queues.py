@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.lanes import fair_lane
-from mainspring.outcomes import Ack
-from mainspring.records import Bucket, Limit, QueueSettings
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.lanes import fair_lane
+from mainspring.jobs.outcomes import Ack
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import QueueSettings
 from mainspring.stores.base import Store
 
 from .breakers import fail, guard
@@ -25,7 +26,7 @@ LIFO = QueueSettings(order="lifo")
 @pytest.mark.asyncio
 class TestFairQueues:
     async def test_of_a_stack_each_key_gets_its_newest(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         mine, others = some(5, "a"), some(5, "b")
         await put_in(store, *mine, *others)
         hand = await Hand(store).join()
@@ -35,7 +36,7 @@ class TestFairQueues:
         assert len(await hand.take(9)) == 6
 
     async def test_a_stack_is_drawn_as_it_grows(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         hand = await Hand(store).join()
         first = await one(store, *some(1, "a"))
         second = await one(store, *some(1, "a"))
@@ -46,15 +47,15 @@ class TestFairQueues:
     async def test_a_queue_that_becomes_a_stack_keeps_what_waits(self, store: Store) -> None:
         older = some(3, "a")
         await put_in(store, *older)
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         newer = some(3, "a")
         await put_in(store, *newer)
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids([*reversed(newer), *older])
 
     async def test_the_limit_of_the_queue_holds(self, store: Store) -> None:
-        await store.declare([Limit(name="gate", size=4)])
-        await store.configure("q", QueueSettings(limits=(("gate", 1),)))
+        await store.declare_limits([Limit(name="gate", size=4)])
+        await store.configure_queue("q", QueueSettings(limits=(("gate", 1),)))
         await put_in(store, *some(20, "a"), *some(20, "b"))
         hand = await Hand(store).join()
         claims = await hand.take(9)
@@ -67,8 +68,8 @@ class TestFairQueues:
         assert len(await hand.take(9)) == 2
 
     async def test_beside_limits_of_their_own(self, store: Store) -> None:
-        await store.declare([Limit(name="gate", size=6)])
-        await store.configure("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
+        await store.declare_limits([Limit(name="gate", size=6)])
+        await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
         for key in "abc":
             own = bucket("tenant", 1, key=key) if key == "a" else bucket("api", 9)
             await put_in(store, *(job(fair=of(key), buckets=[own], record=key.encode()) for _ in range(9)))
@@ -80,7 +81,7 @@ class TestFairQueues:
         assert len(await hand.take(20)) == 6
 
     async def test_the_oldest_makes_room_whatever_its_key(self, store: Store) -> None:
-        await store.configure("q", QueueSettings(max_depth=4, on_full="drop_oldest"))
+        await store.configure_queue("q", QueueSettings(max_depth=4, on_full="drop_oldest"))
         for key in "aaaabb":
             await one(store, *some(1, key))
         hand = await Hand(store).join()
@@ -115,7 +116,7 @@ class TestFairQueues:
 
     @pytest.mark.parametrize("buckets", [[Bucket("gate")], [Bucket("1st", "7")], [Bucket("gate"), Bucket("1st", "7")]])
     async def test_a_job_that_is_handed_back_keeps_its_key(self, store: Store, buckets: list[Bucket]) -> None:
-        await store.declare([Limit(name="gate", size=2), Limit(name="1st", size=2)])
+        await store.declare_limits([Limit(name="gate", size=2), Limit(name="1st", size=2)])
         await put_in(store, *some(4, "a", 5))
         hand = await Hand(store).join()
         claims = await hand.take(4)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.ids import new_ids
-from mainspring.outcomes import Ack
-from mainspring.query import Query, parent_mark
-from mainspring.records import Claim, JobRow, NewJob
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_ids
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query, parent_mark
+from mainspring.jobs.records import JobRow, NewJob
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, HOUR, Hand, gone, ids, job, lease, one, paged, put_in, running
 

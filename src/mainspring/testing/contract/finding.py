@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.ids import new_id, new_ids
-from mainspring.query import Query
-from mainspring.records import NewJob
+from mainspring.common.ids import new_id, new_ids
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
 from mainspring.states import State
 from mainspring.stores.base import Store
 

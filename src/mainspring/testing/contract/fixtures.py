@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from mainspring.clock import Clock, MovableClock
+from mainspring.common.clock import Clock, MovableClock
 from mainspring.stores.base import Store
 
 from . import MODULES

@@ -7,14 +7,16 @@ import asyncio
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import derived_id, new_id
 from mainspring.errors import StoreConflict
-from mainspring.ids import derived_id, new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, Edge, Follow, Mode, NewJob, Unique
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Edge, FollowUp, NewJob, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import (
     ERROR,
@@ -47,13 +49,13 @@ def followed(
     early: bool = False,
     crashes: int = 3,
     after: tuple[Edge, ...] = (),
-    unique: Unique | None = None,
+    unique: UniqueKey | None = None,
 ) -> NewJob:
     """A job with a follow-up for each of these ends, each in a queue with the end's name."""
     own = new_id().bytes
     return job(
         id=own, expires_in=expires_in, early=early, crashes=crashes, after=after, unique=unique,
-        follows=[Follow(end, job(id=derived_id(own, end.encode()), queue=end.value)) for end in ends],
+        follows=[FollowUp(end, job(id=derived_id(own, end.encode()), queue=end.value)) for end in ends],
     )  # fmt: skip
 
 
@@ -89,7 +91,7 @@ class TestFollowUps:
             delay=5 * SECOND, expires_in=60 * SECOND, crashes=5, early=True, record=b"\x00\xff", marks=("a", "^p"),
             keep=9 * SECOND,
         )  # fmt: skip
-        hand, claim = await running(store, job(id=own, follows=[Follow(State.SUCCEEDED, wanted)]))
+        hand, claim = await running(store, job(id=own, follows=[FollowUp(State.SUCCEEDED, wanted)]))
         clock.advance("1h")
         await hand.succeed(claim)
         found = await row(store, wanted.id[:14] + b"\0\1")
@@ -104,7 +106,7 @@ class TestFollowUps:
     async def test_several_for_one_end(self, store: Store) -> None:
         own = new_id().bytes
         them = [job(id=derived_id(own, bytes([n])), queue="then") for n in range(3)]
-        hand, claim = await running(store, job(id=own, follows=[Follow(State.DEAD, each) for each in them]))
+        hand, claim = await running(store, job(id=own, follows=[FollowUp(State.DEAD, each) for each in them]))
         await hand.kill(claim)
         assert ids(await hand.take(9, "then/any")) == [each.id[:14] + b"\0\1" for each in them]
 
@@ -161,13 +163,13 @@ class TestFollowUps:
         assert await ending(store, follower(made, State.SUCCEEDED)) == (State.SUCCEEDED, None)
         assert await hand.take(9, "succeeded/any") == ()
 
-    @pytest.mark.parametrize("mode", [Mode.DRAINING, Mode.PAUSED])
-    async def test_whatever_the_mode_of_its_queue(self, store: Store, mode: Mode) -> None:
+    @pytest.mark.parametrize("mode", [QueueMode.DRAINING, QueueMode.PAUSED])
+    async def test_whatever_the_mode_of_its_queue(self, store: Store, mode: QueueMode) -> None:
         hand, claim = await running(store, made := followed())
-        await store.set_mode(["succeeded"], mode)
+        await store.set_queue_mode(["succeeded"], mode)
         await hand.succeed(claim)
         assert await followers(store, made) == [State.SUCCEEDED]
-        assert len(await hand.take(9, "succeeded/any")) == (mode is Mode.DRAINING)
+        assert len(await hand.take(9, "succeeded/any")) == (mode is QueueMode.DRAINING)
 
     async def test_a_repeated_enqueue_stores_them_once(self, store: Store) -> None:
         """The reply was lost."""
@@ -228,12 +230,12 @@ class TestRefusedFollowUps:
         plain, own, parent = job(), new_id().bytes, await one(store)
         place = derived_id(own, b"then")
         wrong = {
-            "unique": Follow(State.DEAD, job(id=place, unique=Unique(b"k" * 16))),
-            "parents": Follow(State.DEAD, job(id=place, after=[parent])),
-            "limits": Follow(State.DEAD, job(id=place, buckets=[bucket("gate", 1)])),
-            "follow-ups": Follow(State.DEAD, followed()),
-            "no end": Follow(State.RETRYING, job(id=place)),
-            "no room": Follow(State.DEAD, job(id=place[:15] + b"\1")),
+            "unique": FollowUp(State.DEAD, job(id=place, unique=UniqueKey(b"k" * 16))),
+            "parents": FollowUp(State.DEAD, job(id=place, after=[parent])),
+            "limits": FollowUp(State.DEAD, job(id=place, buckets=[bucket("gate", 1)])),
+            "follow-ups": FollowUp(State.DEAD, followed()),
+            "no end": FollowUp(State.RETRYING, job(id=place)),
+            "no room": FollowUp(State.DEAD, job(id=place[:15] + b"\1")),
         }
         with pytest.raises(StoreConflict):
             await put_in(store, plain, job(id=own, follows=[wrong[what]]))
@@ -243,7 +245,7 @@ class TestRefusedFollowUps:
         """It would keep its job from ending."""
         own = new_id().bytes
         with pytest.raises(StoreConflict):
-            await put_in(store, job(id=own, follows=[Follow(State.DEAD, job(id=derived_id(own), priority=2**63))]))
+            await put_in(store, job(id=own, follows=[FollowUp(State.DEAD, job(id=derived_id(own), priority=2**63))]))
 
     async def test_a_good_one_beside_it(self, store: Store) -> None:
         made = await one(store, followed())

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.records import Bucket, GuestRow, Limit, Retention, Taken
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.records import Retention
+from mainspring.limits.records import Bucket, HolderRow, HoldResult, Limit
 from mainspring.stores.base import NUMBERS_KEPT, Store
 
 from .hands import SECOND, Hand, bucket, job, put_in
@@ -20,8 +21,8 @@ LIMITS = (Limit(name="lock", size=1),)
 NOTHING = Retention(keep=0, keep_dead=0, keep_at_least=0)
 
 
-async def take(store: Store, guest: bytes, *buckets: Bucket, ttl: int = 30 * SECOND, info: bytes = b"") -> Taken:
-    return await store.take(guest, buckets or (LOCK,), ttl, LIMITS, info=info, fenced=True)
+async def take(store: Store, guest: bytes, *buckets: Bucket, ttl: int = 30 * SECOND, info: bytes = b"") -> HoldResult:
+    return await store.hold(guest, buckets or (LOCK,), ttl, LIMITS, info=info, fenced=True)
 
 
 @pytest.mark.asyncio
@@ -36,7 +37,7 @@ class TestNumbers:
         for n in range(6):
             here = (store, second_store)[n % 2]
             tokens.append((await take(here, b"one" if n < 3 else b"two")).token)
-            assert await here.give(b"one" if n < 3 else b"two")
+            assert await here.release(b"one" if n < 3 else b"two")
         assert tokens == sorted(set(tokens))
 
     async def test_a_renewal_repeats_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
@@ -56,7 +57,7 @@ class TestNumbers:
 
     async def test_it_grows_when_the_clock_goes_back(self, store: Store, clock: MovableClock) -> None:
         first = await take(store, b"one")
-        await store.give(b"one")
+        await store.release(b"one")
         clock.set(to_datetime(clock.now_us() - 3600 * SECOND))
         second = await take(store, b"two")
         assert second.token > first.token
@@ -64,29 +65,29 @@ class TestNumbers:
     async def test_one_of_several_buckets_is_larger_than_those_of_all(self, store: Store) -> None:
         for guest in (b"one", b"two", b"three"):
             await take(store, guest)
-            await store.give(guest)
+            await store.release(guest)
         last = await take(store, b"four")
-        await store.give(b"four")
+        await store.release(b"four")
         both = await take(store, b"five", LOCK, OTHER)
         assert both.token > last.token
         assert (await take(store, b"five", LOCK, OTHER)).token == both.token
-        await store.give(b"five")
+        await store.release(b"five")
         assert (await take(store, b"six", OTHER)).token > both.token
 
     async def test_who_is_refused_gets_none(self, store: Store) -> None:
         first = await take(store, b"one")
         said = await take(store, b"two")
         assert (said.ok, said.token, said.full) == (False, 0, "lock=nightly")
-        await store.give(b"one")
+        await store.release(b"one")
         assert (await take(store, b"two")).token == first.token + 1, "a refusal uses none up"
 
     async def test_without_fencing_there_is_none(self, store: Store) -> None:
         for _ in range(2):
-            assert (await store.take(b"one", [LOCK], SECOND, LIMITS)).token == 0
+            assert (await store.hold(b"one", [LOCK], SECOND, LIMITS)).token == 0
 
     async def test_guests_of_a_larger_bucket_have_numbers_of_their_own(self, store: Store) -> None:
         wide = (Limit(name="wide", size=3),)
-        said = [await store.take(b"%d" % n, [Bucket("wide")], SECOND, wide, fenced=True) for n in range(4)]
+        said = [await store.hold(b"%d" % n, [Bucket("wide")], SECOND, wide, fenced=True) for n in range(4)]
         assert [each.ok for each in said] == [True, True, True, False]
         assert said[0].token < said[1].token < said[2].token
 
@@ -98,7 +99,7 @@ class TestNumbers:
             while not (said := await take(client, name)).ok:
                 pass
             order.append(said.token)
-            assert await client.give(name)
+            assert await client.release(name)
 
         await asyncio.gather(*(come((store, second_store)[n % 2], b"guest %d" % n) for n in range(8)))
         assert order == sorted(set(order))
@@ -107,18 +108,18 @@ class TestNumbers:
     async def test_old_numbers_are_forgotten_and_later_ones_are_larger(self, store: Store, clock: MovableClock) -> None:
         held = await take(store, b"one", ttl=2 * NUMBERS_KEPT)
         other = await take(store, b"two", OTHER)
-        await store.give(b"two")
+        await store.release(b"two")
         clock.set(to_datetime(clock.now_us() + NUMBERS_KEPT + SECOND))
         await store.prune(NOTHING)
         assert (await take(store, b"one")).token == held.token, "who is there keeps its own"
         assert (await take(store, b"three", OTHER)).token > other.token
-        await store.give(b"one")
+        await store.release(b"one")
         assert (await take(store, b"four")).token > held.token
 
     async def test_a_number_that_may_come_again_is_kept(self, store: Store, clock: MovableClock) -> None:
         """The clock was ahead of the time and was set right."""
         first = await take(store, b"one")
-        await store.give(b"one")
+        await store.release(b"one")
         clock.set(to_datetime(clock.now_us() - 3600 * SECOND))
         await store.prune(NOTHING)
         assert (await take(store, b"two")).token > first.token
@@ -136,21 +137,21 @@ class TestRenewing:
         first = await take(store, b"one", LOCK, OTHER, ttl=2 * SECOND)
         for each in (second_store, store) * 2:
             clock.advance("1s")
-            again = await each.take(b"one", (), 2 * SECOND)
+            again = await each.hold(b"one", (), 2 * SECOND)
             assert (again.ok, again.token, again.until) == (True, first.token, clock.now_us() + 2 * SECOND)
-            assert [row.until for row in await store.guests("lock")] == [again.until] * 2
+            assert [row.until for row in await store.holders("lock")] == [again.until] * 2
         assert not (await take(store, b"two")).ok
 
     async def test_without_buckets_nobody_comes_back(self, store: Store, clock: MovableClock) -> None:
         """A renewal that arrives after its guest has left takes nothing."""
         await take(store, b"one", ttl=2 * SECOND)
         clock.advance("2s")
-        assert not (await store.take(b"one", (), 2 * SECOND)).ok
+        assert not (await store.hold(b"one", (), 2 * SECOND)).ok
         await take(store, b"two")
-        assert await store.give(b"two")
-        said = await store.take(b"two", (), SECOND, fenced=True)
+        assert await store.release(b"two")
+        said = await store.hold(b"two", (), SECOND, fenced=True)
         assert (said.ok, said.token) == (False, 0)
-        assert await store.guests("lock") == []
+        assert await store.holders("lock") == []
         assert (await take(store, b"three")).ok
 
     async def test_a_stay_is_never_made_shorter(self, store: Store, clock: MovableClock) -> None:
@@ -158,7 +159,7 @@ class TestRenewing:
         await take(store, b"one", ttl=60 * SECOND)
         end = clock.now_us() + 60 * SECOND
         for buckets in ((LOCK,), ()):
-            said = await store.take(b"one", buckets, SECOND)
+            said = await store.hold(b"one", buckets, SECOND)
             assert (said.ok, said.until) == (True, end)
         clock.advance("59s")
         assert not (await take(store, b"two")).ok
@@ -174,42 +175,42 @@ class TestGuestRows:
         clock.advance("5s")
         await take(store, b"one", ttl=40 * SECOND, info=b"something else")
         clock.advance("1s")
-        wanted = GuestRow(
-            guest=b"one", bucket="lock=nightly", token=said.token, since=came, until=came + 45 * SECOND,
+        wanted = HolderRow(
+            holder=b"one", bucket="lock=nightly", token=said.token, since=came, until=came + 45 * SECOND,
             left=39 * SECOND, info=b'{"host":"a"}',
         )  # fmt: skip
-        assert await store.guests(LOCK) == [wanted]
-        assert await store.guests("lo") == [wanted]
+        assert await store.holders(LOCK) == [wanted]
+        assert await store.holders("lo") == [wanted]
 
     async def test_of_one_bucket(self, store: Store) -> None:
         """And not of one whose name begins alike."""
         await take(store, b"one", Bucket("lock", "night"))
         await take(store, b"two")
-        assert [row.guest for row in await store.guests(LOCK)] == [b"two"]
-        assert await store.guests(Bucket("lock", "nigh")) == []
-        assert await store.guests(Bucket("nobody")) == []
+        assert [row.holder for row in await store.holders(LOCK)] == [b"two"]
+        assert await store.holders(Bucket("lock", "nigh")) == []
+        assert await store.holders(Bucket("nobody")) == []
 
     async def test_of_all_whose_name_begins_so(self, store: Store, clock: MovableClock) -> None:
         wide = (Limit(name="wide", size=3),)
         for guest in (b"z", b"a"):
-            await store.take(guest, [Bucket("wide")], 30 * SECOND, wide, fenced=True)
+            await store.hold(guest, [Bucket("wide")], 30 * SECOND, wide, fenced=True)
             clock.advance("1s")
         await take(store, b"two", OTHER)
         await take(store, b"one", LOCK)
         await take(store, b"odd", Bucket("lock", "été=1"))
-        rows = await store.guests("lock=")
-        assert [(row.bucket, row.guest) for row in rows] == [
+        rows = await store.holders("lock=")
+        assert [(row.bucket, row.holder) for row in rows] == [
             ("lock=nightly", b"one"),
             ("lock=weekly", b"two"),
             ("lock=été=1", b"odd"),
         ]
-        assert [row.guest for row in await store.guests("w")] == [b"z", b"a"], "by when they came"
-        assert [row.guest for row in await store.guests("", limit=2)] == [b"one", b"two"]
-        assert await store.guests("lock/") == []
+        assert [row.holder for row in await store.holders("w")] == [b"z", b"a"], "by when they came"
+        assert [row.holder for row in await store.holders("", limit=2)] == [b"one", b"two"]
+        assert await store.holders("lock/") == []
 
     async def test_one_in_several_buckets_is_told_of_each(self, store: Store) -> None:
         await take(store, b"one", LOCK, OTHER)
-        assert [(row.bucket, row.guest) for row in await store.guests("lock")] == [
+        assert [(row.bucket, row.holder) for row in await store.holders("lock")] == [
             ("lock=nightly", b"one"),
             ("lock=weekly", b"one"),
         ]
@@ -217,15 +218,15 @@ class TestGuestRows:
     async def test_who_is_gone_is_not_told_of(self, store: Store, clock: MovableClock) -> None:
         await take(store, b"one", ttl=2 * SECOND)
         await take(store, b"two", OTHER, ttl=4 * SECOND)
-        await store.give(b"two")
-        assert [row.guest for row in await store.guests("lock")] == [b"one"]
+        await store.release(b"two")
+        assert [row.holder for row in await store.holders("lock")] == [b"one"]
         clock.advance("2s")
-        assert await store.guests("lock") == await store.guests(LOCK) == []
+        assert await store.holders("lock") == await store.holders(LOCK) == []
 
     async def test_jobs_are_no_guests(self, store: Store) -> None:
         gate = bucket("gate", 2)
         await put_in(store, job(buckets=[gate]))
         await (await Hand(store).join()).take_one()
-        await store.take(b"one", [gate], SECOND)
-        (found,) = await store.guests(gate)
-        assert (found.guest, found.token, found.info) == (b"one", 0, b"")
+        await store.hold(b"one", [gate], SECOND)
+        (found,) = await store.holders(gate)
+        assert (found.holder, found.token, found.info) == (b"one", 0, b"")

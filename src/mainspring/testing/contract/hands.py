@@ -7,28 +7,15 @@ from itertools import count
 from typing import Literal, Self
 from uuid import UUID
 
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    AttemptRow,
-    Beat,
-    Bucket,
-    Claim,
-    Edge,
-    Enqueued,
-    Fair,
-    Follow,
-    JobRow,
-    Limit,
-    NewJob,
-    Registration,
-    Turned,
-    Unique,
-    Want,
-)
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptRow, Batch, Edge, Enqueued, FollowUp, JobRow, NewJob, UniqueKey
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import FairKey
 from mainspring.states import Reason, State
-from mainspring.stores.base import Batch, Store, Turn
+from mainspring.stores.base import Store
+from mainspring.worker.records import Beat, Claim, Registration, Turn, TurnResult, Want
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -55,11 +42,11 @@ def job(
     record: bytes = b"{}",
     after: Iterable[NewJob | Edge] = (),
     buckets: Iterable[Bucket] = (),
-    fair: Fair | None = None,
-    unique: Unique | None = None,
+    fair: FairKey | None = None,
+    unique: UniqueKey | None = None,
     marks: Iterable[str] = (),
     keep: int | None = None,
-    follows: Iterable[Follow] = (),
+    follows: Iterable[FollowUp] = (),
 ) -> NewJob:
     """A job with everything at its default but what the test is about; ``after`` takes jobs or edges."""
     edges = tuple(parent if isinstance(parent, Edge) else Edge(parent.id) for parent in after)
@@ -204,7 +191,7 @@ class Hand:
         holds: Sequence[Claim] | None = None,
         via: Store | None = None,
         good: Sequence[tuple[str, int]] = (),
-    ) -> Turned:
+    ) -> TurnResult:
         """The next turn, its reply read."""
         leases = None if holds is None else tuple((held.id, held.token) for held in holds)
         self.number += 1
@@ -222,7 +209,7 @@ class Hand:
         self.seen = self.number
         return said
 
-    async def repeat(self) -> Turned:
+    async def repeat(self) -> TurnResult:
         """The last turn once more, as after a lost reply."""
         return await self.store.turn(self.last)
 
@@ -253,7 +240,7 @@ class Hand:
         assert (await (via or self.store).rescue(self.name, self.beats, Outcome.CRASHED)).taken
 
 
-def applied(said: Turned) -> bool:
+def applied(said: TurnResult) -> bool:
     """Whether the store took every ack of the turn for the first time."""
     return not (said.lost or said.already or said.stale or said.unstorable)
 

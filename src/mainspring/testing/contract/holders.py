@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.errors import KeyTaken
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Acted, Edge, Enqueued, Retention
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, Edge, Enqueued, Retention
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
@@ -145,7 +145,7 @@ class TestKeyWindows:
 
 @pytest.mark.asyncio
 class TestKeysByHand:
-    async def retry(self, store: Store, which: bytes) -> Acted:
+    async def retry(self, store: Store, which: bytes) -> ActResult:
         return await store.act(Action.RETRY, Query(ids=(which,)))
 
     async def test_a_retry_takes_the_key_again(self, store: Store) -> None:

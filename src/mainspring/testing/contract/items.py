@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, Report
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport
 from mainspring.states import Action
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, Hand, job, lease, one, running
 
@@ -16,7 +17,7 @@ __all__ = ["TestItems"]
 
 
 async def send(hand: Hand, claim: Claim, *items: tuple[int, bytes]) -> bool:
-    (stored,) = await hand.store.report(hand.name, [Report(id=claim.id, token=claim.token, items=items)])
+    (stored,) = await hand.store.report(hand.name, [AttemptReport(id=claim.id, token=claim.token, items=items)])
     return stored
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Unique
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import UniqueKey
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
@@ -73,7 +73,7 @@ class TestKeep:
     @pytest.mark.parametrize("keep", [None, 0])
     async def test_a_running_window_keeps_its_job(self, store: Store, clock: MovableClock, keep: int | None) -> None:
         """So a second enqueue is answered with a job that can be read."""
-        key = Unique(b"k" * 16, window=50 * HOUR)
+        key = UniqueKey(b"k" * 16, window=50 * HOUR)
         (claim,) = await finished(store, unique=key, keep=keep)
         clock.advance("49h")
         assert await store.prune(RULES) == 0
@@ -83,7 +83,7 @@ class TestKeep:
         assert (await put_in(store, job(unique=key)))[0].created
 
     async def test_a_running_window_keeps_a_dead_job(self, store: Store, clock: MovableClock) -> None:
-        dead = await died(store, unique=Unique(b"k" * 16, window=50 * HOUR))
+        dead = await died(store, unique=UniqueKey(b"k" * 16, window=50 * HOUR))
         clock.advance("49h")
         assert await store.prune(RULES) == 0
         clock.advance("1h")
@@ -93,7 +93,7 @@ class TestKeep:
     async def test_windows_hold_up_nobody_else(self, store: Store, clock: MovableClock) -> None:
         """The oldest stay, what is behind them goes, also in slices."""
         for n in range(3):
-            await finished(store, unique=Unique(bytes([n]) * 16, window=50 * HOUR))
+            await finished(store, unique=UniqueKey(bytes([n]) * 16, window=50 * HOUR))
         clock.advance("1m")
         await finished(store, 3)
         clock.advance("11h")
@@ -102,10 +102,10 @@ class TestKeep:
     async def test_a_key_that_was_taken_over_keeps_its_old_holder_no_longer(
         self, store: Store, clock: MovableClock
     ) -> None:
-        key = Unique(b"k" * 16, window=50 * HOUR, conflict="replace")
+        key = UniqueKey(b"k" * 16, window=50 * HOUR, conflict="replace")
         (old,) = await finished(store, unique=key)
         clock.advance("11h")
         new = await one(store, job(unique=key))
         assert await store.prune(RULES) == 1
         assert await gone(store, old)
-        assert (await put_in(store, job(unique=Unique(b"k" * 16))))[0].id == new.id
+        assert (await put_in(store, job(unique=UniqueKey(b"k" * 16))))[0].id == new.id

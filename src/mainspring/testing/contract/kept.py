@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.errors import KeyConflict, KeyTaken
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Acted, Enqueued, NewJob, Retention, Unique
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, Enqueued, NewJob, Retention, UniqueKey
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
@@ -33,7 +33,7 @@ def kept(
     expires_in: int | None = None,
     key: bytes = KEY,
 ) -> NewJob:
-    return job(unique=Unique(key, 0, conflict, keep=keep, print=fingerprint), keep=own, expires_in=expires_in)
+    return job(unique=UniqueKey(key, 0, conflict, keep=keep, print=fingerprint), keep=own, expires_in=expires_in)
 
 
 @pytest.mark.asyncio
@@ -108,7 +108,7 @@ class TestKept:
         second = await one(store, kept(TWO))
         await hand.succeed(await hand.take_one())
         assert (await store.act(Action.RETRY, Query(ids=(claim.id,)))).held == ((claim.id, second.id),)
-        assert await store.act(Action.RETRY, Query(states=(State.DEAD,))) == Acted()
+        assert await store.act(Action.RETRY, Query(states=(State.DEAD,))) == ActResult()
         clock.advance("2h")
         assert (await store.act(Action.RETRY, Query(states=(State.DEAD,)))).done == (claim.id,)
         assert await put_in(store, kept()) == [Enqueued(claim.id, False)]

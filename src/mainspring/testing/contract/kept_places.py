@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack
-from mainspring.records import REST, Bucket, Taken, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack
+from mainspring.limits.records import HOLDER_REST, Bucket, HoldResult
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .hands import LANE, SECOND, Hand, Sized, bucket, job, lease, limits_of, put_in
 
@@ -17,9 +18,9 @@ GATE = bucket("gate", 1)
 KEYED = bucket("tenant", 1, key="7")
 
 
-async def ask(store: Store, name: bytes, *buckets: Sized, keep: int = 5 * SECOND) -> Taken:
+async def ask(store: Store, name: bytes, *buckets: Sized, keep: int = 5 * SECOND) -> HoldResult:
     """A guest that would wait."""
-    return await store.take(name, buckets, 60 * SECOND, limits_of([job(buckets=buckets)]), keep)
+    return await store.hold(name, buckets, 60 * SECOND, limits_of([job(buckets=buckets)]), keep)
 
 
 async def used(store: Store, which: Bucket) -> tuple[int, int]:
@@ -41,7 +42,7 @@ class TestKeptPlaces:
         assert await used(store, limited) == (1, 1)
         assert (await ask(second_store, b"guest", limited)).ok
         assert await hand.take(9) == ()
-        assert await second_store.give(b"guest")
+        assert await second_store.release(b"guest")
         assert len(await hand.take(9)) == 1
 
     async def test_nobody_who_would_not_wait_has_it_kept(self, store: Store, limited: Sized) -> None:
@@ -88,12 +89,12 @@ class TestKeptPlaces:
         assert (await ask(store, b"one", limited)).ok
         assert (await ask(store, b"two", limited)).kept
         assert await hand.take(9) == ()
-        await store.give(b"one")
+        await store.release(b"one")
         claim = await hand.take_one()
         assert not (await ask(store, b"two", limited)).kept
         said = await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])
         assert len(said.claims) == 1
-        clock.advance(f"{REST}us")
+        clock.advance(f"{HOLDER_REST}us")
         assert (await ask(store, b"two", limited)).kept
         assert (await hand.turn(Ack.succeeded(lease(said.claims[0])), wants=[Want((LANE,), 9)])).claims == ()
         assert (await ask(store, b"two", limited)).ok
@@ -112,19 +113,19 @@ class TestKeptPlaces:
         assert (await ask(store, b"one", limited)).ok
         assert (await ask(store, b"two", limited)).kept
         for of in (limited, ""):
-            assert [row.guest for row in await store.guests(of)] == [b"one"]
-        await store.give(b"one")
-        assert await store.guests(limited) == await store.guests("") == []
-        said = await store.take(b"two", [limited], SECOND, keep=SECOND, info=b"me", fenced=True)
+            assert [row.holder for row in await store.holders(of)] == [b"one"]
+        await store.release(b"one")
+        assert await store.holders(limited) == await store.holders("") == []
+        said = await store.hold(b"two", [limited], SECOND, keep=SECOND, info=b"me", fenced=True)
         assert said.ok
-        assert [(row.guest, row.token, row.info) for row in await store.guests("")] == [(b"two", said.token, b"me")]
+        assert [(row.holder, row.token, row.info) for row in await store.holders("")] == [(b"two", said.token, b"me")]
 
     async def test_renewing_leaves_it_kept(self, store: Store, limited: Sized) -> None:
         await put_in(store, *(job(buckets=[limited]) for _ in range(2)))
         hand = await Hand(store).join()
         claim = await hand.take_one()
         await ask(store, b"guest", limited)
-        said = await store.take(b"gone", (), SECOND, keep=SECOND)
+        said = await store.hold(b"gone", (), SECOND, keep=SECOND)
         assert (said.ok, said.kept) == (False, False)
         assert (await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])).claims == ()
         assert (await ask(store, b"guest", limited)).ok

@@ -8,14 +8,14 @@ from typing import Literal
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import KeyTaken
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Edge, Enqueued, NewJob, Unique
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Edge, Enqueued, NewJob, UniqueKey
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import (
     ERROR,
@@ -51,7 +51,9 @@ def keyed(
     crashes: int = 3,
     delay: int = 0,
 ) -> NewJob:
-    return job(unique=Unique(key, window, conflict), expires_in=expires_in, early=early, crashes=crashes, delay=delay)
+    return job(
+        unique=UniqueKey(key, window, conflict), expires_in=expires_in, early=early, crashes=crashes, delay=delay
+    )
 
 
 async def is_free(store: Store, key: bytes = KEY) -> bool:
@@ -148,7 +150,7 @@ class TestKeyConflicts:
         hand, claim = await running(store, made := keyed())
         await put_in(store, taker := keyed("replace"))
         for again in ("return", "error", "replace"):
-            repeated = msgspec.structs.replace(made, unique=Unique(KEY, 0, again))
+            repeated = msgspec.structs.replace(made, unique=UniqueKey(KEY, 0, again))
             assert await put_in(store, repeated, retry=True) == [Enqueued(made.id, False)]
         await hand.succeed(claim)
         assert await put_in(store, made, retry=True) == [Enqueued(made.id, False)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.records import Claim, Want
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, Want
 
 from .hands import LANE, Hand, bucket, ids, job, put_in
 

@@ -7,14 +7,15 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import QueueDraining, StoreConflict
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Acted, Edge, Enqueued, Fair, Follow, Mode, NewJob, Retention, Unique
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, Batch, Edge, Enqueued, FollowUp, NewJob, Retention, UniqueKey
+from mainspring.queues.records import FairKey, QueueMode
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import (
     ERROR,
@@ -42,7 +43,7 @@ LIVE = (State.BLOCKED, State.SCHEDULED, State.RETRYING, State.READY, State.RUNNI
 MODES = ["debounce", "throttle", "keep_last"]
 KeyMode = Literal["debounce", "throttle", "keep_last"]
 LANES: dict[str, dict[str, Any]] = {
-    "same": {}, "fair": {"fair": Fair("a")}, "kind": {"kind": "async"}, "gate": {"buckets": [bucket("gate", 1)]},
+    "same": {}, "fair": {"fair": FairKey("a")}, "kind": {"kind": "async"}, "gate": {"buckets": [bucket("gate", 1)]},
     "key": {"buckets": [bucket("tenant", 1, key="7")]},
 }  # fmt: skip
 
@@ -50,7 +51,7 @@ LANES: dict[str, dict[str, Any]] = {
 def latest(mode: KeyMode, *, key: bytes = KEY, window: int = SPAN, max_wait: int = 0, **options: Any) -> NewJob:
     """A job with a key in this mode."""
     window = 0 if mode == "keep_last" else window
-    return job(unique=Unique(key, window, mode=mode, max_wait=max_wait), **options)
+    return job(unique=UniqueKey(key, window, mode=mode, max_wait=max_wait), **options)
 
 
 async def said(store: Store, made: NewJob) -> Enqueued:
@@ -88,11 +89,11 @@ class TestReplaced:
         follow = job(id=new_id().bytes[:14] + b"\0\0", task="after")
         first = latest(
             mode, record=b'{"n":1}', priority=1, marks=["old", "both"], expires_in=HOUR, keep=1,
-            follows=[Follow(State.SUCCEEDED, job(id=new_id().bytes[:14] + b"\0\0", task="never"))],
+            follows=[FollowUp(State.SUCCEEDED, job(id=new_id().bytes[:14] + b"\0\0", task="never"))],
         )  # fmt: skip
         second = latest(
             mode, record=b'{"n":2}' + b" " * 4000, priority=2, marks=["new", "both"], queue="other", kind="main",
-            crashes=7, early=True, keep=HOUR, follows=[Follow(State.SUCCEEDED, follow)],
+            crashes=7, early=True, keep=HOUR, follows=[FollowUp(State.SUCCEEDED, follow)],
         )  # fmt: skip
         assert await said(store, first) == Enqueued(first.id, True)
         before = await row(store, first)
@@ -262,7 +263,7 @@ class TestReplaced:
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_queue_that_is_draining_takes_no_new_arguments(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode))
-        await store.set_mode(["q"], Mode.DRAINING)
+        await store.set_queue_mode(["q"], QueueMode.DRAINING)
         with pytest.raises(QueueDraining):
             await put_in(store, latest(mode, record=b"2"))
         assert (await row(store, first)).record == b"{}"
@@ -290,7 +291,7 @@ class TestReplaced:
         second = await one(store, latest(mode))
         acted = await store.act(Action.RETRY, Query(ids=(first.id,)))
         assert (acted.done, acted.held) == ((), ((first.id, second.id),))
-        assert await store.act(Action.RETRY, Query(queues=("q",))) == Acted()
+        assert await store.act(Action.RETRY, Query(queues=("q",))) == ActResult()
         await store.act(Action.CANCEL, Query(ids=(second.id,)))
         assert (await store.act(Action.RETRY, Query(ids=(first.id,)))).done == (first.id,)
         assert await said(store, latest(mode, record=b"3")) == Enqueued(first.id, False)

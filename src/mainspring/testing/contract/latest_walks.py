@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from mainspring.errors import QueueDraining, StoreConflict
-from mainspring.records import Edge, Enqueued, Mode, NewJob, Unique
+from mainspring.jobs.records import Edge, Enqueued, NewJob, UniqueKey
+from mainspring.queues.records import QueueMode
 from mainspring.states import FINAL, Action, State
-from mainspring.stores.base import Turn
+from mainspring.worker.records import Turn
 
 from .compare import Ledger
 from .draws import QUEUES, SECOND, TASK, one_in
@@ -56,7 +57,7 @@ class LatestModel(Model):
             if job.id in self.jobs:
                 plan.replies.append(Enqueued(job.id, False))
                 continue
-            if self.modes.get(job.queue) is Mode.DRAINING:
+            if self.modes.get(job.queue) is QueueMode.DRAINING:
                 plan.refusals.add(QueueDraining)
             self._plan_one(plan, job)
         here = self.jobs.keys() | {job.id for job in plan.new}
@@ -212,7 +213,7 @@ def latest_jobs(draw: st.DrawFn, number: int, parents: Sequence[bytes]) -> NewJo
         crashes=draw(st.sampled_from((3, 1))),
         early=one_in(draw, 6),
         record=b"%d" % number,
-        unique=Unique(mode.encode().ljust(16), window, mode=mode, max_wait=max_wait),
+        unique=UniqueKey(mode.encode().ljust(16), window, mode=mode, max_wait=max_wait),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.errors import StoreUnavailable
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Enqueued
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Enqueued
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Limit, LimitRow, NewJob, Want
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
+from mainspring.limits.records import Bucket, Limit, LimitRow
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, Want
 
 from .hands import HOUR, LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row
 
@@ -54,8 +56,8 @@ class TestDeclaring:
         assert await store.limits() == [LimitRow(limit=Limit(name="gate", size=2))]
 
     async def test_the_last_declaration_stands(self, store: Store, second_store: Store) -> None:
-        await store.declare([Limit(name="b", size=2), Limit(name="a", kind="rate", size=5, per=SECOND)])
-        await second_store.declare([Limit(name="b", size=3)])
+        await store.declare_limits([Limit(name="b", size=2), Limit(name="a", kind="rate", size=5, per=SECOND)])
+        await second_store.declare_limits([Limit(name="b", size=3)])
         assert [each.limit for each in await store.limits()] == [
             Limit(name="a", kind="rate", size=5, per=SECOND),
             Limit(name="b", size=3),
@@ -65,14 +67,14 @@ class TestDeclaring:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(5)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
-        await second_store.declare([Limit(name="gate", size=3)])
+        await second_store.declare_limits([Limit(name="gate", size=3)])
         assert len(await hand.take(9)) == 2
 
     async def test_a_size_below_what_runs_lets_nothing_more_in(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 3)]) for _ in range(9)))
         hand = await Hand(store).join()
         claims = await hand.take(9)
-        await store.declare([Limit(name="gate", size=1)])
+        await store.declare_limits([Limit(name="gate", size=1)])
         await hand.succeed(*claims[:2])
         assert await hand.take(9) == ()
         await hand.succeed(claims[2])
@@ -80,24 +82,24 @@ class TestDeclaring:
 
     async def test_what_somebody_set_outlives_declarations(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 3)]) for _ in range(9)))
-        assert await store.set_size("gate", 1)
-        await store.declare([Limit(name="gate", size=5)])
+        assert await store.set_limit_size("gate", 1)
+        await store.declare_limits([Limit(name="gate", size=5)])
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
         assert await store.limits() == [LimitRow(limit=Limit(name="gate", size=5), size=1)]
-        assert await store.set_size("gate", None)
+        assert await store.set_limit_size("gate", None)
         assert len(await hand.take(9)) == 4
 
     async def test_a_size_of_nothing_stops_it(self, store: Store) -> None:
         await one(store, job(buckets=[bucket("gate", 3)]))
-        await store.set_size("gate", 0)
+        await store.set_limit_size("gate", 0)
         hand = await Hand(store).join()
         assert await hand.take(9) == ()
-        await store.set_size("gate", None)
+        await store.set_limit_size("gate", None)
         assert len(await hand.take(9)) == 1
 
     async def test_nobody_sets_or_forgets_what_is_not_there(self, store: Store) -> None:
-        assert not await store.set_size("gate", 1)
+        assert not await store.set_limit_size("gate", 1)
         assert not await store.forget_limit("gate")
 
     async def test_a_limit_that_is_forgotten_limits_nothing(self, store: Store) -> None:
@@ -118,9 +120,9 @@ class TestDeclaring:
             pass
         match how:
             case "declare":
-                await second_store.declare([Limit(name="gate", size=3)])
+                await second_store.declare_limits([Limit(name="gate", size=3)])
             case "set_size":
-                await second_store.set_size("gate", 3)
+                await second_store.set_limit_size("gate", 3)
             case _:
                 await second_store.forget_limit("gate")
         assert await listener.wait(10)
@@ -143,7 +145,7 @@ class TestDeclaring:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(5)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
-        await store.declare([Limit(name="gate", kind="rate", size=2, per=SECOND)])
+        await store.declare_limits([Limit(name="gate", kind="rate", size=2, per=SECOND)])
         clock.advance("1s")
         assert len(await hand.take(9)) == 2
 
@@ -220,7 +222,7 @@ class TestKeyedLanes:
     @pytest.mark.parametrize("limited", ["key", "gate"])
     async def test_few_with_room_are_found_behind_many_without(self, store: Store, limited: str) -> None:
         """A thousand keys are full, all of them stand in front."""
-        await store.declare([Limit(name="tenant", size=1), Limit(name="gate", size=5000)])
+        await store.declare_limits([Limit(name="tenant", size=1), Limit(name="gate", size=5000)])
         gate = [bucket("gate", 5000)] if limited == "gate" else []
         await put_in(store, *(job(buckets=[tenant(n), *gate]) for n in range(1000)))
         hand = await Hand(store).join()
@@ -399,7 +401,7 @@ class TestGuests:
     GATE = bucket("gate", 2)
 
     async def guest(self, store: Store, name: bytes, *buckets: Bucket, ttl: int = 30 * SECOND) -> bool:
-        return (await store.take(name, buckets or (self.GATE,), ttl, [Limit(name="gate", size=2)])).ok
+        return (await store.hold(name, buckets or (self.GATE,), ttl, [Limit(name="gate", size=2)])).ok
 
     async def test_guests_and_jobs_share_the_room(self, store: Store) -> None:
         assert await self.guest(store, b"one")
@@ -411,18 +413,18 @@ class TestGuests:
         await hand.succeed(claim)
         assert await self.guest(store, b"two")
         assert await hand.take(9) == ()
-        assert await store.give(b"one")
+        assert await store.release(b"one")
         assert len(await hand.take(9)) == 1
 
     async def test_a_guest_is_told_what_was_full(self, store: Store) -> None:
         for name in (b"one", b"two"):
             await self.guest(store, name)
-        said = await store.take(b"three", [self.GATE], SECOND)
+        said = await store.hold(b"three", [self.GATE], SECOND)
         assert (said.ok, said.full, said.next_at) == (False, "gate", None)
 
     async def test_a_guest_takes_all_or_nothing(self, store: Store) -> None:
-        await store.declare([Limit(name="other", size=1)])
-        assert (await store.take(b"one", [Bucket("other")], SECOND)).ok
+        await store.declare_limits([Limit(name="other", size=1)])
+        assert (await store.hold(b"one", [Bucket("other")], SECOND)).ok
         assert not await self.guest(store, b"two", self.GATE, Bucket("other"))
         (found,) = await store.buckets([self.GATE])
         assert found.used == 0
@@ -435,11 +437,11 @@ class TestGuests:
         assert await hand.take(9) == ()
         clock.advance("2s")
         assert len(await hand.take(9)) == 1
-        assert not await store.give(b"one")
+        assert not await store.release(b"one")
 
     async def test_taking_again_renews(self, store: Store, clock: MovableClock) -> None:
         for _ in range(5):
-            said = await store.take(b"one", [self.GATE], 2 * SECOND, [Limit(name="gate", size=2)])
+            said = await store.hold(b"one", [self.GATE], 2 * SECOND, [Limit(name="gate", size=2)])
             assert (said.ok, said.until) == (True, clock.now_us() + 2 * SECOND)
             clock.advance("1s")
         (found,) = await store.buckets([self.GATE])
@@ -454,24 +456,24 @@ class TestGuests:
         listener = await store.listen(hand.name, ["q"])
         while await listener.wait(0.1):
             pass
-        assert await second_store.give(b"one")
+        assert await second_store.release(b"one")
         assert await listener.wait(10)
-        assert not await second_store.give(b"one")
+        assert not await second_store.release(b"one")
         assert len(await hand.take(9)) == 1
         listener.close()
 
     async def test_a_guest_of_a_rate_uses_it_up(self, store: Store, clock: MovableClock) -> None:
         calls = bucket("calls", 3, per=SECOND, cost=2)
         limits = [calls.declared] if calls.declared else []
-        assert (await store.take(b"one", [calls], SECOND, limits)).ok
-        again = await store.take(b"one", [calls], SECOND)
+        assert (await store.hold(b"one", [calls], SECOND, limits)).ok
+        again = await store.hold(b"one", [calls], SECOND)
         assert again.ok, "the same guest starts nothing new"
-        assert await store.give(b"one")
-        said = await store.take(b"two", [calls], SECOND)
+        assert await store.release(b"one")
+        said = await store.hold(b"two", [calls], SECOND)
         assert not said.ok
         assert said.next_at is not None
         clock.set(to_datetime(said.next_at))
-        assert (await store.take(b"two", [calls], SECOND)).ok
+        assert (await store.hold(b"two", [calls], SECOND)).ok
 
 
 @pytest.mark.asyncio
@@ -505,7 +507,7 @@ class TestLooking:
         assert (found.used, len(found.holders)) == (30, 10)
 
     async def test_unknown_limits_are_left_out(self, store: Store) -> None:
-        await store.declare([Limit(name="gate", size=1)])
+        await store.declare_limits([Limit(name="gate", size=1)])
         rows = await store.buckets([Bucket("nobody"), Bucket("gate"), Bucket("gate", "new")])
         assert [(each.name, each.used) for each in rows] == [("gate", 0), ("gate=new", 0)]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.ids import new_id
-from mainspring.lanes import limited_lane
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Follow, Limit, QueueSettings
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
+from mainspring.jobs.lanes import limited_lane
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import FollowUp
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import QueueSettings
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 
@@ -25,7 +27,7 @@ GATE = QueueSettings(limits=(("gate", 1),))
 class TestLifo:
     async def test_the_newest_comes_first(self, store: Store, second_store: Store) -> None:
         """Inside a priority; in one batch and over several."""
-        await second_store.configure("q", LIFO)
+        await second_store.configure_queue("q", LIFO)
         first, second, high, third = job(), job(), job(priority=5), job()
         await put_in(store, first, second, high)
         await one(second_store, third)
@@ -33,7 +35,7 @@ class TestLifo:
         assert ids(await hand.take(9)) == ids([high, third, second, first])
 
     async def test_one_by_one_as_they_come(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         first, second = await one(store), await one(store)
         hand = await Hand(store).join()
         assert (await hand.take_one()).id == second.id
@@ -41,14 +43,14 @@ class TestLifo:
         assert ids(await hand.take(9)) == ids([third, first])
 
     async def test_other_queues_keep_their_order(self, store: Store) -> None:
-        await store.configure("other", LIFO)
+        await store.configure_queue("other", LIFO)
         jobs = [await one(store) for _ in range(3)]
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids(jobs)
 
     async def test_over_all_lanes_of_the_queue(self, store: Store) -> None:
         """Kinds of slots, and jobs that a limit may hold back, with a key and without."""
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         gate, keyed = bucket("gate", 9), bucket("tenant", 9, key="7")
         jobs = [
             await one(store, each)
@@ -66,7 +68,7 @@ class TestLifo:
 
     async def test_lanes_with_keys(self, store: Store) -> None:
         """The newest of all keys that have room."""
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         keys = [bucket("tenant", 1, key=str(n % 3)) for n in range(9)]
         jobs = [await one(store, job(buckets=[each])) for each in keys]
         hand = await Hand(store).join()
@@ -77,7 +79,7 @@ class TestLifo:
 
     async def test_who_comes_back_comes_first(self, store: Store, clock: MovableClock) -> None:
         """After a retry, a hand-back, a rescue, a late start and a retry by hand: it is the newest again."""
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         hand, claim = await running(store, job())
         late = await one(store, job(delay=SECOND))
         jobs = [await one(store), await one(store)]
@@ -100,7 +102,7 @@ class TestLifo:
         assert ids(await hand.take(9)) == [claim.id, late.id, *ids(reversed(jobs))]
 
     async def test_children_and_late_ones(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         hand, parent = await running(store, job(queue="other"))
         child = await one(store, job(after=[job(id=parent.id)]))
         later = await one(store, job(delay=SECOND))
@@ -110,7 +112,7 @@ class TestLifo:
         assert ids(await hand.take(9)) == ids([later, child, newest])
 
     async def test_another_priority_keeps_its_place(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         jobs = [await one(store, job(priority=priority)) for priority in (5, 0, 5)]
         await store.act(Action.REPRIORITISE, Query(ids=(jobs[1].id,)), priority=5)
         hand = await Hand(store).join()
@@ -119,30 +121,30 @@ class TestLifo:
     async def test_a_changed_order_strands_nobody(self, store: Store) -> None:
         """What was enqueued under the last order stands before what comes in the line of the next, oldest first."""
         fifo = [await one(store), await one(store)]
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         lifo = [await one(store), await one(store)]
-        await store.configure("q", None)
+        await store.configure_queue("q", None)
         last = await one(store)
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids(reversed(lifo))
         assert ids(await hand.take(9)) == ids([*fifo, last])
 
     async def test_a_repeated_turn_tells_the_same(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         jobs = [await one(store) for _ in range(3)]
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([jobs[2], jobs[1]])
         assert ids((await hand.repeat()).claims) == ids([jobs[2], jobs[1]])
 
     async def test_a_suspect_too(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         hand, claim = await running(store, job(crashes=2))
         await store.rescue(hand.name, hand.beats, Outcome.CRASHED, [0])
         hand = await Hand(store).join()
         assert (await hand.take_one()).id == claim.id
 
     async def test_many(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         jobs = [job() for _ in range(300)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -156,8 +158,8 @@ class TestLifo:
 class TestQueueLimits:
     async def test_every_job_of_the_queue_names_them(self, store: Store, second_store: Store) -> None:
         """Also those of producers that know nothing of it, whatever else they name."""
-        await second_store.declare([Limit(name="gate", size=2)])
-        await second_store.configure("q", GATE)
+        await second_store.declare_limits([Limit(name="gate", size=2)])
+        await second_store.configure_queue("q", GATE)
         own, keyed = bucket("own", 9), bucket("tenant", 9, key="7")
         jobs = [job(), job(buckets=[own]), job(buckets=[keyed]), job(kind="async"), job(buckets=[bucket("gate", 2)])]
         await put_in(store, *jobs)
@@ -176,8 +178,8 @@ class TestQueueLimits:
         assert sorted(got) == sorted(ids(jobs))
 
     async def test_through_a_retry(self, store: Store, clock: MovableClock) -> None:
-        await store.declare([Limit(name="gate", size=1)])
-        await store.configure("q", GATE)
+        await store.declare_limits([Limit(name="gate", size=1)])
+        await store.configure_queue("q", GATE)
         first, second = await one(store), await one(store, job(delay=SECOND))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -189,8 +191,8 @@ class TestQueueLimits:
         assert await hand.take(9) == ()
 
     async def test_a_rate_with_its_cost(self, store: Store, clock: MovableClock) -> None:
-        await store.declare([Limit(name="pace", kind="rate", size=5, per=SECOND)])
-        await store.configure("q", QueueSettings(limits=(("pace", 2),)))
+        await store.declare_limits([Limit(name="pace", kind="rate", size=5, per=SECOND)])
+        await store.configure_queue("q", QueueSettings(limits=(("pace", 2),)))
         await put_in(store, *(job() for _ in range(3)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 2
@@ -199,10 +201,10 @@ class TestQueueLimits:
 
     async def test_follow_ups_too(self, store: Store) -> None:
         """And they stand in the order of the queue."""
-        await store.declare([Limit(name="gate", size=1)])
-        await store.configure("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
+        await store.declare_limits([Limit(name="gate", size=1)])
+        await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
         follow = job(id=new_id().bytes[:14] + b"\0\0")
-        hand, claim = await running(store, job(queue="first", follows=[Follow(State.SUCCEEDED, follow)]))
+        hand, claim = await running(store, job(queue="first", follows=[FollowUp(State.SUCCEEDED, follow)]))
         older = await one(store)
         await hand.succeed(claim)
         (got,) = await hand.take(9)
@@ -210,8 +212,8 @@ class TestQueueLimits:
         assert [each.name for each in (await row(store, got)).buckets] == ["gate"]
 
     async def test_the_order_and_limits_together(self, store: Store) -> None:
-        await store.declare([Limit(name="gate", size=9)])
-        await store.configure("q", QueueSettings(limits=(("gate", 1),), order="lifo", max_depth=9))
+        await store.declare_limits([Limit(name="gate", size=9)])
+        await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo", max_depth=9))
         jobs = [await one(store, each) for each in (job(), job(buckets=[bucket("tenant", 9, key="7")]), job())]
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids(reversed(jobs))

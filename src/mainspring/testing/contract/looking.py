@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.schedule_rows import Looked, Run, ScheduleRow, Swap
+from mainspring.common.clock import MovableClock
+from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun, ScheduleSwap
 from mainspring.stores.base import Store
 
 from .hands import SECOND, job
@@ -19,33 +19,33 @@ __all__ = ["TestLook", "TestRuns", "TestScheduleWakes", "TestSchedules"]
 LONG = 30.0
 
 
-def names(looked: Looked) -> list[str]:
+def names(looked: DueSchedules) -> list[str]:
     return [row.name for row in looked.rows]
 
 
 @pytest.mark.asyncio
 class TestLook:
     async def test_nothing_is_there(self, store: Store, clock: MovableClock) -> None:
-        assert await store.look() == Looked(now=clock.now_us())
+        assert await store.due_schedules() == DueSchedules(now=clock.now_us())
 
     async def test_by_time(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         """Those whose moment is now or was, the earliest first; one that waits for nothing is not among them."""
         now = clock.now_us()
         moments = {"next": now + 1, "now": now, "old": now - SECOND, "never": None, "later": now + SECOND}
         revs = {name: await made(store, name, look=look, doc=name.encode()) for name, look in moments.items()}
-        looked = await second_store.look()
+        looked = await second_store.due_schedules()
         assert looked.rows == tuple(
             ScheduleRow(name=name, rev=revs[name], look=moments[name], doc=name.encode()) for name in ("old", "now")
         )
         assert (looked.now, looked.next_look) == (now, now + 1)
         clock.advance("1s")
-        assert names(await store.look()) == ["old", "now", "next", "later"]
-        assert (await store.look()).next_look is None
+        assert names(await store.due_schedules()) == ["old", "now", "next", "later"]
+        assert (await store.due_schedules()).next_look is None
 
     async def test_to_look_changes_nothing(self, store: Store) -> None:
         await made(store, look=1)
         before = await whole(store)
-        assert await store.look() == await store.look()
+        assert await store.due_schedules() == await store.due_schedules()
         assert await whole(store) == before
 
     async def test_one_that_was_exchanged_is_looked_at_by_its_new_moment(
@@ -54,17 +54,17 @@ class TestLook:
         now = clock.now_us()
         rev = await made(store, look=now)
         for look, due, then in ((now + 5, [], now + 5), (None, [], None), (now - 5, ["s"], None)):
-            rev = (await store.swap(Swap(name="s", rev=rev, doc=b"{}", look=look))).rev
-            looked = await store.look()
+            rev = (await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"{}", look=look))).rev
+            looked = await store.due_schedules()
             assert (names(looked), looked.next_look) == (due, then)
-        await store.swap(Swap(name="s", rev=rev, doc=None))
-        looked = await store.look()
+        await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
+        looked = await store.due_schedules()
         assert (looked.rows, looked.next_look) == ((), None)
 
     async def test_those_of_one_moment_come_by_name(self, store: Store) -> None:
         for name in ("b", "Z", "a", "ä", "aa"):
             await made(store, name, look=1)
-        assert names(await store.look()) == ["Z", "a", "aa", "b", "ä"]
+        assert names(await store.due_schedules()) == ["Z", "a", "aa", "b", "ä"]
 
     async def test_no_more_than_asked_for(self, store: Store, clock: MovableClock) -> None:
         """The next moment is then that of the first one left out."""
@@ -72,26 +72,26 @@ class TestLook:
         for n in range(5):
             await made(store, f"s{n}", look=now - 10 + n)
         await made(store, "later", look=now + 7)
-        looked = await store.look(3)
+        looked = await store.due_schedules(3)
         assert (names(looked), looked.next_look) == (["s0", "s1", "s2"], now - 7)
-        looked = await store.look(5)
+        looked = await store.due_schedules(5)
         assert (len(looked.rows), looked.next_look) == (5, now + 7)
-        assert len((await store.look()).rows) == 5
+        assert len((await store.due_schedules()).rows) == 5
 
     async def test_many(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         now = clock.now_us()
         for start in range(0, 300, 20):
             await asyncio.gather(*(made(store, f"s{n:03}", look=now + n - 100) for n in range(start, start + 20)))
-        looked = await second_store.look()
+        looked = await second_store.due_schedules()
         assert names(looked) == [f"s{n:03}" for n in range(101)]
         assert looked.next_look == now + 1
 
     async def test_by_the_clock_of_the_store(self, store: Store, clock: MovableClock) -> None:
         """A moment is compared when somebody looks, not when it was written."""
         await made(store, look=clock.now_us() + 60 * SECOND)
-        assert (await store.look()).rows == ()
+        assert (await store.due_schedules()).rows == ()
         clock.set(clock.now() + timedelta(minutes=1))
-        assert names(await store.look()) == ["s"]
+        assert names(await store.due_schedules()) == ["s"]
 
 
 @pytest.mark.asyncio
@@ -107,48 +107,54 @@ class TestSchedules:
         for n in range(20):
             await made(store, f"s{n:02}", doc=LARGE + b"%d" % n, look=1)
         assert [row.doc for row in await store.schedules()] == [LARGE + b"%d" % n for n in range(20)]
-        assert [row.doc for row in (await store.look()).rows] == [LARGE + b"%d" % n for n in range(20)]
+        assert [row.doc for row in (await store.due_schedules()).rows] == [LARGE + b"%d" % n for n in range(20)]
 
 
 @pytest.mark.asyncio
 class TestRuns:
     async def test_the_latest_first_page_by_page(self, store: Store) -> None:
         """In the order of the occurrences, whenever they were written."""
-        runs = [Run(at=at, job=None if at % 2 else b"%016d" % at, doc=b"%d" % at) for at in range(-3, 7)]
+        runs = [ScheduleRun(at=at, job=None if at % 2 else b"%016d" % at, doc=b"%d" % at) for at in range(-3, 7)]
         rev = await made(store, runs=tuple(runs[5:]))
-        await store.swap(Swap(name="s", rev=rev, doc=b"{}", runs=tuple(reversed(runs[:5]))))
+        await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"{}", runs=tuple(reversed(runs[:5]))))
         latest = list(reversed(runs))
-        assert await store.runs("s") == latest
-        assert await store.runs("s", 4) == latest[:4]
-        assert await store.runs("s", 4, before=latest[3].at) == latest[4:8]
-        assert await store.runs("s", before=runs[0].at) == []
-        assert await store.runs("s", before=7) == latest
-        assert await store.runs("none") == []
+        assert await store.schedule_runs("s") == latest
+        assert await store.schedule_runs("s", 4) == latest[:4]
+        assert await store.schedule_runs("s", 4, before=latest[3].at) == latest[4:8]
+        assert await store.schedule_runs("s", before=runs[0].at) == []
+        assert await store.schedule_runs("s", before=7) == latest
+        assert await store.schedule_runs("none") == []
 
     async def test_so_many_are_kept(self, store: Store) -> None:
         """The latest occurrences: not those that were written last."""
-        rev = await made(store, runs=tuple(Run(at=at) for at in range(10)), keep=5)
-        assert [run.at for run in await store.runs("s")] == [9, 8, 7, 6, 5]
-        rev = (await store.swap(Swap(name="s", rev=rev, doc=b"{}", runs=(Run(at=3), Run(at=11)), keep=5))).rev
-        assert [run.at for run in await store.runs("s")] == [11, 9, 8, 7, 6]
-        rev = (await store.swap(Swap(name="s", rev=rev, doc=b"{}", keep=2))).rev
-        assert [run.at for run in await store.runs("s")] == [11, 9]
-        await store.swap(Swap(name="s", rev=rev, doc=b"{}", runs=(Run(at=12),), keep=0))
-        assert await store.runs("s") == []
+        rev = await made(store, runs=tuple(ScheduleRun(at=at) for at in range(10)), keep=5)
+        assert [run.at for run in await store.schedule_runs("s")] == [9, 8, 7, 6, 5]
+        rev = (
+            await store.swap_schedule(
+                ScheduleSwap(name="s", rev=rev, doc=b"{}", runs=(ScheduleRun(at=3), ScheduleRun(at=11)), keep=5)
+            )
+        ).rev
+        assert [run.at for run in await store.schedule_runs("s")] == [11, 9, 8, 7, 6]
+        rev = (await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"{}", keep=2))).rev
+        assert [run.at for run in await store.schedule_runs("s")] == [11, 9]
+        await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"{}", runs=(ScheduleRun(at=12),), keep=0))
+        assert await store.schedule_runs("s") == []
 
     async def test_those_of_others_are_left_alone(self, store: Store) -> None:
         for name in ("s", "s:1", "s1", "S"):
-            await made(store, name, runs=(Run(at=1, doc=name.encode()), Run(at=2)))
+            await made(store, name, runs=(ScheduleRun(at=1, doc=name.encode()), ScheduleRun(at=2)))
         (row,) = await store.schedules(["s"])
-        await store.swap(Swap(name="s", rev=row.rev, doc=b"{}", keep=0))
+        await store.swap_schedule(ScheduleSwap(name="s", rev=row.rev, doc=b"{}", keep=0))
         for name in ("s:1", "s1", "S"):
-            assert await store.runs(name) == [Run(at=2), Run(at=1, doc=name.encode())]
+            assert await store.schedule_runs(name) == [ScheduleRun(at=2), ScheduleRun(at=1, doc=name.encode())]
 
     async def test_a_hundred_if_nothing_is_said(self, store: Store) -> None:
-        rev = await made(store, runs=tuple(Run(at=at) for at in range(150)))
-        assert [run.at for run in await store.runs("s", 1000)] == list(range(149, 49, -1))
-        await store.swap(Swap(name="s", rev=rev, doc=b"{}", runs=tuple(Run(at=at) for at in range(1200)), keep=1100))
-        assert len(await store.runs("s", 2000)) == 1100
+        rev = await made(store, runs=tuple(ScheduleRun(at=at) for at in range(150)))
+        assert [run.at for run in await store.schedule_runs("s", 1000)] == list(range(149, 49, -1))
+        await store.swap_schedule(
+            ScheduleSwap(name="s", rev=rev, doc=b"{}", runs=tuple(ScheduleRun(at=at) for at in range(1200)), keep=1100)
+        )
+        assert len(await store.schedule_runs("s", 2000)) == 1100
 
 
 @pytest.mark.asyncio
@@ -158,15 +164,15 @@ class TestScheduleWakes:
         listener = await store.listen("scheduler", [""])
         rev = await made(second_store)
         assert await listener.wait(LONG)
-        rev = (await second_store.swap(Swap(name="s", rev=rev, doc=b"{}"))).rev
+        rev = (await second_store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"{}"))).rev
         assert await listener.wait(LONG)
-        await second_store.swap(Swap(name="s", rev=rev, doc=None))
+        await second_store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
         assert await listener.wait(LONG)
         listener.close()
 
     async def test_it_wakes_the_workers_of_its_jobs(self, store: Store, second_store: Store) -> None:
         listener = await store.listen("w", ["q"])
-        await second_store.swap(Swap(name="s", rev=0, doc=b"{}"), batch(job()))
+        await second_store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"), batch(job()))
         assert await listener.wait(LONG)
         listener.close()
 

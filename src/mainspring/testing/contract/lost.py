@@ -13,14 +13,15 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Beat, Claim, Turned, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch, Store, Turn
+from mainspring.stores.base import Store
+from mainspring.worker.records import Beat, Claim, Turn, TurnResult, Want
 
 from .hands import ERROR, SECOND, TASK, Hand, bucket, job, lease, outcomes, row
 
@@ -76,7 +77,7 @@ class Worker:
         assert said.alive
         self.hand.beats = said.number
 
-    async def turn(self, step: str, *acks: Ack, want: int = 0) -> Turned:
+    async def turn(self, step: str, *acks: Ack, want: int = 0) -> TurnResult:
         wants = (Want((self.lane,), want),) if want else ()
         turn = Turn(worker=self.hand.name, number=self.number + 1, seen=self.number, acks=acks, wants=wants)
         said = await self.client.step(step, lambda: self.store.turn(turn))

@@ -19,25 +19,15 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from mainspring.clock import MovableClock, to_datetime
+from mainspring.common.clock import MovableClock, to_datetime
 from mainspring.errors import KeyTaken, QueueDisabled, QueueDraining, QueueFull, StoreConflict
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
-from mainspring.records import (
-    Beat,
-    Edge,
-    Enqueued,
-    JobRow,
-    Limit,
-    NewJob,
-    Promoted,
-    Registration,
-    Rescued,
-    Turned,
-    Want,
-)
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Edge, Enqueued, JobRow, NewJob, PromoteResult
+from mainspring.limits.records import Limit
 from mainspring.states import Action, Reason, State, sources
-from mainspring.stores.base import Batch, Store, Turn
+from mainspring.stores.base import Store
+from mainspring.worker.records import Beat, Registration, RescueResult, Turn, TurnResult, Want
 
 from .compare import Ledger, same_job
 from .draws import BUCKETS, LANES, QUEUES, SIZES, TASK, acks, new_jobs, wants
@@ -107,7 +97,7 @@ class CommonMachine(RuleBasedStateMachine):
         self.run(self.clients[0].open())
         self.run(self.clients[0].migrate())
         self.run(self.clients[1].open())
-        self.run(self.clients[0].declare([Limit(name=name, size=size) for name, size in SIZES.items()]))
+        self.run(self.clients[0].declare_limits([Limit(name=name, size=size) for name, size in SIZES.items()]))
         self.model.sizes = dict(SIZES)
         for slot in SLOTS:
             self.register(slot)
@@ -206,7 +196,7 @@ class CommonMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), limit=st.sampled_from(sorted(SIZES)), size=st.sampled_from((0, 1, 2)))
     def resize(self, data: st.DataObject, limit: str, size: int) -> None:
-        self.call(data, lambda store: store.set_size(limit, size))
+        self.call(data, lambda store: store.set_limit_size(limit, size))
         self.model.sizes[limit] = size
         self.check()
 
@@ -307,7 +297,7 @@ class CommonMachine(RuleBasedStateMachine):
             self.same_turn(turn, said, expected)
         self.check()
 
-    def same_turn(self, turn: Turn, said: Turned, expected: Reply) -> None:
+    def same_turn(self, turn: Turn, said: TurnResult, expected: Reply) -> None:
         assert said.unstorable == ()
         assert set(said.already) - expected.unsure == expected.already
         assert set(said.stale) - expected.unsure == expected.stale
@@ -367,7 +357,7 @@ class CommonMachine(RuleBasedStateMachine):
         self.same_taking(said, expected, apart_from={ack.id for ack in guilty})
         self.check()
 
-    def same_taking(self, said: Rescued, expected: Taken, apart_from: Set[bytes] = frozenset()) -> None:
+    def same_taking(self, said: RescueResult, expected: Taken, apart_from: Set[bytes] = frozenset()) -> None:
         assert said.taken == expected.taken
         replies = {
             State.READY: said.ready,
@@ -405,7 +395,7 @@ class CommonMachine(RuleBasedStateMachine):
         self.ledger.by_due = [(dues[job.new.id], job.new.id) for job in due]
         self.check()
 
-    def same_ends(self, said: Promoted, rows: dict[bytes, JobRow]) -> None:
+    def same_ends(self, said: PromoteResult, rows: dict[bytes, JobRow]) -> None:
         """For an engine that names them."""
 
     @rule(by=st.sampled_from((1, 13, -1, -3600)))
@@ -442,6 +432,6 @@ class FullMachine(CommonMachine):
         Action.CANCEL, Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE,
     )  # fmt: skip
 
-    def same_ends(self, said: Promoted, rows: dict[bytes, JobRow]) -> None:
+    def same_ends(self, said: PromoteResult, rows: dict[bytes, JobRow]) -> None:
         assert len(set(said.ended)) == said.expired
         assert all(rows[id].reason is Reason.EXPIRED for id in said.ended)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mainspring.query import Query
+from mainspring.jobs.query import Query
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import Enqueued, Mode, NewJob, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.records import Enqueued, NewJob
+from mainspring.queues.records import QueueMode
 from mainspring.states import FINAL, Action, Reason, State
-from mainspring.stores.base import CRASH_DELAYS, Turn
+from mainspring.stores.base import CRASH_DELAYS
+from mainspring.worker.records import Turn, Want
 
 from .modelled import Ended, ModelJob, ModelWorker, Planned, Reply, Taken
 
@@ -27,7 +29,7 @@ class Model:
         self.now = 0
         self.jobs: dict[bytes, ModelJob] = {}
         self.workers: dict[str, ModelWorker] = {}
-        self.modes: dict[str, Mode] = {}
+        self.modes: dict[str, QueueMode] = {}
         self.sizes: dict[str, int] = {}
         """Of limits: they are declared before any job names them."""
         self.keys: dict[bytes, tuple[bytes, int]] = {}
@@ -71,7 +73,7 @@ class Model:
                 continue
             if job.unique is not None:
                 taken[job.unique.hash] = job.id
-            if self.modes.get(job.queue) is Mode.DRAINING:
+            if self.modes.get(job.queue) is QueueMode.DRAINING:
                 plan.refusals.add(QueueDraining)
             plan.replies.append(Enqueued(job.id, True))
             plan.new.append(job)
@@ -265,7 +267,7 @@ class Model:
         return (
             job.state is State.READY
             and job.lane in want.lanes
-            and self.modes.get(job.new.queue) is not Mode.PAUSED
+            and self.modes.get(job.new.queue) is not QueueMode.PAUSED
             and not self._expired(job)
             and all(self.used(bucket.name) < self.sizes[bucket.limit] for bucket in job.new.buckets)
         )
@@ -358,7 +360,7 @@ class Model:
 
     # ---- by hand ------------------------------------------------------------------------------
 
-    def set_mode(self, queue: str, mode: Mode) -> None:
+    def set_mode(self, queue: str, mode: QueueMode) -> None:
         self.modes[queue] = mode
 
     def act(self, action: Action, id: bytes, priority: int = 0) -> bool | bytes | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainspring.outcomes import Outcome
-from mainspring.records import Claim, Enqueued, NewJob
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import Enqueued, NewJob
 from mainspring.states import WAITING, Reason, State
+from mainspring.worker.records import Claim
 
 Lease = tuple[bytes, int]
 

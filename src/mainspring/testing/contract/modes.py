@@ -6,73 +6,75 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import QueueDraining
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Enqueued, Mode, QueueRow, Unique, Want
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Enqueued, UniqueKey
+from mainspring.queues.records import QueueMode, QueueRow
 from mainspring.states import Action, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .hands import ERROR, LANE, SECOND, Hand, bucket, gone, ids, job, lease, one, put_in, row, running, state
 
 __all__ = ["TestDraining", "TestModes", "TestPaused"]
 
-PAUSED, DRAINING, OPEN = Mode.PAUSED, Mode.DRAINING, Mode.OPEN
+PAUSED, DRAINING, OPEN = QueueMode.PAUSED, QueueMode.DRAINING, QueueMode.OPEN
 
 
 @pytest.mark.asyncio
 class TestModes:
     async def test_a_queue_is_open_until_somebody_says_otherwise(self, store: Store) -> None:
         await one(store)
-        assert await store.modes() == []
+        assert await store.queues() == []
 
     async def test_every_client_sees_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         """By name, with the moment."""
         first = clock.now_us()
-        await store.set_mode(["b", "a"], PAUSED)
+        await store.set_queue_mode(["b", "a"], PAUSED)
         clock.advance("1s")
-        await second_store.set_mode(["c"], DRAINING)
+        await second_store.set_queue_mode(["c"], DRAINING)
         expected = [
             QueueRow("a", PAUSED, first), QueueRow("b", PAUSED, first), QueueRow("c", DRAINING, clock.now_us()),
         ]  # fmt: skip
-        assert await store.modes() == expected
-        assert await second_store.modes() == expected
+        assert await store.queues() == expected
+        assert await second_store.queues() == expected
 
     async def test_said_twice_it_stands_since_the_first(self, store: Store, clock: MovableClock) -> None:
         first = clock.now_us()
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         clock.advance("1s")
-        await store.set_mode(["q"], PAUSED)
-        assert await store.modes() == [QueueRow("q", PAUSED, first)]
+        await store.set_queue_mode(["q"], PAUSED)
+        assert await store.queues() == [QueueRow("q", PAUSED, first)]
 
     async def test_one_mode_takes_the_place_of_another(self, store: Store, clock: MovableClock) -> None:
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         clock.advance("1s")
-        await store.set_mode(["q"], DRAINING)
-        assert await store.modes() == [QueueRow("q", DRAINING, clock.now_us())]
+        await store.set_queue_mode(["q"], DRAINING)
+        assert await store.queues() == [QueueRow("q", DRAINING, clock.now_us())]
         await one(store, job(queue="other"))
         with pytest.raises(QueueDraining):
             await one(store)
 
     async def test_open_forgets_it(self, store: Store) -> None:
-        await store.set_mode(["q", "r"], PAUSED)
-        await store.set_mode(["q"], OPEN)
-        await store.set_mode(["never"], OPEN)
-        assert [each.name for each in await store.modes()] == ["r"]
+        await store.set_queue_mode(["q", "r"], PAUSED)
+        await store.set_queue_mode(["q"], OPEN)
+        await store.set_queue_mode(["never"], OPEN)
+        assert [each.name for each in await store.queues()] == ["r"]
 
     async def test_names_are_text_of_any_kind(self, store: Store) -> None:
         name = 'it\'s; "q" {x}:*%_\\ Größe 🐛'
         await one(store, job(queue=name))
-        await store.set_mode([name], PAUSED)
+        await store.set_queue_mode([name], PAUSED)
         hand = await Hand(store, queues=(name,)).join()
         assert await hand.take(1, f"{name}/any") == ()
-        assert [each.name for each in await store.modes()] == [name]
+        assert [each.name for each in await store.queues()] == [name]
 
     async def test_namespaces_have_modes_of_their_own(self, store: Store, elsewhere: Store) -> None:
-        await store.set_mode(["q"], PAUSED)
-        assert await elsewhere.modes() == []
+        await store.set_queue_mode(["q"], PAUSED)
+        assert await elsewhere.queues() == []
 
 
 @pytest.mark.asyncio
@@ -82,22 +84,22 @@ class TestPaused:
         jobs = [job() for _ in range(3)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
-        await second_store.set_mode(["q"], PAUSED)
+        await second_store.set_queue_mode(["q"], PAUSED)
         assert await hand.take(9) == ()
         assert await hand.take(9, oldest=1) == ()
-        await second_store.set_mode(["q"], OPEN)
+        await second_store.set_queue_mode(["q"], OPEN)
         assert ids(await hand.take(9)) == ids(jobs)
 
     async def test_the_other_queues_go_on(self, store: Store) -> None:
         paused, other = job(queue="a", priority=9), job(queue="b")
         await put_in(store, paused, other)
-        await store.set_mode(["a"], PAUSED)
+        await store.set_queue_mode(["a"], PAUSED)
         hand = await Hand(store).join()
         assert ids(await hand.take(9, "a/any", "b/any")) == [other.id]
 
     async def test_every_kind_of_slot(self, store: Store) -> None:
         await put_in(store, *(job(kind=kind) for kind in ("any", "thread", "async")))
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         hand = await Hand(store).join()
         wants = [Want((f"q/{kind}",), 5) for kind in ("any", "thread", "async")]
         assert (await hand.turn(wants=wants)).claims == ()
@@ -114,14 +116,14 @@ class TestPaused:
         hand = await Hand(store).join()
         assert (await hand.take_one()).id == suspect.id
         await store.rescue(hand.name, hand.beats, Outcome.CRASHED, [0])
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         hand = await Hand(store).join()
         assert await hand.take(9) == ()
-        await store.set_mode(["q"], OPEN)
+        await store.set_queue_mode(["q"], OPEN)
         assert len(await hand.take(9)) == 3
 
     async def test_it_takes_jobs(self, store: Store) -> None:
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         made = job()
         assert await put_in(store, made) == [Enqueued(made.id, True)]
         assert await state(store, made) == State.READY
@@ -129,7 +131,7 @@ class TestPaused:
     async def test_what_runs_goes_on(self, store: Store) -> None:
         """It ends, fails, beats and is told again to the worker that lost the reply."""
         hand, claim = await running(store, job())
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         assert ids((await hand.repeat()).claims) == [claim.id]
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         await store.promote()
@@ -137,20 +139,20 @@ class TestPaused:
         assert await hand.take(9) == ()
 
     async def test_people_go_on(self, store: Store) -> None:
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         first, second = job(delay=SECOND), job()
         await put_in(store, first, second)
         assert (await store.act(Action.RUN_NOW, Query(ids=(first.id,)))).done == (first.id,)
         assert (await store.act(Action.CANCEL, Query(ids=(second.id,)))).done == (second.id,)
 
     async def test_opening_wakes(self, store: Store, second_store: Store) -> None:
-        await store.set_mode(["q"], PAUSED)
+        await store.set_queue_mode(["q"], PAUSED)
         await one(store)
         listener = await store.listen("w", ["q"])
         while await listener.wait(0.05):
             pass  # whatever the enqueue left behind
         waiting = asyncio.create_task(listener.wait(30.0))
-        await second_store.set_mode(["q"], OPEN)
+        await second_store.set_queue_mode(["q"], OPEN)
         assert await waiting
         listener.close()
 
@@ -159,40 +161,40 @@ class TestPaused:
         hand = await Hand(store).join()
         for _ in range(8):
             made = await one(store)
-            claims, _none = await asyncio.gather(hand.take(1), second_store.set_mode(["q"], PAUSED))
+            claims, _none = await asyncio.gather(hand.take(1), second_store.set_queue_mode(["q"], PAUSED))
             assert await hand.take(1) == ()
             assert await state(store, made) == (State.RUNNING if claims else State.READY)
-            await store.set_mode(["q"], OPEN)
+            await store.set_queue_mode(["q"], OPEN)
             await hand.succeed(*claims or await hand.take(1))
 
 
 @pytest.mark.asyncio
 class TestDraining:
     async def test_it_takes_no_more(self, store: Store, second_store: Store) -> None:
-        await store.set_mode(["q"], DRAINING)
+        await store.set_queue_mode(["q"], DRAINING)
         made = job()
         with pytest.raises(QueueDraining, match="'q'"):
             await put_in(second_store, made)
         assert await gone(store, made)
-        await store.set_mode(["q"], OPEN)
+        await store.set_queue_mode(["q"], OPEN)
         assert (await put_in(second_store, made))[0].created
 
     async def test_nothing_of_the_batch_is_inserted(self, store: Store) -> None:
-        await store.set_mode(["q"], DRAINING)
-        other, keyed = job(queue="other"), job(queue="other", unique=Unique(b"k" * 16))
+        await store.set_queue_mode(["q"], DRAINING)
+        other, keyed = job(queue="other"), job(queue="other", unique=UniqueKey(b"k" * 16))
         with pytest.raises(QueueDraining):
             await put_in(store, other, keyed, job())
         assert [await gone(store, each) for each in (other, keyed)] == [True, True]
-        assert (await put_in(store, job(queue="other", unique=Unique(b"k" * 16))))[0].created
+        assert (await put_in(store, job(queue="other", unique=UniqueKey(b"k" * 16))))[0].created
 
     async def test_the_blocking_twin_does_the_same(self, store: Store) -> None:
-        await store.set_mode(["q"], DRAINING)
+        await store.set_queue_mode(["q"], DRAINING)
         with pytest.raises(QueueDraining):
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
 
     async def test_jobs_with_limits_and_parents_too(self, store: Store) -> None:
         parent = await one(store, job(queue="other"))
-        await store.set_mode(["q"], DRAINING)
+        await store.set_queue_mode(["q"], DRAINING)
         for made in (job(buckets=[bucket("gate", 1)]), job(after=[parent]), job(delay=SECOND)):
             with pytest.raises(QueueDraining):
                 await put_in(store, made)
@@ -202,7 +204,7 @@ class TestDraining:
         """Claims, failures, retries and late ones, until it is empty."""
         jobs = [job(), job(delay=SECOND)]
         await put_in(store, *jobs)
-        await store.set_mode(["q"], DRAINING)
+        await store.set_queue_mode(["q"], DRAINING)
         hand = await Hand(store).join()
         claim = await hand.take_one()
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
@@ -215,7 +217,7 @@ class TestDraining:
         """The job is not new to the queue."""
         hand, claim = await running(store, job())
         await hand.kill(claim)
-        await store.set_mode(["q"], DRAINING)
+        await store.set_queue_mode(["q"], DRAINING)
         assert (await store.act(Action.RETRY, Query(ids=(claim.id,)))).done == (claim.id,)
         assert len(await hand.take(9)) == 1
 
@@ -223,7 +225,7 @@ class TestDraining:
         """The reply was lost, and then the queue was drained: what arrived is told so."""
         first, second = job(), job()
         await put_in(store, first)
-        await store.set_mode(["q"], DRAINING)
+        await store.set_queue_mode(["q"], DRAINING)
         for retry in (True, False):
             assert await put_in(store, first, retry=retry) == [Enqueued(first.id, False)]
         with pytest.raises(QueueDraining):
@@ -233,14 +235,14 @@ class TestDraining:
         assert await gone(store, second)
 
     async def test_a_key_that_is_held_needs_no_place(self, store: Store) -> None:
-        holder = await one(store, job(unique=Unique(b"k" * 16)))
-        await store.set_mode(["q"], DRAINING)
-        assert await put_in(store, job(unique=Unique(b"k" * 16))) == [Enqueued(holder.id, False)]
+        holder = await one(store, job(unique=UniqueKey(b"k" * 16)))
+        await store.set_queue_mode(["q"], DRAINING)
+        assert await put_in(store, job(unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]
 
     async def test_a_replacement_that_is_refused_replaces_nobody(self, store: Store) -> None:
-        holder = await one(store, job(unique=Unique(b"k" * 16)))
-        await store.set_mode(["q"], DRAINING)
+        holder = await one(store, job(unique=UniqueKey(b"k" * 16)))
+        await store.set_queue_mode(["q"], DRAINING)
         with pytest.raises(QueueDraining):
-            await put_in(store, job(unique=Unique(b"k" * 16, conflict="replace")))
+            await put_in(store, job(unique=UniqueKey(b"k" * 16, conflict="replace")))
         assert (await row(store, holder)).state == State.READY
-        assert await put_in(store, job(unique=Unique(b"k" * 16))) == [Enqueued(holder.id, False)]
+        assert await put_in(store, job(unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]

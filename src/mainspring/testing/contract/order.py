@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack
-from mainspring.records import Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack
 from mainspring.states import State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .hands import LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row, state
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, Hand, applied, ending, job, lease, one, outcomes, put_in, row, running, state
 

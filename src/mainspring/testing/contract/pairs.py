@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, NewJob, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
 from mainspring.states import Action, Reason, State, sources, targets
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, Want
 
 from .hands import ERROR, HOUR, Hand, job, lease, one, put_in, row
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mainspring.ids import new_id
-from mainspring.records import NewJob
-from mainspring.schedule_rows import Link, part_mark
+from mainspring.common.ids import new_id
+from mainspring.jobs.records import Batch, NewJob
+from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import Hand, ids, job, limits_of, one, put_in, state
 
@@ -24,7 +24,7 @@ def of(part: str, *, marks: tuple[str, ...] = (), **options: Any) -> NewJob:
 
 async def after(store: Store, part: str, *others: str) -> None:
     """The part waits for these."""
-    await store.link([Link(part, others)])
+    await store.set_dependencies([ScheduleDependency(part, others)])
 
 
 async def forced(store: Store, *jobs: NewJob) -> None:
@@ -43,12 +43,12 @@ async def succeeds(hand: Hand, *parts: str) -> None:
 
 async def noted(store: Store, part: str = "x") -> dict[str, bool]:
     """What is noted for the part."""
-    return next((dict(row.after) for row in await store.links() if row.name == part), {})
+    return next((dict(row.after) for row in await store.dependencies() if row.name == part), {})
 
 
 async def waiting(store: Store, part: str = "x") -> list[bytes]:
     """Who waits for others in it."""
-    return next((list(row.waiting) for row in await store.links() if row.name == part), [])
+    return next((list(row.waiting) for row in await store.dependencies() if row.name == part), [])
 
 
 @pytest.mark.asyncio
@@ -122,7 +122,7 @@ class TestParts:
         await hand.succeed(claim)
 
     async def test_a_chain(self, store: Store) -> None:
-        await store.link([Link("b", ("a",)), Link("c", ("b",))])
+        await store.set_dependencies([ScheduleDependency("b", ("a",)), ScheduleDependency("c", ("b",))])
         last, middle = await one(store, of("c")), await one(store, of("b"))
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -132,7 +132,7 @@ class TestParts:
 
     async def test_one_success_counts_for_all_who_wait(self, store: Store) -> None:
         parts = [f"x{n}" for n in range(20)]
-        await store.link([Link(part, ("a",)) for part in parts])
+        await store.set_dependencies([ScheduleDependency(part, ("a",)) for part in parts])
         jobs = [of(part, queue="x") for part in parts]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -168,7 +168,7 @@ class TestParts:
         assert await state(elsewhere, await one(elsewhere, of("x"))) == State.READY
         await succeeds(await Hand(elsewhere).join(), "a")
         assert await state(store, made) == State.BLOCKED
-        assert await elsewhere.links() == []
+        assert await elsewhere.dependencies() == []
 
     async def test_odd_names(self, store: Store) -> None:
         for name in ("a:b", "ä {x}", "it's", '"', "%s_%", "\u2603 \U0001f41b", " ", "*", "x" * 200):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.schedule_rows import part_mark
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.schedules.records import part_mark
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 

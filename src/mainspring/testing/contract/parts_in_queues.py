@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import MainspringError, QueueDisabled, QueueDraining, QueueFull, StoreConflict
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import Disabled, Enqueued, Fair, Follow, Mode, QueueSettings, Unique
-from mainspring.schedule_rows import Link, part_mark
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Enqueued, FollowUp, UniqueKey
+from mainspring.queues.records import DisabledMode, FairKey, QueueMode, QueueSettings
+from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import SECOND, Hand, bucket, ending, gone, ids, job, one, put_in, row, running, state
 from .latest import MODES, KeyMode
@@ -27,7 +28,7 @@ class TestPartsAndQueues:
     async def test_limits_and_fair_keys(self, store: Store) -> None:
         await after(store, "x", "a")
         gate, tenant = bucket("gate", 1), bucket("tenant", 1, key="7")
-        fair = Fair("f")
+        fair = FairKey("f")
         lines: list[dict[str, Any]] = [
             {"buckets": [gate]}, {"buckets": [tenant]}, {"fair": fair}, {"buckets": [gate], "fair": fair},
         ]  # fmt: skip
@@ -46,7 +47,7 @@ class TestPartsAndQueues:
 
     async def test_one_of_a_stack_comes_before_all_others(self, store: Store) -> None:
         """At its release, and by its priority."""
-        await store.configure("q", QueueSettings(order="lifo"))
+        await store.configure_queue("q", QueueSettings(order="lifo"))
         await after(store, "x", "a")
         first, second = await one(store, of("x", queue="q")), await one(store, of("x", queue="q", priority=-1))
         plain = await one(store)
@@ -57,7 +58,7 @@ class TestPartsAndQueues:
         assert ids(await hand.take(9)) == [first.id, plain.id, second.id]
 
     async def test_those_that_wait_count_for_the_depth(self, store: Store) -> None:
-        await store.configure("x", QueueSettings(max_depth=2))
+        await store.configure_queue("x", QueueSettings(max_depth=2))
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(2)]
         hand = await Hand(store).join()
@@ -69,7 +70,7 @@ class TestPartsAndQueues:
         assert await state(store, await one(store, of("x"))) == State.BLOCKED
 
     async def test_one_that_makes_room_is_in_nobodys_way(self, store: Store) -> None:
-        await store.configure("x", QueueSettings(max_depth=2, on_full="drop_oldest"))
+        await store.configure_queue("x", QueueSettings(max_depth=2, on_full="drop_oldest"))
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(3)]
         assert await ending(store, jobs[0]) == (State.CANCELLED, Reason.SUPERSEDED)
@@ -85,11 +86,11 @@ class TestPartsAndQueues:
         await after(store, "x", "a")
         await succeeds(await Hand(store).join(), "a")
         if error is QueueDraining:
-            await store.set_mode(["x"], Mode.DRAINING)
+            await store.set_queue_mode(["x"], QueueMode.DRAINING)
         elif error is QueueDisabled:
-            await store.disable(["x"], Disabled.REJECT)
+            await store.disable_queues(["x"], DisabledMode.REJECT)
         else:
-            await store.configure("x", QueueSettings(max_depth=1))
+            await store.configure_queue("x", QueueSettings(max_depth=1))
             await one(store, job(queue="x"))
         refused = of("x")
         with pytest.raises(error):
@@ -100,7 +101,7 @@ class TestPartsAndQueues:
     async def test_one_that_is_skipped_takes_no_notes(self, store: Store) -> None:
         await after(store, "x", "a")
         await succeeds(await Hand(store).join(), "a")
-        await store.disable(["x"], Disabled.SKIP)
+        await store.disable_queues(["x"], DisabledMode.SKIP)
         first, second, third = await one(store, of("x")), of("x"), of("x", queue="y")
         await forced(store, second)
         for each in (first, second):
@@ -114,9 +115,9 @@ class TestPartsAndQueues:
         await after(store, "x", "a")
         made = await one(store, of("x"))
         if how == "disabled":
-            await store.disable(["x"], Disabled.HOLD)
+            await store.disable_queues(["x"], DisabledMode.HOLD)
         else:
-            await store.set_mode(["x"], Mode(how))
+            await store.set_queue_mode(["x"], QueueMode(how))
         hand = await Hand(store).join()
         await succeeds(hand, "a", "a")
         assert await state(store, made) == State.READY
@@ -129,22 +130,22 @@ class TestPartsAndKeys:
     async def test_the_holder_answers(self, store: Store) -> None:
         """One that is not inserted waits for nobody and takes nothing."""
         await after(store, "x", "a")
-        holder = await one(store, of("x", unique=Unique(b"k" * 16)))
-        assert await put_in(store, of("x", unique=Unique(b"k" * 16))) == [Enqueued(holder.id, False)]
+        holder = await one(store, of("x", unique=UniqueKey(b"k" * 16)))
+        assert await put_in(store, of("x", unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]
         assert await waiting(store) == [holder.id]
         hand = await Hand(store).join()
         await succeeds(hand, "a")
         claim = await hand.take_one("x/any")
         await succeeds(hand, "a")
-        assert await put_in(store, of("x", unique=Unique(b"k" * 16))) == [Enqueued(holder.id, False)]
+        assert await put_in(store, of("x", unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]
         assert await noted(store) == {"a": True}
         await hand.succeed(claim)
 
     async def test_one_that_supersedes_another_waits_behind_all(self, store: Store) -> None:
         await after(store, "x", "a")
-        first = await one(store, of("x", unique=Unique(b"k" * 16)))
+        first = await one(store, of("x", unique=UniqueKey(b"k" * 16)))
         second = await one(store, of("x"))
-        third = await one(store, of("x", unique=Unique(b"k" * 16, conflict="replace")))
+        third = await one(store, of("x", unique=UniqueKey(b"k" * 16, conflict="replace")))
         assert await ending(store, first) == (State.CANCELLED, Reason.SUPERSEDED)
         assert await waiting(store) == [second.id, third.id]
 
@@ -153,7 +154,7 @@ class TestPartsAndKeys:
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
         """And once it was released it is not held back."""
-        key = Unique(b"k" * 16, 0 if mode == "keep_last" else SECOND, mode=mode)
+        key = UniqueKey(b"k" * 16, 0 if mode == "keep_last" else SECOND, mode=mode)
         await after(store, "x", "a")
         first, second = await one(store, of("x", unique=key)), await one(store, of("x"))
         assert await put_in(store, of("x", unique=key, record=b"new")) == [Enqueued(first.id, False)]
@@ -174,7 +175,7 @@ class TestPartsAndKeys:
     async def test_one_that_is_replaced_by_a_forced_one_is_released(
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
-        key = Unique(b"k" * 16, 0 if mode == "keep_last" else SECOND, mode=mode)
+        key = UniqueKey(b"k" * 16, 0 if mode == "keep_last" else SECOND, mode=mode)
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -189,9 +190,9 @@ class TestPartsAndKeys:
     @pytest.mark.parametrize("part", [None, "y", "z"])
     async def test_one_that_is_replaced_by_one_of_another_part(self, store: Store, part: str | None) -> None:
         """It goes on waiting in its place; one that is not held back is not, whatever its new part waits for."""
-        await store.link([Link("x", ("a",)), Link("y", ("b",))])
+        await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("b",))])
         hand = await Hand(store).join()
-        held, free = Unique(b"k" * 16, mode="keep_last"), Unique(b"f" * 16, mode="keep_last")
+        held, free = UniqueKey(b"k" * 16, mode="keep_last"), UniqueKey(b"f" * 16, mode="keep_last")
         first, second = await one(store, of("x", unique=held)), await one(store, job(unique=free))
         marks = [part_mark(part)] if part else []
         said = await put_in(store, job(queue="n", unique=held, marks=marks), job(queue="n", unique=free, marks=marks))
@@ -206,7 +207,7 @@ class TestPartsAndKeys:
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
-        key = Unique(b"k" * 16, mode="keep_last")
+        key = UniqueKey(b"k" * 16, mode="keep_last")
         first = await one(store, of("x", unique=key))
         await forced(store, job(unique=key))
         assert ids(await hand.take(9)) == [first.id]
@@ -214,7 +215,7 @@ class TestPartsAndKeys:
         assert await noted(store) == {"a": True, "b": False}
 
     async def test_one_of_keep_last_waits_for_the_one_before_it_too(self, store: Store) -> None:
-        key = Unique(b"k" * 16, mode="keep_last")
+        key = UniqueKey(b"k" * 16, mode="keep_last")
         await after(store, "x", "a")
         hand = await Hand(store).join()
         await forced(store, of("x", unique=key))
@@ -241,7 +242,7 @@ class TestPartsAndKeys:
     async def test_a_follow_up_job_is_of_no_part(self, store: Store) -> None:
         follow = job(id=bytes(16), marks=[part_mark("x")])
         with pytest.raises(StoreConflict, match="part"):
-            await one(store, job(follows=[Follow(State.SUCCEEDED, follow)]))
+            await one(store, job(follows=[FollowUp(State.SUCCEEDED, follow)]))
 
     async def test_a_blocking_enqueue_obeys_too(self, store: Store) -> None:
         await after(store, "x", "a")

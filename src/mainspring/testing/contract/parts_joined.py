@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.lanes import limited_lane
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Limit, NewJob, QueueSettings
-from mainspring.schedule_rows import part_mark
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.lanes import limited_lane
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import QueueSettings
+from mainspring.schedules.records import part_mark
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import (
     LANE,
@@ -154,7 +157,7 @@ class TestJoining:
 class TestJoiningAround:
     async def test_with_limits_that_it_did_not_name(self, store: Store) -> None:
         gate, key = Bucket("gate"), Bucket("tenant", "7")
-        await store.declare([Limit(name="gate", size=1), Limit(name="tenant", size=1)])
+        await store.declare_limits([Limit(name="gate", size=1), Limit(name="tenant", size=1)])
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made, running = job(), job(buckets=[key])
@@ -241,7 +244,7 @@ class TestJoiningAround:
 
     async def test_in_a_queue_with_settings(self, store: Store) -> None:
         """The last comes first there, it counts for the depth, and waits in the order of the part."""
-        await store.configure("q", QueueSettings(order="lifo", max_depth=5))
+        await store.configure_queue("q", QueueSettings(order="lifo", max_depth=5))
         await after(store, "x", "a")
         hand = await Hand(store).join()
         first, second = await one(store), await one(store)

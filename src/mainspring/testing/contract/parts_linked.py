@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.schedule_rows import Link, LinkRow
+from mainspring.schedules.records import ScheduleDependency, ScheduleDependencyRow
 from mainspring.states import State
 from mainspring.stores.base import Store
 
@@ -54,13 +54,15 @@ class TestForced:
 @pytest.mark.asyncio
 class TestLinks:
     async def test_how_they_stand(self, store: Store, second_store: Store) -> None:
-        await store.link([Link("y", ("b", "a", "b")), Link("x", ("y",)), Link("z", ())])
+        await store.set_dependencies(
+            [ScheduleDependency("y", ("b", "a", "b")), ScheduleDependency("x", ("y",)), ScheduleDependency("z", ())]
+        )
         made = [await one(store, of("x")) for _ in range(3)]
         hand = await Hand(store).join()
         await succeeds(hand, "b")
-        assert await second_store.links() == [
-            LinkRow(name="x", after=(("y", False),), waiting=tuple(ids(made))),
-            LinkRow(name="y", after=(("a", False), ("b", True))),
+        assert await second_store.dependencies() == [
+            ScheduleDependencyRow(name="x", after=(("y", False),), waiting=tuple(ids(made))),
+            ScheduleDependencyRow(name="y", after=(("a", False), ("b", True))),
         ]
 
     async def test_a_hundred_are_named(self, store: Store) -> None:
@@ -108,7 +110,7 @@ class TestLinks:
         await after(store, "x")
         hand = await Hand(store).join()
         assert ids(await hand.take(9, "x/any")) == ids(made)
-        assert await store.links() == []
+        assert await store.dependencies() == []
         assert await state(store, await one(store, of("x"))) == State.READY
 
     async def test_nothing_is_kept_of_a_part_that_waits_for_nobody(self, store: Store) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 

@@ -7,13 +7,14 @@ import random
 
 import pytest
 
-from mainspring.ids import new_id
-from mainspring.outcomes import Ack
-from mainspring.query import Query
-from mainspring.records import Claim, NewJob
-from mainspring.schedule_rows import Link, LinkRow
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, NewJob
+from mainspring.schedules.records import ScheduleDependency, ScheduleDependencyRow
 from mainspring.states import FINAL, Action, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, Hand, lease, one, put_in, state
 from .parts import after, noted, of, succeeds
@@ -70,7 +71,7 @@ class TestPartRaces:
 
     async def test_successes_of_one_part_by_many(self, store: Store, second_store: Store) -> None:
         """Two parts that wait for each other's sources: locks are taken in one order."""
-        await store.link([Link("x", ("a", "b")), Link("y", ("b", "a"))])
+        await store.set_dependencies([ScheduleDependency("x", ("a", "b")), ScheduleDependency("y", ("b", "a"))])
         hands = [await Hand(place).join() for place in (store, second_store) * 2]
         for _ in range(ROUNDS // 2):
             waits = [of("x"), of("y")]
@@ -124,7 +125,7 @@ class TestPartRaces:
             claim = await hand.take_one("a/any")
             await asyncio.gather(hand.succeed(claim), after(second_store, "x"), put_in(store, jobs[2]))
             assert [await state(store, each) for each in jobs] == [State.READY] * 3
-            assert await store.links() == []
+            assert await store.dependencies() == []
             await hand.succeed(*(await hand.take(9, "x/any")))
 
 
@@ -184,9 +185,9 @@ class Model:
         self.links[part] = dict.fromkeys(self.links[part], False)
         self.last[part] = job
 
-    def rows(self) -> list[LinkRow]:
+    def rows(self) -> list[ScheduleDependencyRow]:
         return [
-            LinkRow(name=part, after=tuple(sorted(after.items())), waiting=tuple(self.line[part]))
+            ScheduleDependencyRow(name=part, after=tuple(sorted(after.items())), waiting=tuple(self.line[part]))
             for part, after in sorted(self.links.items())
         ]
 
@@ -248,13 +249,13 @@ class Walk:
         part = self.draw.choice(NAMES)
         others = [name for name in NAMES if name != part]
         after = tuple(self.draw.sample(others, self.draw.choice((0, 1, 1, 2))))
-        await self.store.link([Link(part, after)])
+        await self.store.set_dependencies([ScheduleDependency(part, after)])
         self.model.link(part, after)
 
     async def check(self) -> None:
         found = await self.store.find(Query.everything(), limit=1000)
         assert {row.id: row.state for row in found.jobs} == self.model.states
-        assert await self.store.links() == self.model.rows()
+        assert await self.store.dependencies() == self.model.rows()
 
 
 @pytest.mark.asyncio

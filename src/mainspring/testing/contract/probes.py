@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.records import BreakerRow, Limit, Want
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .breakers import HALF, NAME, OPEN_FOR, fail, failure, guard, guarded, look, opened, success
 from .hands import LANE, Hand, ids, lease

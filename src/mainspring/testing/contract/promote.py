@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack
 from mainspring.states import Reason, State
 from mainspring.stores.base import Store
 

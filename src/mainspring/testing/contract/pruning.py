@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, Edge, Follow, LogLine, Report, Retention, Unique
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport, Edge, FollowUp, LogLine, Retention, UniqueKey
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, HOUR, Hand, gone, job, lease, one, put_in, row, running, state
 
@@ -136,7 +137,7 @@ class TestPrune:
 
     async def test_attempts_and_logs_go_too(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
-        await store.report(hand.name, [Report(id=claim.id, token=claim.token, logs=(LogLine(1, "INFO", "x"),))])
+        await store.report(hand.name, [AttemptReport(id=claim.id, token=claim.token, logs=(LogLine(1, "INFO", "x"),))])
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         await store.promote()
         await hand.succeed(await hand.take_one(f"{claim.queue}/any"))
@@ -147,10 +148,10 @@ class TestPrune:
 
     async def test_nothing_of_a_pruned_job_is_left(self, store: Store, clock: MovableClock) -> None:
         """A job that comes back under its id has no mark, stream, progress, follow-up job or key of the old."""
-        first, second = (Follow(State.SUCCEEDED, job(id=bytes([n]) * 14 + b"\0\0")) for n in (1, 2))
-        old = job(queue="own", marks=["m"], unique=Unique(b"k" * 16), follows=[first, second])
+        first, second = (FollowUp(State.SUCCEEDED, job(id=bytes([n]) * 14 + b"\0\0")) for n in (1, 2))
+        old = job(queue="own", marks=["m"], unique=UniqueKey(b"k" * 16), follows=[first, second])
         hand, claim = await running(store, old)
-        await store.report(hand.name, [Report(id=old.id, token=claim.token, progress=b"1", items=((1, b"x"),))])
+        await store.report(hand.name, [AttemptReport(id=old.id, token=claim.token, progress=b"1", items=((1, b"x"),))])
         await hand.kill(claim)
         clock.advance("21h")
         assert await store.prune(RULES) == 1
@@ -158,7 +159,7 @@ class TestPrune:
         assert (await store.find(Query(marks=("m",)))).jobs == ()
         assert await store.items(old.id) == []
         assert (await row(store, old)).progress is None
-        assert (await put_in(store, job(unique=Unique(b"k" * 16))))[0].created
+        assert (await put_in(store, job(unique=UniqueKey(b"k" * 16))))[0].created
         await hand.succeed(claim)
         assert sum((await store.count(Query.everything())).values()) == 3, "the second follow-up job was made"
 
@@ -183,7 +184,7 @@ class TestPrune:
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
         """Whether or not somebody tried before; and the others do not wait for it."""
-        held = await make(store, unique=Unique(b"k" * 16, 30 * HOUR))
+        held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
         other = await make(store)
         clock.advance("21h")
         assert [await store.prune(RULES), await store.prune(RULES)] == [1, 0]
@@ -199,10 +200,10 @@ class TestPrune:
     async def test_a_window_does_not_hold_a_job_that_has_lost_its_key(
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
-        held = await make(store, unique=Unique(b"k" * 16, 30 * HOUR))
+        held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
         clock.advance("21h")
         assert await store.prune(RULES) == 0
-        await put_in(store, job(unique=Unique(b"k" * 16, 0, "replace")))
+        await put_in(store, job(unique=UniqueKey(b"k" * 16, 0, "replace")))
         assert await store.prune(RULES) == 1
         assert await gone(store, held)
 
@@ -211,7 +212,7 @@ class TestPrune:
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
         """It may have become longer while a window held the job, which then keeps no other from going."""
-        held = await make(store, unique=Unique(b"k" * 16, 30 * HOUR))
+        held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
         clock.advance("21h")
         assert await store.prune(RULES) == 0
         other = await one_finished(store, keep=9 * HOUR + HOUR // 2)
@@ -225,7 +226,7 @@ class TestPrune:
         assert await gone(store, held)
 
     async def test_a_window_is_longer_than_a_keep(self, store: Store, clock: MovableClock) -> None:
-        held = await one_finished(store, unique=Unique(b"k" * 16, 30 * HOUR), keep=HOUR)
+        held = await one_finished(store, unique=UniqueKey(b"k" * 16, 30 * HOUR), keep=HOUR)
         clock.advance("2h")
         await store.prune(RULES)
         assert not await gone(store, held)

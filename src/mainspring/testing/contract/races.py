@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Edge
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Edge
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 

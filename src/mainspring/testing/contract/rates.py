@@ -8,12 +8,15 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Fair, Limit, NewJob, Retention, Turned, Want
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob, Retention
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import FairKey
 from mainspring.states import State
 from mainspring.stores.base import Store
+from mainspring.worker.records import TurnResult, Want
 
 from .fair import of
 from .hands import ERROR, LANE, MINUTE, SECOND, Hand, bucket, ids, job, lease, one, put_in
@@ -23,7 +26,7 @@ __all__ = ["TestRates", "TestSlowing", "TestSmooth"]
 CALLS = bucket("calls", 3, per=10 * SECOND)
 
 
-async def ask(hand: Hand, n: int = 99, lane: str = LANE) -> Turned:
+async def ask(hand: Hand, n: int = 99, lane: str = LANE) -> TurnResult:
     return await hand.turn(wants=[Want((lane,), n)])
 
 
@@ -101,7 +104,7 @@ class TestRates:
     @pytest.mark.parametrize("key", ["", "7"])
     @pytest.mark.parametrize("fair", [None, of("a")], ids=["plain", "fair"])
     async def test_cheap_ones_of_lower_priority_do_not_pass(
-        self, store: Store, clock: MovableClock, key: str, fair: Fair | None
+        self, store: Store, clock: MovableClock, key: str, fair: FairKey | None
     ) -> None:
         """Whatever comes behind it: else a costly job never starts."""
 
@@ -231,9 +234,9 @@ class TestRates:
     async def test_a_changed_size_counts_what_was_started_before(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 20)
         await hand.take(3)
-        await store.declare([Limit(name="calls", kind="rate", size=5, per=10 * SECOND)])
+        await store.declare_limits([Limit(name="calls", kind="rate", size=5, per=10 * SECOND)])
         assert len((await ask(hand)).claims) == 2
-        await store.set_size("calls", 1)
+        await store.set_limit_size("calls", 1)
         clock.advance("10s")
         assert len((await ask(hand)).claims) == 1
 

@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.lanes import limited_lane, parked_lane, suspect_lane
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Bucket, Claim, Limit, NewJob, QueueSettings, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.lanes import limited_lane, parked_lane, suspect_lane
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
+from mainspring.limits.records import Bucket, Limit
+from mainspring.queues.records import QueueSettings
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, Want
 
 from .hands import (
     ERROR,
@@ -46,7 +49,7 @@ async def handed_back(store: Store, n: int, *buckets: Bucket) -> tuple[Hand, lis
     """So many plain jobs, each of them claimed and handed back."""
     made = [job() for _ in range(n)]
     await put_in(store, *made)
-    await store.declare(LIMITS)
+    await store.declare_limits(LIMITS)
     hand = await Hand(store).join()
     assert applied(await hand.turn(*(relaned(claim, *buckets) for claim in await hand.take(n))))
     return hand, made
@@ -85,7 +88,7 @@ class TestRelaning:
 
     async def test_it_takes_no_place_meanwhile(self, store: Store) -> None:
         await one(store)
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
         await hand.turn(relaned(await hand.take_one(), GATE, TENANT))
         assert [each.used for each in await store.buckets([GATE, TENANT])] == [0, 0]
@@ -93,7 +96,7 @@ class TestRelaning:
     @pytest.mark.parametrize("named", [GATE, TENANT], ids=["gate", "key"])
     async def test_it_keeps_its_place_in_line(self, store: Store, named: Bucket) -> None:
         """Before jobs that named the limit all along and were enqueued later, behind those that came before it."""
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         first, late, last = job(buckets=[named]), job(), job(buckets=[named])
         await put_in(store, late)
         hand = await Hand(store).join()
@@ -116,7 +119,7 @@ class TestRelaning:
         jobs = [job() for _ in range(12)]
         made = jobs[9]
         held = await one(store, job(buckets=[TENANT]))
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
         assert (await hand.take_one()).id == held.id
         await put_in(store, *jobs)
@@ -126,7 +129,7 @@ class TestRelaning:
         assert [*await hand.take(20), *await hand.take(20)][9].id == jobs[10].id
 
     async def test_priority_counts_before_the_place(self, store: Store) -> None:
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         low, high = job(), job(priority=5)
         hand = await Hand(store).join()
         await put_in(store, low, high)
@@ -134,8 +137,8 @@ class TestRelaning:
         assert (await hand.take_one()).id == high.id
 
     async def test_one_of_a_stack_keeps_its_place(self, store: Store) -> None:
-        await store.configure("q", QueueSettings(order="lifo"))
-        await store.declare(LIMITS)
+        await store.configure_queue("q", QueueSettings(order="lifo"))
+        await store.declare_limits(LIMITS)
         old, new = await one(store), await one(store)
         hand = await Hand(store).join()
         await hand.turn(*(relaned(claim, TENANT) for claim in await hand.take(2)))
@@ -166,7 +169,7 @@ class TestRelaning:
         own = bucket("own", 1, per=per, key=key)
         made = await one(store, job(buckets=[own]))
         other = await one(store, job(queue="w", buckets=[own]))
-        await store.declare([Limit(name="gate", size=0)])
+        await store.declare_limits([Limit(name="gate", size=0)])
         hand, waiter = await Hand(store).join(), await Hand(second_store, queues=["w"]).join()
         claim = await hand.take_one()
         assert await waiter.take(1, "w/any") == ()
@@ -185,7 +188,7 @@ class TestRelaning:
     async def test_what_its_claim_used_up_of_a_rate_is_given_back(self, store: Store, burst: int) -> None:
         """It has not started: its next claim counts."""
         await one(store, job(buckets=[bucket("slow", 1, per=60 * SECOND, burst=burst)]))
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
         await hand.turn(relaned(await hand.take_one(), GATE))
         claim = await hand.take_one()
@@ -194,7 +197,7 @@ class TestRelaning:
         assert await hand.take(1) == ()
 
     async def test_the_rate_that_it_names_now_counts_its_start(self, store: Store, clock: MovableClock) -> None:
-        await store.declare([Limit(name="slow", kind="rate", size=3, per=SECOND)])
+        await store.declare_limits([Limit(name="slow", kind="rate", size=3, per=SECOND)])
         await put_in(store, job(), job())
         hand = await Hand(store).join()
         await hand.turn(*(relaned(claim, Bucket("slow", "", 2)) for claim in await hand.take(2)))
@@ -205,7 +208,7 @@ class TestRelaning:
 
     async def test_a_cheaper_one_in_front_need_not_wait(self, store: Store) -> None:
         """A lane that waits until its first job fits has another first job now."""
-        await store.declare([Limit(name="rate", kind="rate", size=3, per=60 * SECOND)])
+        await store.declare_limits([Limit(name="rate", kind="rate", size=3, per=60 * SECOND)])
         cheap = await one(store)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -266,7 +269,7 @@ def _named_twice(claim: Claim) -> Ack:
 class TestRelaningAgain:
     async def test_a_repeat_changes_nothing(self, store: Store) -> None:
         await one(store)
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
         claim = await hand.take_one()
         await hand.turn(relaned(claim, GATE))
@@ -325,7 +328,7 @@ class TestRelaningAgain:
 
     async def test_with_a_retirement(self, store: Store) -> None:
         await one(store)
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
         claim = await hand.take_one()
         said = await store.retire(hand.name, Outcome.INTERRUPTED, [relaned(claim, GATE, TENANT)])
@@ -335,14 +338,14 @@ class TestRelaningAgain:
 
     async def test_many_at_once(self, store: Store) -> None:
         """Each to the lane of its key."""
-        await store.declare(LIMITS)
+        await store.declare_limits(LIMITS)
         made = [job() for _ in range(60)]
         await put_in(store, *made)
         hand = await Hand(store).join()
         claims = await hand.take(60)
         keys = {claim.id: Bucket("tenant", str(n % 6)) for n, claim in enumerate(claims)}
         assert applied(await hand.turn(*(relaned(claim, keys[claim.id], GATE) for claim in claims)))
-        await store.declare([Limit(name="gate", size=100)])
+        await store.declare_limits([Limit(name="gate", size=100)])
         done: set[bytes] = set()
         while len(done) < 60:
             taken = await hand.take(60)

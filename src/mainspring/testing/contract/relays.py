@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Acted, Claim, Enqueued, NewJob, Retention
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import ActResult, Enqueued, NewJob, Retention
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import ERROR, HOUR, MINUTE, Hand, ending, ids, job, lease, one, put_in, row, running, state
 from .latest import latest, living, said
@@ -109,7 +110,7 @@ class TestKeepLast:
         await store.act(Action.CANCEL, Query(ids=(waiting.id,)))
         acted = await store.act(Action.RETRY, Query(ids=(waiting.id,)))
         assert (acted.done, acted.held) == ((), ((waiting.id, claim.id),))
-        assert await store.act(Action.RETRY, Query(states=(State.CANCELLED,))) == Acted()
+        assert await store.act(Action.RETRY, Query(states=(State.CANCELLED,))) == ActResult()
         await hand.succeed(claim)
         assert (await store.act(Action.RETRY, Query(states=(State.CANCELLED,)))).done == (waiting.id,)
 

@@ -9,13 +9,14 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import KeyConflict, QueueDisabled, QueueFull
-from mainspring.ids import new_id
-from mainspring.query import Query
-from mainspring.records import Disabled, Enqueued, NewJob, QueueSettings, Unique
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import Batch, Enqueued, NewJob, UniqueKey
+from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch, Store
+from mainspring.stores.base import Store
 
 from .hands import HOUR, SECOND, Hand, ending, gone, job, one, put_in, row, running, state
 from .latest import MODES, KeyMode, latest, ready_of, said
@@ -37,7 +38,7 @@ async def full(store: Store, *jobs: NewJob) -> None:
 class TestReplacedInFullQueues:
     @pytest.mark.parametrize("mode", MODES)
     async def test_it_needs_no_room_and_counts_on(self, store: Store, mode: KeyMode) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         first = await one(store, latest(mode))
         other = await one(store)
         for n in range(3):
@@ -47,13 +48,13 @@ class TestReplacedInFullQueues:
         assert await said(store, latest(mode, record=b"last")) == Enqueued(first.id, False)
         await one(store)
         await full(store, job())
-        await store.configure("q", QueueSettings(max_depth=1))
+        await store.configure_queue("q", QueueSettings(max_depth=1))
         assert await said(store, latest(mode, record=b"of too many")) == Enqueued(first.id, False)
         assert (await row(store, first)).record == b"of too many"
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_ready_one_counts_on(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await ready_of(store, clock, mode)
         await one(store)
         await put_in(store, latest(mode))
@@ -62,7 +63,7 @@ class TestReplacedInFullQueues:
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_second_job_needs_room(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         """The first one runs: the next under its key is a new one. What was refused has not touched the key."""
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         await ready_of(store, clock, mode)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -80,21 +81,21 @@ class TestReplacedInFullQueues:
     async def test_one_that_goes_to_a_full_queue_needs_room_there(self, store: Store, mode: KeyMode) -> None:
         """And leaves room where it was."""
         for queue in ("q", "other"):
-            await store.configure(queue, ERRORS)
+            await store.configure_queue(queue, ERRORS)
         first = await one(store, latest(mode, record=b"1"))
         await put_in(store, job(), job(queue="other"), job(queue="other"))
         with pytest.raises(QueueFull, match="'other' is full"):
             await put_in(store, latest(mode, queue="other", record=b"2"))
         found = await row(store, first)
         assert (found.queue, found.record) == ("q", b"1")
-        await store.configure("other", QueueSettings(max_depth=3))
+        await store.configure_queue("other", QueueSettings(max_depth=3))
         assert await said(store, latest(mode, queue="other", record=b"2")) == Enqueued(first.id, False)
         await full(store, job(queue="other"))
         await one(store)
         await full(store, job())
 
     async def test_room_that_is_left_and_taken_in_one_batch(self, store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         moving = await one(store, latest("keep_last"))
         await one(store)
         await put_in(store, latest("keep_last", queue="other"), job())
@@ -103,7 +104,7 @@ class TestReplacedInFullQueues:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_one_that_has_expired_leaves_its_room(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         old = await one(store, latest(mode, expires_in=SECOND))
         await one(store)
         clock.advance("2s")
@@ -113,7 +114,7 @@ class TestReplacedInFullQueues:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_one_that_is_dropped_frees_its_key(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         first = await one(store, latest(mode))
         clock.advance("1s")
         await put_in(store, job(), job())
@@ -123,7 +124,7 @@ class TestReplacedInFullQueues:
 
     async def test_one_that_is_dropped_behind_one_that_runs(self, store: Store, clock: MovableClock) -> None:
         """The next waits for that one as it did."""
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         hand, claim = await running(store, latest("keep_last"))
         waiting = await one(store, latest("keep_last"))
         clock.advance("1s")
@@ -139,7 +140,7 @@ class TestReplacedInFullQueues:
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
         """It is the oldest, and of this batch: the next oldest goes."""
-        await store.configure("q", DROPS)
+        await store.configure_queue("q", DROPS)
         first = await one(store, latest(mode))
         clock.advance("1s")
         second = await one(store)
@@ -152,7 +153,7 @@ class TestReplacedInFullQueues:
         await full(store, latest(mode), job(), job())
 
     async def test_several_of_one_key_are_one(self, store: Store) -> None:
-        await store.configure("q", ERRORS)
+        await store.configure_queue("q", ERRORS)
         batch = [latest("debounce", record=b"%d" % n) for n in range(5)]
         made = await put_in(store, *batch, job())
         assert [each.created for each in made] == [True, False, False, False, False, True]
@@ -160,20 +161,24 @@ class TestReplacedInFullQueues:
 
     async def test_a_kept_key_needs_no_room(self, store: Store) -> None:
         """Nor has another request under it to wait for room to be refused."""
-        await store.configure("q", QueueSettings(max_depth=1))
-        first = await one(store, job(unique=Unique(b"k" * 16, keep=HOUR, print=b"1" * 16)))
-        assert await said(store, job(unique=Unique(b"k" * 16, keep=HOUR, print=b"1" * 16))) == Enqueued(first.id, False)
+        await store.configure_queue("q", QueueSettings(max_depth=1))
+        first = await one(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16)))
+        assert await said(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16))) == Enqueued(
+            first.id, False
+        )
         with pytest.raises(KeyConflict):
-            await one(store, job(unique=Unique(b"k" * 16, keep=HOUR, print=b"2" * 16)))
-        await full(store, job(unique=Unique(b"l" * 16, keep=HOUR, print=b"1" * 16)))
+            await one(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"2" * 16)))
+        await full(store, job(unique=UniqueKey(b"l" * 16, keep=HOUR, print=b"1" * 16)))
         hand = await Hand(store).join()
         await hand.succeed(await hand.take_one())
-        assert await said(store, job(unique=Unique(b"k" * 16, keep=HOUR, print=b"1" * 16))) == Enqueued(first.id, False)
-        await one(store, job(unique=Unique(b"l" * 16, keep=HOUR, print=b"1" * 16)))
+        assert await said(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16))) == Enqueued(
+            first.id, False
+        )
+        await one(store, job(unique=UniqueKey(b"l" * 16, keep=HOUR, print=b"1" * 16)))
 
     async def test_never_more_over_many_producers(self, store: Store, second_store: Store) -> None:
         """Each batch replaces a job, and brings another that makes an old one go; workers take some meanwhile."""
-        await store.configure("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
+        await store.configure_queue("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
         keys = [bytes([n]) * 16 for n in range(3)]
 
         async def produce(own: Store, n: int) -> None:
@@ -190,7 +195,7 @@ class TestReplacedInFullQueues:
         counts = await store.count(Query.where(queues=["q"]))
         assert counts[State.READY] + counts[State.BLOCKED] <= 5
         assert counts[State.RUNNING] == 0
-        await store.configure("q", QueueSettings(max_depth=counts[State.READY] + counts[State.BLOCKED] + 1))
+        await store.configure_queue("q", QueueSettings(max_depth=counts[State.READY] + counts[State.BLOCKED] + 1))
         await one(store)
         await full(store, job())
 
@@ -204,7 +209,7 @@ class TestReplacedInSwitchedQueues:
         await one(store, first)
         batch = Batch(id=new_id().bytes, jobs=(again,))
         await store.enqueue(batch)
-        await store.disable(["q"], Disabled.REJECT, "ann")
+        await store.disable_queues(["q"], DisabledMode.REJECT, "ann")
         with pytest.raises(QueueDisabled):
             await put_in(store, latest(mode, record=b"3"))
         assert (await row(store, first)).record == b"2"
@@ -214,26 +219,26 @@ class TestReplacedInSwitchedQueues:
     async def test_skip_leaves_one_that_waits_to_wait(self, store: Store, mode: KeyMode) -> None:
         """It was taken before: the newest enqueue speaks for it."""
         first = await one(store, latest(mode, record=b"1"))
-        await store.disable(["q"], Disabled.SKIP)
+        await store.disable_queues(["q"], DisabledMode.SKIP)
         assert await said(store, latest(mode, record=b"2")) == Enqueued(first.id, False)
         found = await row(store, first)
         assert (found.record, found.reason) == (b"2", None)
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_skip_ends_new_ones_and_frees_the_key(self, store: Store, mode: KeyMode) -> None:
-        await store.disable(["q"], Disabled.SKIP)
+        await store.disable_queues(["q"], DisabledMode.SKIP)
         first, second = latest(mode), latest(mode)
         for each in (first, second):
             assert await said(store, each) == Enqueued(each.id, True)
             assert await ending(store, each) == (State.CANCELLED, Reason.SKIPPED)
-        await store.disable(["q"], None)
+        await store.disable_queues(["q"], None)
         third = latest(mode)
         assert await said(store, third) == Enqueued(third.id, True)
         assert (await row(store, third)).reason is None
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_one_that_goes_to_a_queue_that_skips_ends_there(self, store: Store, mode: KeyMode) -> None:
-        await store.disable(["other"], Disabled.SKIP)
+        await store.disable_queues(["other"], DisabledMode.SKIP)
         first = await one(store, latest(mode))
         child = await one(store, job(after=[first]))
         await put_in(store, latest(mode, queue="other"))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, LogLine, Report
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptReport, LogLine
 from mainspring.states import Action
 from mainspring.stores.base import Store
+from mainspring.worker.records import Claim
 
 from .hands import Hand, job, lease, put_in, row, running
 
 __all__ = ["TestReports"]
 
 
-def report(claim: Claim, progress: bytes | None = b"50", *, token: int | None = None, lines: int = 0) -> Report:
+def report(claim: Claim, progress: bytes | None = b"50", *, token: int | None = None, lines: int = 0) -> AttemptReport:
     logs = tuple(LogLine(at, "INFO", f"line {at}") for at in range(lines))
-    return Report(id=claim.id, token=claim.token if token is None else token, progress=progress, logs=logs)
+    return AttemptReport(id=claim.id, token=claim.token if token is None else token, progress=progress, logs=logs)
 
 
 @pytest.mark.asyncio
@@ -38,7 +39,7 @@ class TestReports:
         hand, claim = await running(store)
         lines = [LogLine(5, "INFO", "one"), LogLine(5, "WARNING", "two \x00 🐛"), LogLine(4, "ERROR", "three")]
         for line in lines:
-            await store.report(hand.name, [Report(id=claim.id, token=claim.token, logs=(line,))])
+            await store.report(hand.name, [AttemptReport(id=claim.id, token=claim.token, logs=(line,))])
         kept = [LogLine(line.at, line.level, line.text, n) for n, line in enumerate(lines, 1)]
         assert await store.logs(claim.id) == kept
         await hand.succeed(claim)
@@ -54,7 +55,7 @@ class TestReports:
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, lines=990)])
         more = tuple(LogLine(at, "INFO", f"line {at}") for at in range(990, 1050))
-        await store.report(hand.name, [Report(id=claim.id, token=claim.token, logs=more)])
+        await store.report(hand.name, [AttemptReport(id=claim.id, token=claim.token, logs=more)])
         kept = await store.logs(claim.id)
         assert [(line.at, line.n) for line in kept] == [(at, at + 1) for at in range(50, 1050)]
 

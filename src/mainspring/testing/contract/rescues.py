@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.clock import MovableClock
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Beat, Registration
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Beat, Registration
 
 from .hands import ERROR, SECOND, Hand, ending, ids, job, lease, outcomes, put_in, row, running, state
 

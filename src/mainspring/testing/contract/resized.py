@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.records import Limit
+from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
 
 from .hands import Hand, bucket, job, put_in
@@ -40,17 +40,17 @@ class TestManyWait:
     async def test_all_of_them_may_start(self, store: Store, second_store: Store, how: str) -> None:
         hand = await waiting(store)
         if how == "declare":
-            await second_store.declare([Limit(name="tenant", size=2)])
+            await second_store.declare_limits([Limit(name="tenant", size=2)])
         elif how == "set_size":
-            await second_store.set_size("tenant", 2)
+            await second_store.set_limit_size("tenant", 2)
         else:
             await second_store.forget_limit("tenant")
         assert await taken(hand) == KEYS
 
     async def test_what_does_not_change_moves_nobody(self, store: Store, second_store: Store) -> None:
         hand = await waiting(store)
-        await second_store.declare([Limit(name="tenant", size=1)])
-        await second_store.set_size("tenant", None)
+        await second_store.declare_limits([Limit(name="tenant", size=1)])
+        await second_store.set_limit_size("tenant", None)
         assert await taken(hand) == 0
-        await second_store.set_size("tenant", 2)
+        await second_store.set_limit_size("tenant", 2)
         assert await taken(hand) == KEYS

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.records import ROOMY, QueueSettings, Want
+from mainspring.common.clock import MovableClock
+from mainspring.limits.records import PLENTIFUL
+from mainspring.queues.records import QueueSettings
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .breakers import fail, guard
 from .fair import of
@@ -35,7 +37,7 @@ class TestRoomy:
         assert found.used == sum(costs[:n])
 
     async def test_a_small_limit_is_short(self, store: Store) -> None:
-        await put_in(store, *(job(buckets=[bucket("small", ROOMY)]) for _ in range(9)))
+        await put_in(store, *(job(buckets=[bucket("small", PLENTIFUL)]) for _ in range(9)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 9, limited=2)])
         assert len(said.claims) == len(said.short) == 2
@@ -103,7 +105,7 @@ class TestRoomy:
 
     async def test_limits_of_a_queue_too(self, store: Store) -> None:
         await one(store, job(queue="other", buckets=[bucket("wide", 1000)]))
-        await store.configure("q", QueueSettings(limits=(("wide", 1),)))
+        await store.configure_queue("q", QueueSettings(limits=(("wide", 1),)))
         await put_in(store, *(job(record=b"%d" % n) for n in range(9)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 9, limited=1)])

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from mainspring.errors import QueueDisabled, QueueFull
-from mainspring.records import Disabled, Edge, Follow, Mode, NewJob, QueueSettings, Want
+from mainspring.jobs.records import Batch, Edge, FollowUp, NewJob
+from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Batch
+from mainspring.worker.records import Want
 
 from .compare import Ledger
 from .draws import LANES, QUEUES, SECOND, TASK, one_in
@@ -45,7 +46,7 @@ class SettledModel(Model):
         """``dropped``: the jobs that had to make room in the step under way, by the store."""
         super().__init__()
         self.settings: dict[str, QueueSettings] = {}
-        self.disabled: dict[str, Disabled] = {}
+        self.disabled: dict[str, DisabledMode] = {}
         self.stacked: dict[bytes, bool] = {}
         """Whether a job goes by the newest first."""
         self.enqueued: dict[bytes, int] = {}
@@ -63,10 +64,10 @@ class SettledModel(Model):
         plan = SettledPlan(found.replies, found.new, refusals=found.refusals)
         for queue, n in Counter(job.queue for job in plan.new).items():
             how, settings = self.disabled.get(queue), self.settings.get(queue, QueueSettings())
-            if how is Disabled.REJECT:
+            if how is DisabledMode.REJECT:
                 plan.refusals.add(QueueDisabled)
             waiting = len(self._waiting(queue))
-            if not settings.max_depth or how is Disabled.SKIP or self.accepted or waiting + n <= settings.max_depth:
+            if not settings.max_depth or how is DisabledMode.SKIP or self.accepted or waiting + n <= settings.max_depth:
                 continue
             if settings.on_full == "drop_oldest" and waiting + n - settings.max_depth <= waiting:
                 plan.drops[queue] = waiting + n - settings.max_depth
@@ -79,7 +80,7 @@ class SettledModel(Model):
         before = {queue: self._waiting(queue) for queue in plan.drops}
         super().enqueue(plan)
         for new in plan.new:
-            if self.disabled.get(new.queue) is Disabled.SKIP:
+            if self.disabled.get(new.queue) is DisabledMode.SKIP:
                 self._finish(self.jobs[new.id], State.CANCELLED, Reason.SKIPPED)
         dropped = self._dropped() if plan.drops else set()
         for queue, n in plan.drops.items():
@@ -136,7 +137,7 @@ def settled_jobs(draw: st.DrawFn, number: int, parents: Sequence[bytes]) -> NewJ
         crashes=draw(st.sampled_from((3, 1))),
         record=b"%d" % number,
         after=tuple(Edge(each, "ignore") for each in chosen),
-        follows=(Follow(State.SUCCEEDED, follow),) if one_in(draw, 5) else (),
+        follows=(FollowUp(State.SUCCEEDED, follow),) if one_in(draw, 5) else (),
     )
 
 
@@ -162,13 +163,13 @@ class SettledMachine(KeyedMachine):
     def open(self) -> None:
         super().open()
         for queue, settings in zip(QUEUES, SETTINGS[-2:], strict=True):
-            self.run(self.clients[0].configure(queue, settings))
+            self.run(self.clients[0].configure_queue(queue, settings))
             self.model.settings[queue] = settings
 
     @rule(data=st.data(), queue=st.sampled_from(QUEUES), settings=st.sampled_from(SETTINGS), n=st.integers(1, 4))
     def configure(self, data: st.DataObject, queue: str, settings: QueueSettings, n: int) -> None:
         """And somebody goes on as before."""
-        self.call(data, lambda store: store.configure(queue, settings or None))
+        self.call(data, lambda store: store.configure_queue(queue, settings or None))
         self.model.settings[queue] = settings
         self.check()
         self.send_batch(data, n)
@@ -180,10 +181,10 @@ class SettledMachine(KeyedMachine):
         self.send_batch(data, 3)
         self.next_turn(data, [Want(LANES, 1)], True, 1, False)
 
-    @rule(data=st.data(), queue=st.sampled_from(QUEUES), how=st.sampled_from((None, None, *Disabled)))
-    def disable(self, data: st.DataObject, queue: str, how: Disabled | None) -> None:
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES), how=st.sampled_from((None, None, *DisabledMode)))
+    def disable(self, data: st.DataObject, queue: str, how: DisabledMode | None) -> None:
         """And somebody goes on as before."""
-        self.call(data, lambda store: store.disable([queue], how, "somebody"))
+        self.call(data, lambda store: store.disable_queues([queue], how, "somebody"))
         self.model.disabled.pop(queue, None)
         if how is not None:
             self.model.disabled[queue] = how
@@ -191,12 +192,14 @@ class SettledMachine(KeyedMachine):
         self.enqueue_and_take(data, 2)
 
     def same_modes(self) -> None:
-        rows = {row.name: row for row in self.run(self.clients[1].modes())}
+        rows = {row.name: row for row in self.run(self.clients[1].queues())}
         for queue in QUEUES:
             row = rows.get(queue)
-            said = (row.mode, row.settings, row.disabled) if row is not None else (Mode.OPEN, QueueSettings(), None)
+            said = (
+                (row.mode, row.settings, row.disabled) if row is not None else (QueueMode.OPEN, QueueSettings(), None)
+            )
             model = self.model
-            known = model.modes.get(queue, Mode.OPEN), model.settings.get(queue, QueueSettings())
+            known = model.modes.get(queue, QueueMode.OPEN), model.settings.get(queue, QueueSettings())
             assert said == (*known, model.disabled.get(queue))
 
     @rule(by=st.sampled_from((1, 13)))

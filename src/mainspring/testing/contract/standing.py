@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.records import Limit, QueueSettings
+from mainspring.common.clock import MovableClock
+from mainspring.limits.records import Limit
+from mainspring.queues.records import QueueSettings
 from mainspring.states import State
 from mainspring.stores.base import Store
 
@@ -22,7 +23,7 @@ LIFO = QueueSettings(order="lifo")
 class TestReplacedInLanes:
     @pytest.mark.parametrize("mode", ["throttle", "keep_last"])
     async def test_its_place_in_a_stack_stays(self, store: Store, mode: KeyMode) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         before, first, after = await one(store), await one(store, latest(mode)), await one(store)
         await put_in(store, latest(mode, record=b"2"))
         hand = await Hand(store).join()
@@ -31,7 +32,7 @@ class TestReplacedInLanes:
         assert claims[1].record == b"2"
 
     async def test_one_that_waits_for_its_end_comes_first_in_a_stack(self, store: Store) -> None:
-        await store.configure("q", LIFO)
+        await store.configure_queue("q", LIFO)
         hand, claim = await running(store, latest("keep_last"))
         waiting = await one(store, latest("keep_last", record=b"2"))
         await put_in(store, latest("keep_last", record=b"3"))
@@ -42,7 +43,7 @@ class TestReplacedInLanes:
     @pytest.mark.parametrize("order", ["fifo", "lifo"])
     async def test_in_another_queue_it_is_the_newest(self, store: Store, order: str) -> None:
         """Also from a line to a stack and back."""
-        await store.configure("other" if order == "lifo" else "q", LIFO)
+        await store.configure_queue("other" if order == "lifo" else "q", LIFO)
         first = await one(store, latest("keep_last"))
         others = [await one(store, job(queue="other")) for _ in range(2)]
         await put_in(store, latest("keep_last", queue="other"))
@@ -53,9 +54,9 @@ class TestReplacedInLanes:
     @pytest.mark.parametrize("mode", MODES)
     async def test_it_names_the_limits_of_its_queue(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         """Those that the queue has now."""
-        await store.declare([Limit(name="gate", size=1)])
+        await store.declare_limits([Limit(name="gate", size=1)])
         first = await one(store, latest(mode))
-        await store.configure("q", QueueSettings(limits=(("gate", 1),)))
+        await store.configure_queue("q", QueueSettings(limits=(("gate", 1),)))
         await put_in(store, latest(mode, record=b"2"), job())
         assert [each.name for each in (await row(store, first)).buckets] == ["gate"]
         clock.advance("10s")

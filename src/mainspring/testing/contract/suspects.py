@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.lanes import suspect_lane
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, NewJob, Want
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.lanes import suspect_lane
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import NewJob
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import CRASH_DELAYS, Store
+from mainspring.worker.records import Claim, Want
 
 from .hands import (
     ERROR,

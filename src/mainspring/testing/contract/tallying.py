@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.ids import new_ids
-from mainspring.query import Query
-from mainspring.records import Tally
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_ids
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import TallyRow
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 
@@ -27,18 +27,18 @@ class TestTally:
         await hand.succeed(done)
         await hand.kill(dead)
         assert await store.tally(Query.everything(), "queue") == [
-            Tally("a", State.DEAD, 1, now, now),
-            Tally("a", State.SCHEDULED, 1, now, now),
-            Tally("a", State.SUCCEEDED, 1, now, now),
-            Tally("b", State.READY, 2, now, now),
+            TallyRow("a", State.DEAD, 1, now, now),
+            TallyRow("a", State.SCHEDULED, 1, now, now),
+            TallyRow("a", State.SUCCEEDED, 1, now, now),
+            TallyRow("b", State.READY, 2, now, now),
         ]
 
     async def test_by_task(self, store: Store, clock: MovableClock) -> None:
         now = clock.now_us()
         await put_in(store, job(task="x", queue="a"), job(task="x", queue="b"), job(task="y"))
         assert await store.tally(Query.everything(), "task") == [
-            Tally("x", State.READY, 2, now, now),
-            Tally("y", State.READY, 1, now, now),
+            TallyRow("x", State.READY, 2, now, now),
+            TallyRow("y", State.READY, 1, now, now),
         ]
 
     async def test_by_error(self, store: Store, clock: MovableClock) -> None:
@@ -51,9 +51,9 @@ class TestTally:
         await hand.succeed(claim)
         await one(store)
         assert await store.tally(Query.everything(), "error") == [
-            Tally("KeyError", State.DEAD, 1, now, now),
-            Tally("ValueError", State.DEAD, 2, now, now),
-            Tally("crashed", State.DEAD, 1, now, now),
+            TallyRow("KeyError", State.DEAD, 1, now, now),
+            TallyRow("ValueError", State.DEAD, 2, now, now),
+            TallyRow("crashed", State.DEAD, 1, now, now),
         ]
         assert await store.tally(Query.where(states=["succeeded", "ready"]), "error") == []
 
@@ -76,8 +76,8 @@ class TestTally:
         clock.advance("1h")
         await second.kill(claim)
         assert await store.tally(Query.everything(), "queue") == [
-            Tally("q", State.DEAD, 2, then + HOUR, then + 2 * HOUR),
-            Tally("q", State.READY, 2, then, then + HOUR),
+            TallyRow("q", State.DEAD, 2, then + HOUR, then + 2 * HOUR),
+            TallyRow("q", State.READY, 2, then, then + HOUR),
         ]
 
     async def test_of_a_query(self, store: Store) -> None:

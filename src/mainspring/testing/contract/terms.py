@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.lanes import base_lane, limited_lane, on_terms, parked_lane, suspect_lane, version_term
-from mainspring.outcomes import Ack, Outcome
-from mainspring.query import Query
-from mainspring.records import Want
+from mainspring.jobs.lanes import base_lane, limited_lane, on_terms, parked_lane, suspect_lane, version_term
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .hands import LANE, TASK, Hand, bucket, ids, job, lease, one, put_in, row, running
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.clock import MovableClock, to_datetime
-from mainspring.outcomes import Ack, Outcome
+from mainspring.common.clock import MovableClock, to_datetime
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import State
 from mainspring.stores.base import Store
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.clock import MovableClock
-from mainspring.records import BreakerRow, Limit, Want
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.clock import MovableClock
+from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
+from mainspring.worker.records import Want
 
 from .breakers import HALF, NAME, OPEN_FOR, THRICE, fail, guard, guarded, look, opened
 from .hands import LANE, MINUTE, SECOND, Hand
@@ -21,7 +23,7 @@ class TestBreakersByHand:
     ) -> None:
         await guarded(store)
         hand = await Hand(store).join()
-        assert await second_store.trip(NAME, MINUTE)
+        assert await second_store.trip_breaker(NAME, MINUTE)
         said = await hand.turn(wants=[Want((LANE,), 9)])
         assert (said.claims, said.next_at) == ((), clock.now_us() + MINUTE)
         found = await look(store)
@@ -32,7 +34,7 @@ class TestBreakersByHand:
     async def test_or_for_somebody_to_reset_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         await guarded(store)
         hand = await Hand(store).join()
-        await second_store.trip(NAME, None)
+        await second_store.trip_breaker(NAME, None)
         clock.advance("365d")
         said = await hand.turn(wants=[Want((LANE,), 9)])
         assert (said.claims, said.next_at) == ((), None)
@@ -40,7 +42,7 @@ class TestBreakersByHand:
         listener = await store.listen(hand.name, ["q"])
         while await listener.wait(0.1):
             pass
-        assert await second_store.reset(NAME)
+        assert await second_store.reset_breaker(NAME)
         assert await listener.wait(10)
         listener.close()
         assert await look(store) == BreakerRow(name=NAME)
@@ -51,21 +53,21 @@ class TestBreakersByHand:
         hand = await Hand(store).join()
         claims = await hand.take(5)
         await fail(hand, *claims[:2])
-        await store.reset(NAME)
+        await store.reset_breaker(NAME)
         await fail(hand, *claims[2:4])
         assert (await look(store)).failures == 2
 
     async def test_a_shorter_time_holds_at_once(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
-        await second_store.trip(NAME, SECOND)
+        await second_store.trip_breaker(NAME, SECOND)
         assert (await hand.turn(wants=[Want((LANE,), 9)])).next_at == clock.now_us() + SECOND
 
     async def test_nobody_trips_or_resets_what_is_not_there(self, store: Store) -> None:
-        await store.declare([Limit(name="gate", size=1)])
+        await store.declare_limits([Limit(name="gate", size=1)])
         for name in (NAME, "gate"):
-            assert not await store.trip(name, None)
-            assert not await store.reset(name)
-        assert await store.tell(NAME, 0, fault="x") is None
+            assert not await store.trip_breaker(name, None)
+            assert not await store.reset_breaker(name)
+        assert await store.report_breaker(NAME, 0, fault="x") is None
 
 
 @pytest.mark.asyncio
@@ -76,37 +78,37 @@ class TestOtherWork:
         await guarded(store)
         hand = await Hand(store).join()
         await fail(hand, *await hand.take(2))
-        said = await store.tell(NAME, clock.now_us(), fault="OSError: away")
+        said = await store.report_breaker(NAME, clock.now_us(), fault="OSError: away")
         assert said == await look(store)
         assert said is not None
         assert (said.state, said.failures, said.error) == ("open", 3, "OSError: away")
 
     async def test_its_success_forgets_failures(self, store: Store, clock: MovableClock) -> None:
-        await store.declare([THRICE])
+        await store.declare_limits([THRICE])
         for _ in range(2):
-            assert await store.tell(NAME, clock.now_us(), fault="x") is None
-        assert await store.tell(NAME, clock.now_us(), good=1) is None
+            assert await store.report_breaker(NAME, clock.now_us(), fault="x") is None
+        assert await store.report_breaker(NAME, clock.now_us(), good=1) is None
         assert await look(store) == BreakerRow(name=NAME)
 
     async def test_it_probes_as_a_guest(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
-        said = await second_store.take(b"g" * 16, [guard()], MINUTE)
+        said = await second_store.hold(b"g" * 16, [guard()], MINUTE)
         assert (said.ok, said.next_at) == (False, clock.now_us() + OPEN_FOR)
         clock.advance("30s")
-        said = await second_store.take(b"g" * 16, [guard()], MINUTE)
+        said = await second_store.hold(b"g" * 16, [guard()], MINUTE)
         assert said.ok
         assert [each.state for each in said.breakers] == ["half_open"]
-        assert (await second_store.take(b"g" * 16, [guard()], MINUTE)).breakers == ()
+        assert (await second_store.hold(b"g" * 16, [guard()], MINUTE)).breakers == ()
         assert await hand.take(9) == ()
-        closed = await second_store.tell(NAME, said.now, good=1)
+        closed = await second_store.report_breaker(NAME, said.now, good=1)
         assert closed == BreakerRow(name=NAME)
-        await second_store.give(b"g" * 16)
+        await second_store.release(b"g" * 16)
         assert len(await hand.take(9)) == 9
 
     async def test_a_guest_that_is_gone_leaves_its_place(self, store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
         clock.advance("30s")
-        assert (await store.take(b"g" * 16, [guard()], MINUTE)).ok
+        assert (await store.hold(b"g" * 16, [guard()], MINUTE)).ok
         assert await hand.take(9) == ()
         clock.advance("1m")
         assert len(await hand.take(9)) == 1
@@ -115,17 +117,17 @@ class TestOtherWork:
         began = clock.now_us()
         await opened(store)
         clock.advance("30s")
-        assert await store.tell(NAME, began, good=1) is None
-        assert await store.tell(NAME, began, fault="x") is None
+        assert await store.report_breaker(NAME, began, good=1) is None
+        assert await store.report_breaker(NAME, began, fault="x") is None
         assert (await look(store)).state == "half_open"
-        again = await store.tell(NAME, clock.now_us(), fault="x")
+        again = await store.report_breaker(NAME, clock.now_us(), fault="x")
         assert again is not None
         assert again.state == "open"
 
     async def test_successes_are_told_in_numbers(self, store: Store, clock: MovableClock) -> None:
-        await store.declare([HALF])
-        await store.tell(NAME, clock.now_us(), good=5)
+        await store.declare_limits([HALF])
+        await store.report_breaker(NAME, clock.now_us(), good=5)
         for _ in range(4):
-            await store.tell(NAME, clock.now_us(), fault="x")
+            await store.report_breaker(NAME, clock.now_us(), fault="x")
         assert (await look(store)).state == "closed"
-        assert await store.tell(NAME, clock.now_us(), fault="x") is not None
+        assert await store.report_breaker(NAME, clock.now_us(), fault="x") is not None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.errors import StoreConflict
-from mainspring.ids import new_id
-from mainspring.lanes import parked_lane
-from mainspring.outcomes import Ack, Lease, Outcome
-from mainspring.query import Query
-from mainspring.records import Claim, Want
+from mainspring.jobs.lanes import parked_lane
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.jobs.query import Query
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Store, Turn
+from mainspring.stores.base import Store
+from mainspring.worker.records import Claim, Turn, Want
 
 from .hands import (  # fmt: skip
     ERROR,

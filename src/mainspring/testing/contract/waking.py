@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mainspring.clock import MovableClock
+from mainspring.common.clock import MovableClock
 from mainspring.stores.base import Store
 
 from .hands import SECOND, job, one

@@ -5,14 +5,19 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from mainspring.outcomes import Ack
-from mainspring.records import Mode, Want
+from mainspring.jobs.outcomes import Ack
+from mainspring.queues.records import QueueMode
 from mainspring.states import Action
+from mainspring.worker.records import Want
 
 from .draws import LANES, QUEUES, ends, keyed_jobs
 from .machine import Caller, FullMachine
 
-CHANGES = (None, None, *((queue, mode) for mode in (Mode.PAUSED, Mode.DRAINING, Mode.OPEN) for queue in QUEUES))
+CHANGES = (
+    None,
+    None,
+    *((queue, mode) for mode in (QueueMode.PAUSED, QueueMode.DRAINING, QueueMode.OPEN) for queue in QUEUES),
+)
 """A queue that gets another mode, or nothing."""
 
 
@@ -28,7 +33,7 @@ class KeyedMachine(FullMachine):
         self.next_turn(data, [Want(LANES, 4)], True, 1, False)
 
     @rule(data=st.data(), change=st.sampled_from(CHANGES))
-    def end_all(self, data: st.DataObject, change: tuple[str, Mode] | None) -> None:
+    def end_all(self, data: st.DataObject, change: tuple[str, QueueMode] | None) -> None:
         """Whoever has jobs ends them all and takes what there is; perhaps a queue gets another mode meanwhile."""
         if change is not None:
             self.change_mode(data, *change)
@@ -38,13 +43,13 @@ class KeyedMachine(FullMachine):
         ending = [data.draw(ends(lease)) for lease in self.held(caller)]
         return ending or super().some_acks(data, caller)
 
-    def change_mode(self, data: st.DataObject, queue: str, mode: Mode) -> None:
-        self.call(data, lambda store: store.set_mode([queue], mode))
+    def change_mode(self, data: st.DataObject, queue: str, mode: QueueMode) -> None:
+        self.call(data, lambda store: store.set_queue_mode([queue], mode))
         self.model.set_mode(queue, mode)
         self.same_modes()
         self.check()
 
     def same_modes(self) -> None:
-        rows = self.run(self.clients[1].modes())
-        known = {queue: mode for queue, mode in self.model.modes.items() if mode is not Mode.OPEN}
+        rows = self.run(self.clients[1].queues())
+        known = {queue: mode for queue, mode in self.model.modes.items() if mode is not QueueMode.OPEN}
         assert {row.name: row.mode for row in rows} == known

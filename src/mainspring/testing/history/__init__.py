@@ -14,21 +14,21 @@ without calls nobody can have lost a job.
 
 from mainspring.testing.history._events import (
     Answer,
-    Bound,
+    BodyRun,
     Bounds,
-    Call,
-    Event,
+    ClientCall,
+    Disturbance,
     History,
     Holding,
+    JobEvent,
+    LimitBound,
     Occurrence,
     Opening,
     Pause,
     Promise,
     Request,
-    Run,
     Sample,
     Snapshot,
-    Trouble,
     Violation,
 )
 from mainspring.testing.history._flow import FLOW
@@ -39,7 +39,7 @@ from mainspring.testing.history._lines import LINES
 from mainspring.testing.history._lives import LIVES
 from mainspring.testing.history._locks import LOCKS
 from mainspring.testing.history._requests import REQUESTS
-from mainspring.testing.history._stored import Stored, read
+from mainspring.testing.history._stored import StoredHistory, read
 from mainspring.testing.history._ticks import TICKS
 
 INVARIANTS = LIVES | LEASES | LIMITS | FLOW | REQUESTS | GATES | LINES | TICKS | LOCKS
@@ -48,22 +48,22 @@ INVARIANTS = LIVES | LEASES | LIMITS | FLOW | REQUESTS | GATES | LINES | TICKS |
 __all__ = [
     "INVARIANTS",
     "Answer",
-    "Bound",
+    "BodyRun",
     "Bounds",
-    "Call",
-    "Event",
+    "ClientCall",
+    "Disturbance",
     "History",
     "Holding",
+    "JobEvent",
+    "LimitBound",
     "Occurrence",
     "Opening",
     "Pause",
     "Promise",
     "Request",
-    "Run",
     "Sample",
     "Snapshot",
-    "Stored",
-    "Trouble",
+    "StoredHistory",
     "Violation",
     "check",
     "overlaps",

@@ -7,15 +7,15 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from mainspring.outcomes import Outcome
-from mainspring.rules import Window
+from mainspring.jobs.outcomes import Outcome
+from mainspring.schedules.rules import RuleWindow
 from mainspring.states import Action, Reason, State
 
 Answer = Literal["ok", "failed", "unknown"]
 """What a client was told; a call that timed out is unknown, never failed."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One step of one job, as the store took it."""
 
     seq: int
@@ -37,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Who spawned the job: no client asked for it."""
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     """What a client asked for and what it was told."""
 
     verb: Literal["enqueue", "cancel", "retry", "delete"]
@@ -51,7 +51,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Of the payloads, in the order of ``jobs``."""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class BodyRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a body, as it wrote down itself; a body that was killed has no end."""
 
     job: str
@@ -62,7 +62,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Of the payload as the body saw it."""
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """What was done to a worker, or to the store (``worker=""``), and for how long."""
 
     what: Literal["killed", "stopped", "cut_off", "terminated", "store_away"]
@@ -102,7 +102,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """The schedule of which it is a run."""
 
 
-class Bound(msgspec.Struct, frozen=True, kw_only=True):
+class LimitBound(msgspec.Struct, frozen=True, kw_only=True):
     """What a limit lets through: so many at once, or in each ``per`` seconds."""
 
     size: int
@@ -215,14 +215,14 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of a run."""
 
-    events: tuple[Event, ...] = ()
-    calls: tuple[Call, ...] = ()
-    runs: tuple[Run, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    events: tuple[JobEvent, ...] = ()
+    calls: tuple[ClientCall, ...] = ()
+    runs: tuple[BodyRun, ...] = ()
+    troubles: tuple[Disturbance, ...] = ()
     promises: Mapping[str, Promise] = {}
     snapshots: tuple[Snapshot, ...] = ()
     samples: tuple[Sample, ...] = ()
-    limits: Mapping[str, Bound] = {}
+    limits: Mapping[str, LimitBound] = {}
     """By the name of the bucket."""
     pauses: tuple[Pause, ...] = ()
     openings: tuple[Opening, ...] = ()
@@ -230,7 +230,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """By breaker: when somebody may have opened it by hand."""
     requests: tuple[Request, ...] = ()
     occurrences: tuple[Occurrence, ...] = ()
-    rules: Mapping[str, Window] = {}
+    rules: Mapping[str, RuleWindow] = {}
     """By schedule: when it is due, as it was stored."""
     holdings: tuple[Holding, ...] = ()
     listed: tuple[tuple[str, State], ...] = ()
@@ -272,7 +272,7 @@ def by_job(things: Iterable[T]) -> dict[str, list[T]]:
     return found
 
 
-def lives(history: History) -> dict[str, list[Event]]:
+def lives(history: History) -> dict[str, list[JobEvent]]:
     """The events of each job in the store's order."""
     return {job: sorted(events, key=lambda event: event.seq) for job, events in by_job(history.events).items()}
 

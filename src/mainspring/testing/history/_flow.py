@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from mainspring.states import FINAL, Action, State
-from mainspring.testing.history._events import Event, Found, History, lives, promise_of
+from mainspring.testing.history._events import Found, History, JobEvent, lives, promise_of
 
 Span = tuple[float, float, str]
 """From, until, whose."""
@@ -57,9 +57,9 @@ def _by_bucket(history: History) -> dict[str, list[Span]]:
     return found
 
 
-def runs_of(events: list[Event]) -> Iterator[tuple[Event, Event | None]]:
+def runs_of(events: list[JobEvent]) -> Iterator[tuple[JobEvent, JobEvent | None]]:
     """Each claim of a job, and what the store heard of its end."""
-    claim: Event | None = None
+    claim: JobEvent | None = None
     for event in events:
         if claim is not None and event.state is not State.RUNNING:
             yield claim, event
@@ -70,7 +70,7 @@ def runs_of(events: list[Event]) -> Iterator[tuple[Event, Event | None]]:
         yield claim, None
 
 
-def span_of(claim: Event, end: Event | None) -> Span:
+def span_of(claim: JobEvent, end: JobEvent | None) -> Span:
     return claim.at, math.inf if end is None else end.at, claim.job
 
 

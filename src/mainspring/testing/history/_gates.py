@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Action
-from mainspring.testing.history._events import Event, Found, History, Opening, lives, promise_of
+from mainspring.testing.history._events import Found, History, JobEvent, Opening, lives, promise_of
 from mainspring.testing.history._flow import above, runs_of, span_of
 
-Guarded = tuple[Event, Event | None]
+Guarded = tuple[JobEvent, JobEvent | None]
 """The claim of a job behind a breaker, and its end."""
 
 _UNDECIDED = frozenset({Outcome.INTERRUPTED, Outcome.SNOOZED, Outcome.CANCELLED})

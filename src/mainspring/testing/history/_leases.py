@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Action, State
-from mainspring.testing.history._events import Event, Found, History, Run, Trouble, by_job, lives, promise_of
+from mainspring.testing.history._events import (
+    BodyRun,
+    Disturbance,
+    Found,
+    History,
+    JobEvent,
+    by_job,
+    lives,
+    promise_of,
+)
 
 _ENDS = frozenset(
     {
@@ -118,7 +127,7 @@ def the_living_are_left_alone(history: History) -> Found:
 def the_terminated_take_no_more(history: History) -> Found:
     """I13: after the word to terminate a worker asks for no more, and it is gone within the bound."""
     ends = [each for each in history.troubles if each.what == "terminated"]
-    claims: dict[str, list[Event]] = {}
+    claims: dict[str, list[JobEvent]] = {}
     for event in history.events:
         if event.action is Action.CLAIM:
             claims.setdefault(event.worker, []).append(event)
@@ -136,7 +145,7 @@ def _lay_with_the_store(history: History, asked: float, at: float) -> bool:
     return any(each.began < asked and at <= each.ended + history.bounds.slack for each in away)
 
 
-def overlaps(history: History) -> Iterator[tuple[Run, Run]]:
+def overlaps(history: History) -> Iterator[tuple[BodyRun, BodyRun]]:
     """Runs of a job that went on after a newer one had begun."""
     for runs in by_job(history.runs).values():
         runs.sort(key=lambda run: run.token)
@@ -161,7 +170,7 @@ def recoveries(history: History) -> list[float]:
     return found
 
 
-def _held_at_death(history: History) -> Iterator[tuple[Event, Event | None, Trouble]]:
+def _held_at_death(history: History) -> Iterator[tuple[JobEvent, JobEvent | None, Disturbance]]:
     """Each lease that a worker held when it was killed, with its end."""
     killed = {each.worker: each for each in history.troubles if each.what == "killed"}
     for events in lives(history).values():
@@ -184,7 +193,7 @@ def _without_store(history: History, since: float, until: float) -> float:
     )
 
 
-def _silenced(trouble: Trouble, at: float, history: History) -> bool:
+def _silenced(trouble: Disturbance, at: float, history: History) -> bool:
     """Whether this explains that a worker was silent for a lease; its last beat may be a third of one older."""
     latest = at - history.bounds.lease * 2 / 3 + history.bounds.slack
     if trouble.what in ("killed", "terminated"):
@@ -192,8 +201,8 @@ def _silenced(trouble: Trouble, at: float, history: History) -> bool:
     return trouble.began <= latest and trouble.ended >= at - history.bounds.slack
 
 
-def _of_worker(history: History) -> dict[str, list[Trouble]]:
-    found: dict[str, list[Trouble]] = {}
+def _of_worker(history: History) -> dict[str, list[Disturbance]]:
+    found: dict[str, list[Disturbance]] = {}
     for each in history.troubles:
         found.setdefault(each.worker, []).append(each)
     return found

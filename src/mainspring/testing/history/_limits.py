@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from mainspring.outcomes import Outcome
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Action, Reason, State
-from mainspring.testing.history._events import Event, Found, History, Sample, lives, promise_of
+from mainspring.testing.history._events import Found, History, JobEvent, Sample, lives, promise_of
 
 _CHARGED = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT})
 """Outcomes that use up an attempt; all others give it back."""
@@ -32,7 +32,7 @@ def attempts_are_counted(history: History) -> Found:
         yield from ((job, what) for what in _wrong_death(events[-1], crashes, promise.crashes, early=promise.early))
 
 
-def _wrong_death(last: Event, crashes: int, limit: int, *, early: bool) -> list[str]:
+def _wrong_death(last: JobEvent, crashes: int, limit: int, *, early: bool) -> list[str]:
     if (last.state, last.reason) == (State.DEAD, Reason.CRASHED) and crashes < limit and not early:
         return [f"is dead by crashes after {crashes} of {limit}"]
     return []

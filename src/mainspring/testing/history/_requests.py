@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mainspring.states import State
-from mainspring.testing.history._events import Event, Found, History, Request, lives
+from mainspring.testing.history._events import Found, History, JobEvent, Request, lives
 
 
 class _Hold(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def a_request_is_done_once(history: History) -> Found:
             yield from _wrong_answer(history, request, holds)
 
 
-def _hold(events: Sequence[Event], request: Request) -> _Hold:
+def _hold(events: Sequence[JobEvent], request: Request) -> _Hold:
     last = events[-1]
     kept = {State.SUCCEEDED: request.keep, State.DEAD: 0.0, State.CANCELLED: 0.0, None: 0.0}
     return _Hold(request.made, request.print, events[0].at, last.at + kept.get(last.state, math.inf))

@@ -13,14 +13,14 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.acting import pages
-from mainspring.outcomes import ACTIONS, Outcome
-from mainspring.query import Query
-from mainspring.records import AttemptRow, JobRow
-from mainspring.scheduling import record_of
+from mainspring.jobs.actions import pages
+from mainspring.jobs.outcomes import ACTIONS, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import AttemptRow, JobRow
+from mainspring.schedules.plan import record_of
 from mainspring.states import FINAL, Action, Reason, State
 from mainspring.stores.base import Store
-from mainspring.testing.history._events import Event, Occurrence, Snapshot
+from mainspring.testing.history._events import JobEvent, Occurrence, Snapshot
 
 Shown = Callable[[JobRow], int | None]
 """The token by which what a job shows was written."""
@@ -33,26 +33,26 @@ _AFTER = {
 """Where an attempt leaves a job that goes on; ready otherwise."""
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoredHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What a store knows of a run."""
 
     jobs: tuple[tuple[JobRow, list[AttemptRow]], ...]
     """Every job with its ended attempts."""
-    events: tuple[Event, ...]
+    events: tuple[JobEvent, ...]
     listed: tuple[tuple[str, State], ...]
     occurrences: tuple[Occurrence, ...]
     snapshot: Snapshot
     durability: str
 
 
-async def read(store: Store, *, shown: Shown = lambda _: None) -> Stored:
+async def read(store: Store, *, shown: Shown = lambda _: None) -> StoredHistory:
     """All jobs of a store; it must be at rest."""
     rows = [row async for page in pages(store, Query.everything(), 1000) for row in page]
     jobs = [(row, await store.attempts(row.id)) for row in {row.id: row for row in rows}.values()]
     events = [event for row, attempts in jobs for event in life_of(row, attempts, wrote=shown(row))]
     counts = await store.count(Query.everything())
     at = max((event.at for event in events), default=0.0)
-    return Stored(
+    return StoredHistory(
         jobs=tuple(jobs),
         events=tuple(replace(event, seq=n) for n, event in enumerate(events)),
         listed=tuple((str(UUID(bytes=row.id)), row.state) for row in rows),
@@ -65,7 +65,7 @@ async def read(store: Store, *, shown: Shown = lambda _: None) -> Stored:
 async def _occurrences(store: Store, schedule: str) -> list[Occurrence]:
     """What is still known of the occurrences of a schedule."""
     found, before = list[Occurrence](), None
-    while runs := await store.runs(schedule, 1000, before):
+    while runs := await store.schedule_runs(schedule, 1000, before):
         for run in runs:
             record = record_of(run)
             job = "" if run.job is None else str(UUID(bytes=run.job))
@@ -74,7 +74,7 @@ async def _occurrences(store: Store, schedule: str) -> list[Occurrence]:
     return found
 
 
-def life_of(row: JobRow, attempts: Sequence[AttemptRow], wrote: int | None = None) -> list[Event]:
+def life_of(row: JobRow, attempts: Sequence[AttemptRow], wrote: int | None = None) -> list[JobEvent]:
     """The steps of one job, in order."""
     life = _Life(row)
     for each in sorted(attempts, key=lambda attempt: attempt.token):
@@ -95,7 +95,7 @@ class _Life:
     def __init__(self, row: JobRow) -> None:
         self._row = row
         self.state: State | None = None
-        self.events: list[Event] = []
+        self.events: list[JobEvent] = []
         self._add(row.enqueued, Action.ENQUEUE, State.READY)
 
     def claim(self, at: int, token: int, worker: str, attempt: int) -> None:
@@ -133,7 +133,7 @@ class _Life:
         outcome: Outcome | None = None, reason: Reason | None = None,
     ) -> None:  # fmt: skip
         self.state = state
-        event = Event(
+        event = JobEvent(
             seq=len(self.events), at=at / 1e6, action=action, job=str(UUID(bytes=self._row.id)), state=state,
             epoch=self._row.epoch, token=token, worker=worker, attempt=attempt, outcome=outcome, reason=reason,
         )  # fmt: skip

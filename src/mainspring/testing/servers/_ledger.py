@@ -19,7 +19,7 @@ from typing import TypedDict
 import psutil
 
 
-class Entry(TypedDict):
+class ServerEntry(TypedDict):
     """What is known of one server; ``url`` only when it is shared, ``home`` only when it goes with the server."""
 
     pid: int
@@ -49,7 +49,7 @@ def write(pid: int, home: Path, *, name: str | None = None, url: str | None = No
     """Note a running server, under a name by which others of the run find it, if it is to be found."""
     mine = owner()
     gone_with_it = None if keep else str(home)
-    entry = Entry(pid=pid, born=_born(pid), owner=mine, owner_born=_born(mine), home=gone_with_it, url=url)
+    entry = ServerEntry(pid=pid, born=_born(pid), owner=mine, owner_born=_born(mine), home=gone_with_it, url=url)
     path = directory() / f"{mine}-{name or (f'kept-{pid}' if keep else home.name)}.json"
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps(entry))
@@ -57,10 +57,10 @@ def write(pid: int, home: Path, *, name: str | None = None, url: str | None = No
     return path
 
 
-def read(path: Path) -> Entry | None:
+def read(path: Path) -> ServerEntry | None:
     """The note, or nothing when it is gone or broken."""
     try:
-        entry: Entry = json.loads(path.read_text())
+        entry: ServerEntry = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
     return entry
@@ -101,7 +101,7 @@ def alive(pid: int, born: float) -> bool:
         return False
 
 
-def _finish(path: Path, entry: Entry) -> None:
+def _finish(path: Path, entry: ServerEntry) -> None:
     from mainspring.testing.servers._base import end_tree
 
     if alive(entry["pid"], entry["born"]):

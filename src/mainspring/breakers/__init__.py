@@ -1,0 +1,1 @@
+"""Breakers: stop a task or any code that keeps failing."""

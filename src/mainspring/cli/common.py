@@ -1,0 +1,193 @@
+"""What commands share: the app or store they speak to, and how they answer."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mainspring.cli import output
+from mainspring.cli.find_app import find_app, find_app_or_store
+from mainspring.common.duration import to_timedelta
+from mainspring.errors import ConfigError, InvalidOption
+
+if TYPE_CHECKING:
+    from mainspring.jobs.query import Query
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+app_flag = click.option("-A", "--app", metavar="APP", help="module:object, module, file.py or file.py:object.")
+_json_flag = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+
+
+class _Seconds(click.FloatRange):
+    """A range that has no room for ``nan``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return number
+
+
+def on_code(fn: F, *, argument: bool = False) -> F:
+    """Give the command the app, with its code. Adds ``-A``, and the ``argument`` APP for a command that is about it."""
+
+    @functools.wraps(fn)
+    def command(*, app: str | None, target: str | None = None, **given: Any) -> Any:
+        return _with(find_app(target or named(app)), fn, given)
+
+    made: Any = click.argument("target", required=False, metavar="[APP]")(command) if argument else command
+    return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
+
+
+def on_store(fn: F, *, make: bool = False) -> F:
+    """Give the command the app, or one that has only a store. Adds ``-A``, ``--url``, ``--namespace``.
+
+    A store that is named must be there, unless the command may ``make`` it: a slip in a URL is no empty store.
+    """
+
+    @functools.wraps(fn)
+    def command(*, app: str | None, url: str | None, namespace: str | None, **given: Any) -> Any:
+        return _with(find_app_or_store(app if url or namespace else named(app), url, namespace, make=make), fn, given)
+
+    made: Any = click.option("--namespace", help="The namespace in that store.")(command)
+    made = click.option("--url", help="The store, instead of an app: no code is imported.")(made)
+    return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
+
+
+def named(app: str | None) -> str | None:
+    """The app that the command or the group in front of it names."""
+    if app is not None:
+        return app
+    ctx = click.get_current_context(silent=True)
+    return None if ctx is None else ctx.find_root().params.get("app")
+
+
+def _with(app: Any, fn: Callable[..., Any], given: dict[str, Any]) -> Any:
+    try:
+        return fn(app, **given)
+    finally:
+        app.close()
+
+
+def answers(fn: F) -> F:
+    """The command returns a ``Shown``. Adds ``--json``."""
+
+    @functools.wraps(fn)
+    def command(*args: Any, as_json: bool, **given: Any) -> int:
+        answer = _asked(fn, *args, **given)
+        output.show(answer, as_json=as_json)
+        return answer.code
+
+    return _json_flag(command)  # type: ignore[return-value]  # click hands the function on
+
+
+def _asked(fn: Callable[..., Any], *args: Any, **given: Any) -> output.Shown:
+    """The answer; what code of the app prints is no part of it."""
+    with redirect_stdout(sys.stderr):
+        answer: output.Shown = fn(*args, **given)
+    return answer
+
+
+def listing(fn: F) -> F:
+    """The same for what one may want to see again and again. Adds ``--json`` and ``--watch``."""
+
+    @functools.wraps(fn)
+    def command(*args: Any, as_json: bool, watch: float | None, **given: Any) -> int:
+        ask = functools.partial(_asked, fn, *args, **given)
+        if watch is not None:
+            return output.watch(ask, watch, as_json=as_json)
+        answer = ask()
+        output.show(answer, as_json=as_json)
+        return answer.code
+
+    again = click.option(
+        "--watch", is_flag=False, flag_value=2.0, type=_Seconds(0.1, 86_400), default=None, metavar="[SECONDS]",
+        help="Show it again every so many seconds (2) until Ctrl-C; with --json one document a line.",
+    )  # fmt: skip
+    return _json_flag(again(command))  # type: ignore[return-value]  # click hands the function on
+
+
+# ---- which jobs ------------------------------------------------------------------------------------
+
+_FILTERS: dict[str, Callable[[Any], Any]] = {
+    "state": click.option("--state", multiple=True, help="Only jobs in this state; may be given several times."),
+    "queue": click.option("--queue", multiple=True, help="Only jobs of this queue."),
+    "task": click.option("--task", multiple=True, help="Only jobs of this task."),
+    "tag": click.option("--tag", multiple=True, help="Only jobs with this tag; several must all be there."),
+    "reason": click.option("--reason", multiple=True, help="Only jobs that ended for this reason."),
+    "error": click.option("--error", multiple=True, help="Only dead jobs that died of this type of error."),
+    "since": click.option("--since", metavar="WHEN", help="Enqueued then or later: 2h (ago), or 2026-01-31T12:00Z."),
+    "until": click.option("--until", metavar="WHEN", help="Enqueued before then."),
+    "parent": click.option("--parent", metavar="ID", help="Only jobs that this one spawned."),
+}
+OF_ENDED = tuple(_FILTERS)
+OF_LIVE = ("state", "queue", "task", "tag", "since", "until", "parent")
+OF_DEAD = ("queue", "task", "tag", "reason", "error", "since", "until", "parent")
+
+
+def filters(*names: str) -> Callable[[F], F]:
+    """Add these filters; the command gets one ``query`` of them, None when none was given."""
+
+    def add(fn: F) -> F:
+        @functools.wraps(fn)
+        def command(*args: Any, **given: Any) -> Any:
+            wanted = {name: given.pop(name) for name in names}
+            return fn(*args, query=_query(**wanted), **given)
+
+        made: Any = command
+        for name in reversed(names):
+            made = _FILTERS[name](made)
+        return made  # type: ignore[no-any-return]  # click hands the function on
+
+    return add
+
+
+def _query(
+    *, queue: Sequence[str], task: Sequence[str], tag: Sequence[str], since: str | None, until: str | None,
+    parent: str | None, state: Sequence[str] = (), reason: Sequence[str] = (), error: Sequence[str] = (),
+) -> Query | None:  # fmt: skip
+    from mainspring.jobs.query import Query
+
+    query = Query.where(
+        states=state or None, queues=queue or None, tasks=task or None, tags=tag or None,
+        reasons=reason or None, errors=error or None,
+        since=moment(since, "since"), until=moment(until, "until"), parent=parent,
+    )  # fmt: skip
+    return None if query.empty else query
+
+
+def moment(text: str | None, name: str) -> datetime | None:
+    """``2h`` (ago) or a moment in ISO 8601, which is UTC unless it says otherwise."""
+    return None if text is None else a_moment(text, name, flag=f"--{name} ")
+
+
+def a_moment(text: str, name: str, *, flag: str = "") -> datetime:
+    """The same where there must be one; ``flag`` is how it is written before it."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return datetime.now(UTC) - to_timedelta(text, what=name)
+        except InvalidOption:
+            raise InvalidOption(
+                name, text, "is no moment and no duration", hint=f"{flag}2h, or {flag}2026-01-31T12:00Z"
+            ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def sure(question: str, yes: bool) -> None:
+    """Ask before many things are changed; ends the command when the answer is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} Nobody is here to ask", hint="Add --yes.")
+    if not click.confirm(f"{question} Go on?", err=True):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,1 @@
+"""The client of a store: what producers use to enqueue, wait and ask."""

@@ -1,0 +1,94 @@
+"""Stored jobs under the code of here: can it read them, and what do they do when it runs one of them.
+
+Nothing here changes a job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from mainspring.client import blocking
+from mainspring.errors import JobNotFound, MainspringError, UnknownTask
+from mainspring.jobs import actions
+from mainspring.jobs.query import Query
+from mainspring.states import LIVE, State
+from mainspring.worker.run.decode import open_record
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.jobs.records import JobRow
+    from mainspring.tasks.task import BaseTask
+
+
+class RefusedJob(msgspec.Struct, frozen=True):
+    """A live job that this code cannot run, and why."""
+
+    id: UUID
+    task: str
+    queue: str
+    state: State
+    why: str
+
+
+class CheckReport(msgspec.Struct, frozen=True):
+    """How many live jobs were looked at, and those that were refused."""
+
+    looked: int
+    refused: tuple[RefusedJob, ...]
+
+
+class StoredCall(NamedTuple):
+    """A stored job opened by the code of here, ready to be called."""
+
+    task: BaseTask[Any, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def check(app: Mainspring, *, limit: int | None = None) -> CheckReport:
+    """Open every live job as a worker with this code would, the newest first, at most ``limit`` of them."""
+    return blocking.run("check", acheck(app, limit=limit))
+
+
+async def acheck(app: Mainspring, *, limit: int | None = None) -> CheckReport:
+    looked = 0
+    refused: list[RefusedJob] = []
+    async for rows in actions.pages(await app.client.store(), Query.where(states=LIVE)):
+        for row in rows:
+            if limit is not None and looked >= limit:
+                return CheckReport(looked, tuple(refused))
+            looked += 1
+            if why := _why_not(app, row):
+                refused.append(RefusedJob(UUID(bytes=row.id), row.task, row.queue, row.state, why))
+    return CheckReport(looked, tuple(refused))
+
+
+def open_stored(app: Mainspring, id: UUID | str) -> StoredCall:
+    """The call that a stored job stands for; ``Undecodable`` or ``UnknownTask`` if this code cannot run it."""
+    return _open(app, blocking.run("open_stored", _row(app, id)))
+
+
+async def _row(app: Mainspring, id: UUID | str) -> JobRow:
+    found = await (await app.client.store()).find(Query.of(id), limit=1)
+    if not found.jobs:
+        raise JobNotFound(id)
+    return found.jobs[0]
+
+
+def _open(app: Mainspring, row: JobRow) -> StoredCall:
+    task = app.tasks.find(row.task)
+    if task is None:
+        raise UnknownTask(row.task, app.tasks)
+    opened = open_record(task.spec(), row.record)
+    return StoredCall(task, opened.args, opened.kwargs)
+
+
+def _why_not(app: Mainspring, row: JobRow) -> str:
+    try:
+        _open(app, row)
+    except MainspringError as error:
+        return error.message
+    return ""

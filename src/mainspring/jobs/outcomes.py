@@ -1,0 +1,164 @@
+"""What an attempt came to, and how that is reported to the store.
+
+The core decides, the store writes: the executor returns an outcome, the turner makes an
+:class:`Ack` by one of the named constructors, the store applies it in the next turn.
+Nobody builds an ``Ack`` field by field.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mainspring.states import Action, Reason, State
+
+if TYPE_CHECKING:
+    from mainspring.limits.records import Bucket
+
+
+class Outcome(StrEnum):
+    """What one attempt came to."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    SNOOZED = "snoozed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    CRASHED = "crashed"
+    LOST = "lost"
+
+
+class Lease(NamedTuple):
+    """The right to write for a job: valid while ``token`` is its last and the worker's row lives."""
+
+    id: bytes
+    token: int
+
+
+class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A report that ends an attempt. See the constructors for the legal combinations."""
+
+    id: bytes
+    token: int
+    outcome: Outcome
+    to: State
+    reason: Reason | None = None
+    delay: int = 0
+    """Microseconds from the store's now until the job is due, for ``retrying`` and ``scheduled``."""
+    due: int | None = None
+    """An absolute due time in microseconds, instead of ``delay``."""
+    result: bytes | None = None
+    error: bytes | None = None
+    """An encoded ``ErrorRecord``."""
+    label: str | None = None
+    """The type of that error, by which dead jobs are grouped."""
+    refund: bool = False
+    """The attempt is given back: it does not count against ``retries``."""
+    park: bool = False
+    """The worker does not know the task: ready again, but only for a worker that does."""
+    buckets: tuple[Bucket, ...] = ()
+    """What the task names and the job did not: ready again at its old place in line, when these have room too."""
+    part: str = ""
+    """The part that the task's jobs are of and this one was not: it waits for others as if it had always been."""
+    run_us: int = 0
+    """How long the body ran, by the worker's monotonic clock."""
+    slow: int = 0
+    """Microseconds for which the rates that the job names let nothing through from now on."""
+    spent: tuple[tuple[str, int], ...] = ()
+    """What the attempt really cost, by limit: what its start used up too little counts now, too much is given back."""
+    fault: str = ""
+    """What failed, in a few words, if that counts against the breakers that the job names."""
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(self.id, self.token)
+
+    @property
+    def action(self) -> Action:
+        return ACTIONS[self.outcome]
+
+    @classmethod
+    def succeeded(
+        cls, lease: Lease, result: bytes | None = None, *, error: bytes | None = None, run_us: int = 0
+    ) -> Ack:
+        """Done. ``error`` is a note, such as a result that was too large to be kept."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.SUCCEEDED, to=State.SUCCEEDED,
+            result=result, error=error, run_us=run_us,
+        )  # fmt: skip
+
+    @classmethod
+    def failed(
+        cls, lease: Lease, error: bytes, *, retry_in: int, timed_out: bool = False, run_us: int = 0, fault: str = ""
+    ) -> Ack:
+        """The attempt failed and the job is tried again ``retry_in`` microseconds from now."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
+            to=State.RETRYING, delay=retry_in, error=error, run_us=run_us, fault=fault,
+        )  # fmt: skip
+
+    @classmethod
+    def dead(
+        cls, lease: Lease, error: bytes, reason: Reason, *, label: str = "", timed_out: bool = False, run_us: int = 0,
+        fault: str = "",
+    ) -> Ack:  # fmt: skip
+        """The attempt failed and there is no other."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
+            to=State.DEAD, reason=reason, error=error, label=label or None, run_us=run_us, fault=fault,
+        )  # fmt: skip
+
+    @classmethod
+    def snoozed(cls, lease: Lease, *, delay: int = 0, due: int | None = None, slow: int = 0, run_us: int = 0) -> Ack:
+        """Later, and this attempt does not count. ``slow``: and for so long nothing else that shares its rates."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.SNOOZED, to=State.SCHEDULED,
+            delay=delay, due=due, slow=slow, refund=True, run_us=run_us,
+        )  # fmt: skip
+
+    @classmethod
+    def cancelled(cls, lease: Lease, error: bytes | None = None, *, run_us: int = 0) -> Ack:
+        """The handler gave up for good, or obeyed a cancel order."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.CANCELLED, to=State.CANCELLED,
+            reason=Reason.BY_USER, error=error, run_us=run_us,
+        )  # fmt: skip
+
+    @classmethod
+    def interrupted(cls, lease: Lease, error: bytes | None = None, *, run_us: int = 0) -> Ack:
+        """The body was ended by us (stop, deploy, fence): ready again, without blame."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY,
+            error=error, refund=True, run_us=run_us,
+        )  # fmt: skip
+
+    @classmethod
+    def lost_early(cls, lease: Lease, error: bytes, *, label: str = "", run_us: int = 0) -> Ack:
+        """The interrupted body belongs to an ``ack="early"`` job: it began, so it never runs again."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.DEAD,
+            reason=Reason.NOT_RETRYABLE, error=error, label=label or None, run_us=run_us,
+        )  # fmt: skip
+
+    @classmethod
+    def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = (), part: str = "") -> Ack:
+        """The body never began (claimed ahead, expired, unknown task, limits or a part that it lacks): ready again."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True, park=park,
+            buckets=buckets, part=part,
+        )  # fmt: skip
+
+
+ACTIONS = {
+    Outcome.SUCCEEDED: Action.ACK_SUCCEEDED,
+    Outcome.FAILED: Action.ACK_FAILED,
+    Outcome.TIMED_OUT: Action.ACK_TIMED_OUT,
+    Outcome.SNOOZED: Action.ACK_SNOOZED,
+    Outcome.CANCELLED: Action.ACK_CANCELLED,
+    Outcome.INTERRUPTED: Action.ACK_INTERRUPTED,
+    Outcome.CRASHED: Action.RESCUE,
+    Outcome.LOST: Action.RESCUE,
+}

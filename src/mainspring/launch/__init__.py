@@ -1,0 +1,1 @@
+"""Start workers: from an app to running processes."""

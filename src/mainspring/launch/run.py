@@ -1,0 +1,87 @@
+"""From an app to running workers: ``app.run()`` and ``mainspring worker`` both end here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainspring.errors import NoMainGuard, TaskNotImportable
+from mainspring.observe import logs
+from mainspring.settings.settings import AppSettings
+from mainspring.tasks.naming import file_of
+from mainspring.worker.supervise.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
+CHILD = "mainspring.launch.child"
+
+
+def run(app: Mainspring, given: Mapping[str, Any]) -> int:
+    """Supervise workers of ``app``, which they import anew by the place it was declared in."""
+    main = sys.modules.get("__main__")
+    if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
+        raise NoMainGuard
+    app.settings.worker(given)
+    logs.configure(app.settings.logs)
+    path = [folder or str(Path.cwd()) for folder in sys.path]
+    return _supervise(address(app), given, {}, path)  # the child finds what this program finds
+
+
+def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None = None, path: Sequence[str] = ()) -> int:
+    """Supervise workers of the app that ``target`` names; imports no user code here.
+
+    ``log_level`` goes before every setting. What the app itself was told is for its workers; the
+    supervisor's own lines go by environment and file.
+    """
+    flags = {} if log_level is None else {"log_level": log_level}
+    where = target.partition(":")[0]
+    settings = AppSettings(flags, where if where.endswith(".py") else str(Path.cwd() / "app.py"))
+    logs.configure(settings.logs)
+    return _supervise(target, given, {} if log_level is None else {"level": settings.log_level}, path)
+
+
+def _supervise(target: str, given: Mapping[str, Any], log: Mapping[str, str], path: Sequence[str]) -> int:
+    told = msgspec.json.encode({name: _plain(value) for name, value in given.items()}).decode()
+    command = [sys.executable, "-m", CHILD, "--target", target, "--options", told]
+    if log:
+        command += ["--log", msgspec.json.encode(log).decode()]
+    if path:
+        command += ["--path", msgspec.json.encode(path).decode()]
+    return Supervisor(command, int(given.get("processes", 1))).run()
+
+
+def _plain(value: Any) -> Any:
+    """An option as it can be told to another process: durations in seconds, the rest as JSON has it."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def address(app: Mainspring) -> str:
+    """``module:name`` or ``file.py:name`` under which a child process finds this very app."""
+    modules = [module for module in [*sys.modules.values()] if file_of(getattr(module, "__dict__", {}))]
+    modules.sort(key=lambda module: module.__file__ != app.settings.declared_in)  # where it was declared, first
+    for module in modules:
+        if name := _name_in(module, app):
+            return f"{_importable(module)}:{name}"
+    raise TaskNotImportable(
+        repr(app),
+        "no module holds this app, so a worker process cannot find it",
+        hint="Assign it to a name at the top level of a module, or use app.worker() in this process.",
+    )
+
+
+def _name_in(module: ModuleType, app: Mainspring) -> str | None:
+    return next((name for name, value in vars(module).items() if value is app), None)
+
+
+def _importable(module: ModuleType) -> str:
+    spec = module.__spec__
+    if spec is not None:
+        return spec.name
+    return str(module.__file__)  # a script: the child imports the file under its stem

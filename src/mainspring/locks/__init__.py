@@ -1,0 +1,1 @@
+"""Locks, semaphores and elections over the whole fleet."""

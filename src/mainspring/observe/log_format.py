@@ -1,0 +1,171 @@
+"""One log record as one line: JSON for machines, pretty for people. Both hide secrets, neither ever raises.
+
+Nothing that is logged can forge a line or command a terminal: JSON escapes what it must and we the
+rest; in pretty lines control characters, line ends too, are shown as ``\\n`` or ``\\x1b``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from traceback import format_exception
+from typing import Any
+
+import msgspec
+
+from mainspring.codec.failures import clean_text, text_of
+from mainspring.common.redact import hide, redact
+from mainspring.worker.events.failure_log import ERROR
+
+FIELDS = ("job_id", "task", "queue", "attempt", "worker", "trace_id")
+"""What a record says of the job in which it was made."""
+
+_MESSAGE_LIMIT = 100_000
+_KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", *FIELDS}
+# Control characters, and those that turn the direction of text around.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_RESET = "\x1b[0m"
+_COLOURS = {"DEBUG": "\x1b[2m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[1;31m"}
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"time": ..., "level": ..., "logger": ..., "message": ..., "job_id": ..., "error": {...}}``"""
+
+    def __init__(self, redact: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._hidden = tuple(redact)
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _moment(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+            "pid": record.process,
+        }
+        for name, value in hide(_extras(record), self._hidden).items():
+            line.setdefault(name, _plain(value, 8))
+        if (error := _error_of(record)) is not None:
+            line["error"] = error
+        if record.stack_info:
+            line["stack"] = redact(record.stack_info)
+        return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", _encode(line).decode())
+
+
+class PrettyFormatter(logging.Formatter):
+    """``12:30:01.250 INFO    mainspring.worker: message  name=value``; a traceback follows, set in."""
+
+    def __init__(self, redact: Iterable[str] = (), *, colour: bool = False) -> None:
+        super().__init__()
+        self._hidden = tuple(redact)
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        extras = hide(_extras(record), self._hidden)
+        message = _message(record)
+        if head := _head(extras):
+            message = f"{head} {message}"
+        rest = "".join(f" {name}={_shown(value)}" for name, value in extras.items() if name not in FIELDS)
+        text = escape(message + redact(rest))
+        level = f"{record.levelname:<7}"
+        if self._colour and (colour := _COLOURS.get(record.levelname)):
+            level = f"{colour}{level}{_RESET}"
+        time = _moment(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        lines = [f"{time} {level} {record.process} {escape(record.name)}: {text}"]
+        if (error := _error_of(record)) is not None:
+            lines += _set_in(error["traceback"])
+        if record.stack_info:
+            lines += _set_in(redact(record.stack_info))
+        return "\n".join(lines)
+
+
+def conceal(record: logging.LogRecord) -> None:
+    """Take known secrets out of the record's message and traceback, for handlers with formatters of their own."""
+    try:
+        text = record.getMessage()
+        trace = "".join(format_exception(record.exc_info[1])) if record.exc_info and record.exc_info[1] else ""
+    except Exception:  # noqa: BLE001 - arguments that do not fit, or user code in them: whoever shows it says so
+        return
+    if (hidden := redact(text)) != text:
+        record.msg, record.args = hidden, ()
+    if (hidden := redact(trace)) != trace:
+        record.exc_text = hidden.rstrip("\n")
+
+
+def escape(text: str) -> str:
+    """The text with its control characters written out.
+
+    >>> escape("done\\n\\x1b[2Jforged")
+    'done\\\\n\\\\x1b[2Jforged'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def _set_in(text: str) -> list[str]:
+    return [f"    {escape(line)}" for line in text.rstrip().split("\n")]
+
+
+def _head(fields: Mapping[str, Any]) -> str:
+    if not fields.get("job_id"):
+        return ""
+    return f"[{fields.get('task')} {fields['job_id']}#{fields.get('attempt')}]"
+
+
+def _moment(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        text = record.getMessage()
+    except Exception as error:  # noqa: BLE001 - arguments that do not fit the message, or user code in them
+        text = f"{record.msg} <its arguments do not fit: {error}>"
+    return redact(clean_text(text, _MESSAGE_LIMIT))
+
+
+def _extras(record: logging.LogRecord) -> dict[str, Any]:
+    """What the record carries beside the standard: the job's fields first, then what was given as ``extra``."""
+    found = {name: value for name in FIELDS if (value := getattr(record, name, "")) not in ("", None)}
+    given = vars(record).items()
+    return found | {name: value for name, value in given if name not in _KNOWN and not name.startswith("_")}
+
+
+def _error_of(record: logging.LogRecord) -> dict[str, str] | None:
+    if record.exc_info and record.exc_info[1] is not None:
+        return _error(record.exc_info[1])
+    told = getattr(record, ERROR, None)
+    return None if told is None else {"type": told.type, "message": told.message, "traceback": told.traceback}
+
+
+def _error(error: BaseException) -> dict[str, str]:
+    try:
+        trace = "".join(format_exception(type(error), error, error.__traceback__))
+    except Exception as failure:  # noqa: BLE001 - formatting runs user code: __str__, __repr__, source loaders
+        trace = f"<the traceback could not be written: {type(failure).__name__}>"
+    return {
+        "type": type(error).__qualname__,
+        "message": redact(clean_text(text_of(error), _MESSAGE_LIMIT)),
+        "traceback": redact(clean_text(trace, _MESSAGE_LIMIT, keep="ends")),
+    }
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The value as JSON can carry it, without secrets."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < 2**63 else str(value)
+    if depth and isinstance(value, Mapping):
+        return {clean_text(text_of(key), 1_000): _plain(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item, depth - 1) for item in value]
+    return redact(clean_text(value if isinstance(value, str) else text_of(value), _MESSAGE_LIMIT))
+
+
+def _shown(value: Any) -> str:
+    return clean_text(value if isinstance(value, str) else text_of(value), 1_000)
+
+
+_encode = msgspec.json.Encoder().encode

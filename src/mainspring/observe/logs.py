@@ -1,0 +1,164 @@
+"""Log lines, through the standard library's logging: where they go, and that each says whose job it is of."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mainspring.common.redact import looks_secret, remember
+from mainspring.errors import InvalidOption
+from mainspring.worker.config import LogSettings
+
+_SHORTEST = 8  # of a value in the environment: shorter ones are words
+_installed: list[tuple[logging.Logger, logging.Handler]] = []
+_guests: list[object] = []
+_guests_lock = threading.Lock()
+_levels = [logging.NOTSET, logging.NOTSET]  # of the root logger and of ours, before the first guest
+
+log = logging.getLogger("mainspring")
+
+
+def configure(settings: LogSettings = LogSettings(), *, worker: bool = False) -> None:  # noqa: B008 - it is frozen
+    """Show log lines as the settings say, unless the program has set up logging itself.
+
+    In a worker these are the lines of the whole program, else only ours. A ``file`` is written to in
+    any case. May be called again: the last settings count.
+    """
+    _undo()
+    log.setLevel(settings.level.upper())
+    _remember_environment()
+    if worker:
+        carry_fields()
+    root = logging.getLogger()
+    taken = bool(root.handlers or log.handlers)
+    if worker and not taken and root.level == logging.WARNING:  # as it is from the start: nobody chose it
+        root.setLevel(log.level)
+    if settings.file is not None or not taken:
+        _install(root if worker else log, settings)
+    else:
+        _tell_unused(settings)
+
+
+def configure_for_guest(settings: LogSettings) -> Callable[[], None]:
+    """The same for a worker inside a program; what that has set up itself is left alone.
+
+    Call what is returned when the worker has ended: with the last one all is as it was before. Of several
+    workers at once the settings of the first count.
+    """
+    guest, root = object(), logging.getLogger()
+    with _guests_lock:
+        if _guests or settings.file is not None or not (root.handlers or log.handlers):
+            if not _guests:
+                _levels[:] = root.level, log.level
+                _configure_or_undo(settings)
+            _guests.append(guest)
+        else:
+            carry_fields()
+            _tell_unused(settings)
+    return lambda: _leave(guest)
+
+
+def _configure_or_undo(settings: LogSettings) -> None:
+    try:
+        configure(settings, worker=True)
+    except BaseException:
+        _restore()
+        raise
+
+
+def _leave(guest: object) -> None:
+    with _guests_lock:
+        if guest in _guests:
+            _guests.remove(guest)
+            if not _guests:
+                _restore()
+
+
+def _restore() -> None:
+    _undo()
+    for logger, level in zip((logging.getLogger(), log), _levels, strict=True):
+        logger.setLevel(level)
+
+
+def _tell_unused(settings: LogSettings) -> None:
+    if settings.format != "auto":
+        log.warning("log_format=%s has no effect: the program has set up logging itself", settings.format)
+
+
+def carry_fields() -> None:
+    """From now on every record made in a job has its ``job_id``, ``task``, ``queue``, ``attempt``, ``worker`` and
+    ``trace_id``, for whatever handler; outside of a job they are empty.
+
+    A record factory could not do it: what it sets, ``extra=`` may not name again, and a line with
+    ``extra={"task": ...}`` would raise. Here whoever logs goes first. Message and traceback of such a record
+    are without secrets for whatever handler, too.
+    """
+    from mainspring.observe.log_format import conceal
+    from mainspring.worker.run.context import log_fields
+
+    if getattr(logging.Logger.makeRecord, "carries_fields", False):
+        return
+    plain = logging.Logger.makeRecord
+    nothing = dict.fromkeys(("job_id", "task", "queue", "attempt", "worker", "trace_id"), "")
+
+    def make_record(self: logging.Logger, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = plain(self, *args, **kwargs)
+        own = vars(record)
+        fields = log_fields()
+        for name, value in (fields or nothing).items():
+            own.setdefault(name, value)
+        if fields is not None:
+            conceal(record)
+        return record
+
+    make_record.carries_fields = True  # type: ignore[attr-defined]  # a mark for the next call
+    logging.Logger.makeRecord = make_record  # type: ignore[method-assign]  # see the docstring
+
+
+def _install(logger: logging.Logger, settings: LogSettings) -> None:
+    handler = _handler(settings.file)
+    handler.setFormatter(_formatter(settings, getattr(handler, "stream", None)))
+    handler.setLevel(log.level)
+    logger.addHandler(handler)
+    _installed.append((logger, handler))
+
+
+def _undo() -> None:
+    while _installed:
+        logger, handler = _installed.pop()
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def _handler(file: str | None) -> logging.Handler:
+    if file in (None, "stderr"):
+        return logging.StreamHandler()
+    if file == "stdout":
+        return logging.StreamHandler(sys.stdout)
+    from logging.handlers import WatchedFileHandler
+
+    try:
+        return WatchedFileHandler(str(file), encoding="utf-8")
+    except OSError as error:
+        hint = "Name a file in a folder that exists and may be written to; or stdout, stderr."
+        raise InvalidOption("log_file", file, f"cannot be opened: {error.strerror or error}", hint=hint) from None
+
+
+def _formatter(settings: LogSettings, stream: Any) -> logging.Formatter:
+    from mainspring.observe.log_format import JsonFormatter, PrettyFormatter
+
+    terminal = bool(getattr(stream, "isatty", bool)())
+    if settings.format == "json" or (settings.format == "auto" and not terminal):
+        return JsonFormatter(settings.redact)
+    return PrettyFormatter(settings.redact, colour=terminal and not os.environ.get("NO_COLOR"))
+
+
+def _remember_environment() -> None:
+    """Hide the values of variables that look secret, wherever they would be logged."""
+    for name, value in os.environ.items():
+        if looks_secret(name) and name != "PWD":  # the working directory, not a password
+            remember(value, shortest=_SHORTEST)

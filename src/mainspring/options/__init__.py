@@ -1,0 +1,1 @@
+"""Options of tasks, jobs, queues, schedules, breakers and workers: each is declared once, in :mod:`.table`."""

@@ -1,0 +1,1 @@
+"""Queues: named lines of jobs, their settings and fair keys."""

@@ -1,0 +1,124 @@
+"""Queue: what ``app.queue(...)`` declares. A handle with a name and options; it looks nothing up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainspring.errors import InvalidOption
+from mainspring.limits.declare import BoundLimit, bind
+from mainspring.limits.records import Limit
+from mainspring.queues.records import QueueSettings
+
+if TYPE_CHECKING:
+    from mainspring.jobs.records import Batch
+
+PLAIN: Mapping[str, Any] = {"weight": 1, "max_depth": None, "on_full": "error", "order": "fifo", "limit": ()}
+"""The options of a queue that nobody declared."""
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A named line that jobs wait in; may stand for its name in ``queue=``.
+
+    >>> Queue("premium", {"weight": 5})
+    Queue('premium', weight=5)
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    """In normal form."""
+
+    @property
+    def bounds(self) -> tuple[BoundLimit, ...]:
+        """Its limits under the names that they have in the store."""
+        return bind(f"queue/{self.name}", self.options.get("limit", ()), f"queue {self.name!r}")
+
+    @property
+    def settings(self) -> QueueSettings:
+        """What the store keeps of it."""
+        given = {**PLAIN, **self.options}
+        limits = tuple((limit.name, cost) for limit, _, cost in self.bounds if isinstance(cost, int))
+        return QueueSettings(
+            max_depth=given["max_depth"] or msgspec.UNSET,
+            on_full=msgspec.UNSET if given["on_full"] == PLAIN["on_full"] else given["on_full"],
+            order=msgspec.UNSET if given["order"] == PLAIN["order"] else given["order"],
+            limits=limits or msgspec.UNSET,
+        )
+
+    def check(self) -> None:
+        """``InvalidOption`` for options that do not go together."""
+        subject = f"queue {self.name!r}"
+        if self.options.get("on_full", "error") != "error" and self.options.get("max_depth") is None:
+            hint = 'app.queue("mail", max_depth=10_000, on_full="wait")'
+            raise InvalidOption("on_full", self.options["on_full"], "needs max_depth", subject=subject, hint=hint)
+        for limit, by, cost in self.bounds:
+            if by is not None or not isinstance(cost, int):
+                hint = "Jobs of any task may come here, also by name: put it on the tasks, @app.task(limit=...)."
+                what = "by" if by is not None else "cost"
+                why = f"has {what}=, which needs the arguments of a task: {limit.name}"
+                raise InvalidOption("limit", by if by is not None else cost, why, subject=subject, hint=hint)
+
+    def __repr__(self) -> str:
+        told = "".join(f", {name}={value!r}" for name, value in self.options.items() if value != PLAIN.get(name))
+        return f"Queue({self.name!r}{told})"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeclaredQueues:
+    """The queues that an app declares, by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Queue] = {}
+        self._stored: dict[str, tuple[QueueSettings, tuple[Limit, ...]]] = {}
+        """Those that the store has to know of."""
+
+    def add(self, queue: Queue) -> Queue:
+        """Keep it; the same declaration may come again, another of that name is refused."""
+        queue.check()
+        known = self._by_name.setdefault(queue.name, queue)
+        if known != queue:
+            raise InvalidOption(
+                "queue", queue.name, f"is already declared as {known!r}", subject=f"queue {queue.name!r}",
+                hint="Declare a queue once and pass what app.queue(...) returned.",
+            )  # fmt: skip
+        if settings := queue.settings:
+            self._stored[queue.name] = settings, tuple(limit for limit, _, _ in queue.bounds)
+        return known
+
+    def told(self, batch: Batch) -> Batch:
+        """The batch with what the store has to know of its queues."""
+        if not self._stored:
+            return batch
+        names = dict.fromkeys(job.queue for job in batch.jobs if job.queue in self._stored)
+        if not names:
+            return batch
+        limits = {limit.name: limit for name in names for limit in self._stored[name][1]}
+        limits |= {limit.name: limit for limit in batch.limits}
+        queues = tuple((name, self._stored[name][0]) for name in names)
+        return msgspec.structs.replace(batch, queues=queues, limits=tuple(limits.values()))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each queue that does not have that of all others."""
+        found = {name: queue.options["weight"] for name, queue in self._by_name.items()}
+        return {name: weight for name, weight in found.items() if weight != 1}
+
+    @property
+    def settings(self) -> dict[str, QueueSettings]:
+        """What the store should keep of each of them, if only that there is nothing to keep."""
+        return {name: queue.settings for name, queue in self._by_name.items()}
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that their jobs name."""
+        return tuple(limit for _, limits in self._stored.values() for limit in limits)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)

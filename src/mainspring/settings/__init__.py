@@ -1,0 +1,1 @@
+"""Settings of an app: one table, read from code, environment and the project file."""

@@ -1,0 +1,209 @@
+"""An app's settings: keywords are checked at once; file and environment are read on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from mainspring.common.duration import Duration
+from mainspring.common.redact import remember_url
+from mainspring.common.sizes import Size
+from mainspring.errors import InvalidOption, UnknownOption, mask_url
+from mainspring.jobs.records import Retention
+from mainspring.options.table import options_for, resolve_options
+from mainspring.schedules.plan import some_of
+from mainspring.settings.project import default_url
+from mainspring.settings.table import OF_ONE_RUN, TABLE, WORKER
+from mainspring.stores.connect import StoreAddress
+from mainspring.tasks.declaration import no_version
+from mainspring.tasks.hooks import Hooks
+from mainspring.tasks.middleware import Middleware
+from mainspring.worker.config import LogSettings, WorkerConfig, WorkerSettings
+
+if TYPE_CHECKING:
+    from mainspring.schedules.sync import CodeSchedules
+    from mainspring.settings.sources import SettingOrigin
+    from mainspring.tasks.registry import Registry
+    from mainspring.tasks.routing import Routes
+    from mainspring.tasks.spec import TaskSpec
+
+
+class Settings(TypedDict, total=False):
+    """Keyword arguments of ``Mainspring``: its own, and defaults for its workers."""
+
+    durability: Literal["full", "normal"]
+    strict: bool
+    replicas: int
+    wait_fsync: bool
+    listen_url: str | None
+    pooler: bool
+    routes: Mapping[str, str]
+    full_wait: Duration
+    keep: Duration
+    keep_count: int
+    keep_dead: Duration
+    keep_dead_count: int
+    payload_limit: Size
+    result_limit: Size
+    log_level: Literal["debug", "info", "warning", "error", "critical"]
+    log_format: Literal["auto", "pretty", "json"]
+    log_file: str | None
+    redact: Sequence[str]
+    queues: Sequence[str] | str | None
+    async_slots: int
+    thread_slots: int
+    concurrency: Mapping[str, int]
+    lease: Duration
+    drain: Duration
+    poll: Duration
+    sweep: Duration
+    grace: Duration
+    roles: Sequence[str] | str
+    labels: Collection[str] | str
+
+
+class AppSettings:
+    """The settings of one app in normal form, one attribute each. The first one asked for reads all of them.
+
+    What was read does not change afterwards: producers and workers see one state of file and environment.
+    """
+
+    url: str
+    namespace: str
+    include: tuple[str, ...]
+    version: str | None
+    durability: str
+    strict: bool
+    replicas: int
+    wait_fsync: bool
+    listen_url: str | None
+    pooler: bool
+    routes: Routes
+    full_wait: int
+    keep: int
+    keep_count: int
+    keep_dead: int
+    keep_dead_count: int
+    payload_limit: int
+    result_limit: int
+    log_level: str
+    log_format: str
+    log_file: str | None
+    redact: tuple[str, ...]
+    roles: frozenset[str]
+    origins: Mapping[str, SettingOrigin]
+    """Every setting by name: its value as people write it, without secrets, and where that was given."""
+
+    def __init__(self, given: Mapping[str, Any], declared_in: str | None = None) -> None:
+        self.declared_in = declared_in
+        self._given = {name: _checked(name, value) for name, value in given.items()}
+        self._address: StoreAddress | None = None
+
+    if not TYPE_CHECKING:  # a type checker knows them by the annotations above
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in TABLE and name != "origins":
+                raise AttributeError(f"'AppSettings' object has no attribute {name!r}")
+            self.load()
+            return self.__dict__[name] if name in self.__dict__ else default_url(self.declared_in)
+
+    def load(self) -> None:
+        """Read file and environment now; ``ConfigError`` names what is wrong, and where it is."""
+        from mainspring.settings.sources import resolve
+
+        found = resolve(self._given, self.declared_in)
+        if found["listen_url"].value is not None:
+            remember_url(found["listen_url"].value)
+        if found["url"].value is not None:
+            remember_url(found["url"].value)
+        elif self.declared_in is not None:
+            found["url"] = found["url"]._replace(value=default_url(self.declared_in))
+        self.__dict__.update({name: each.value for name, each in found.items() if name != "url" or each.value})
+        self.origins = {name: each._replace(value=TABLE[name].show(each.value)) for name, each in found.items()}
+
+    @property
+    def shown_url(self) -> str:
+        url = self._given.get("url") or self.__dict__.get("url")
+        return mask_url(url) if url is not None else "(default store)"
+
+    @property
+    def address(self) -> StoreAddress:
+        """Enough to open the store."""
+        if self._address is not None:
+            return self._address
+        at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__})
+        at.check()
+        return at
+
+    def use(self, address: StoreAddress | None) -> None:
+        """Another store in place of the one that the settings name, for tests; None undoes it."""
+        self._address = address
+
+    @property
+    def retention(self) -> Retention:
+        """How long ended jobs are kept. A shorter time than the least that is promised is meant as it is said."""
+        least = min(Retention().keep_at_least, self.keep, self.keep_dead)
+        return Retention(
+            keep=self.keep, keep_count=self.keep_count, keep_at_least=least,
+            keep_dead=self.keep_dead, keep_dead_count=self.keep_dead_count,
+        )  # fmt: skip
+
+    @property
+    def logs(self) -> LogSettings:
+        return LogSettings(level=self.log_level, format=self.log_format, file=self.log_file, redact=self.redact)
+
+    def worker(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Worker options in normal form: those given now go before those of the app."""
+        of_app = {setting.name: getattr(self, setting.name) for setting in WORKER}
+        resolved = resolve_options("worker", given, base=of_app, subject="worker")
+        if resolved["roles"].isdisjoint(("worker", "scheduler")):
+            where = "" if "roles" in given else self.origins["roles"].where
+            raise InvalidOption(
+                "roles", sorted(resolved["roles"]), "has no part in workers", subject=where or "worker",
+                hint='A worker needs the role "worker", "scheduler" or "all".',
+            )  # fmt: skip
+        return resolved
+
+    def parts(
+        self, tasks: Registry, given: Mapping[str, Any], *,
+        lifespans: tuple[Callable[..., Any], ...], hooks: Hooks, middleware: tuple[Middleware, ...],
+        schedules: CodeSchedules,
+    ) -> WorkerConfig:  # fmt: skip
+        """A worker of this app."""
+        resolved = self.worker(given)
+        specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
+        if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
+            raise no_version(pinned[0])
+        resolved["queues"] = resolved["queues"] or tasks.queues()
+
+        def learn(name: str) -> TaskSpec | None:
+            task = tasks.find(name)
+            return None if task is None else task.spec()._replace(result_limit=self.result_limit)
+
+        groups = tasks.groups.items()
+        return WorkerConfig(
+            self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "", hooks, middleware,
+            self.retention, self.logs, learn, tasks.weights,
+            tasks.declared_queues.settings,
+            (*tasks.declared_queues.limits, *(some_of(name, each.max_concurrent) for name, each in groups)),
+            schedules,
+        )  # fmt: skip
+
+
+def _checked(name: str, value: Any) -> Any:
+    setting = TABLE.get(name)
+    if setting is None:
+        raise _refusal(name)
+    try:
+        return setting.convert(value, name)
+    except InvalidOption as error:
+        raise error.about("Mainspring") from None
+
+
+def _refusal(name: str) -> UnknownOption:
+    hint = ""
+    if name in OF_ONE_RUN:
+        hint = f"{name!r} belongs to one run: app.run({name}=...)."
+    elif any(option.name == name for option in options_for("task")):
+        hint = f"{name!r} is an option of @app.task(...)."
+    return UnknownOption("Mainspring", name, TABLE, hint=hint)

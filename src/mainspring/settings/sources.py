@@ -1,0 +1,201 @@
+"""Where settings come from beside the program itself: the environment and the project's file.
+
+For each setting the first place that has it wins: keyword, environment, file, default. But every
+place is checked whole: a name that is not known and a value that makes no sense are refused, with
+the variable or the file and key, also where another place would have won.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from mainspring.errors import ConfigError, InvalidOption, UnknownOption
+from mainspring.settings.project import PROJECT_FILES, project_root
+from mainspring.settings.table import OF_ONE_RUN, TABLE, Setting
+
+Source = Literal["keyword", "environment", "file", "default"]
+
+PREFIX = "MAINSPRING_"
+CONFIG = "MAINSPRING_CONFIG"
+APP = "MAINSPRING_APP"
+
+OUR_OWN = frozenset({
+    APP, CONFIG, "MAINSPRING_PLACE", "MAINSPRING_FAMILY", "MAINSPRING_FAILPOINT", "MAINSPRING_FAILPOINT_ONCE",
+    "MAINSPRING_SOAK",
+})  # fmt: skip
+"""Variables that are no settings: for commands, between our processes, for tests."""
+_OUR_PREFIXES = ("MAINSPRING_TEST_", "MAINSPRING_DEV_")
+# What Kubernetes and linked containers put there when a service is named mainspring, or mainspring-something.
+_OF_A_SERVICE = r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$"
+
+_VARIABLES = {setting.variable: setting for setting in TABLE.values()}
+
+
+class SettingOrigin(NamedTuple):
+    """The value of a setting, and where it came from."""
+
+    value: Any
+    source: Source
+    where: str
+    """A variable, or a file and key, or the file that made the app; empty for a default."""
+
+
+class SettingsFile(NamedTuple):
+    """A settings file as it was read."""
+
+    path: Path
+    table: dict[str, Any]
+    prefix: str
+    """What stands before each key: ``tool.mainspring.`` in a ``pyproject.toml``."""
+
+    def where(self, key: str) -> str:
+        return f"{self.path}: {self.prefix}{key}"
+
+
+def resolve(given: Mapping[str, Any], declared_in: str | None) -> dict[str, SettingOrigin]:
+    """Every setting: ``given`` keywords (in normal form) over the environment, over the file, over the defaults."""
+    read = {**_of_file(file_for(declared_in)), **_of_environment(os.environ)}
+    found = {name: SettingOrigin(setting.default, "default", "") for name, setting in TABLE.items()}
+    found.update(read)
+    place = declared_in or "Mainspring(...)"
+    found.update({name: SettingOrigin(value, "keyword", place) for name, value in given.items()})
+    return found
+
+
+def convert(setting: Setting, value: Any, where: str) -> Any:
+    """The normal form; an error says where the value was given."""
+    try:
+        return setting.convert(value, setting.name)
+    except InvalidOption as error:
+        raise error.about(where) from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+# ---- environment -----------------------------------------------------------------------------------
+
+
+def _of_environment(environ: Mapping[str, str]) -> dict[str, SettingOrigin]:
+    found = {}
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX):
+            continue
+        setting = _VARIABLES.get(variable)
+        if setting is None:
+            _refuse_unknown_variable(variable)
+        elif text := environ[variable].strip():
+            found[setting.name] = SettingOrigin(_from_text(setting, text), "environment", variable)
+    return found
+
+
+def _from_text(setting: Setting, text: str) -> Any:
+    try:
+        value = setting.read(text)
+    except InvalidOption as error:
+        raise error.about(setting.variable) from None
+    return convert(setting, value, setting.variable)
+
+
+def _refuse_unknown_variable(variable: str) -> None:
+    if variable in OUR_OWN or variable.startswith(_OUR_PREFIXES) or re.search(_OF_A_SERVICE, variable):
+        return
+    hint = f"Every variable that begins with {PREFIX} must be a setting; {CONFIG} and {APP} are known too."
+    if variable.removeprefix(PREFIX).lower() in OF_ONE_RUN:
+        hint = "That belongs to one run of a command: give it as a flag of mainspring worker."
+    raise UnknownOption("environment", variable, [*_VARIABLES, CONFIG, APP], hint=hint)
+
+
+# ---- file ------------------------------------------------------------------------------------------
+
+
+def file_for(declared_in: str | None) -> SettingsFile | None:
+    """The settings file of the app that was made in that file: what ``MAINSPRING_CONFIG`` names, else its project's."""
+    named = os.environ.get(CONFIG, "").strip()
+    if named:
+        path = Path(named).resolve()
+        if not path.is_file():
+            raise ConfigError(f"{CONFIG}={named}: there is no such file", hint=f"It would be {path}.")
+        return _read(path) or SettingsFile(path, {}, "")
+    return None if declared_in is None else file_in(project_root(Path(declared_in)))
+
+
+def file_in(folder: Path) -> SettingsFile | None:
+    """The settings file in a folder, if it has one."""
+    found = [file for name in PROJECT_FILES if (path := folder / name).is_file() and (file := _read(path))]
+    if len(found) > 1:
+        raise ConfigError(
+            f"{found[0].path} and {found[1].path} [tool.mainspring] both hold settings",
+            hint="Keep one of them.",
+        )
+    return found[0] if found else None
+
+
+def _read(path: Path) -> SettingsFile | None:
+    """What the file says of us; None for a ``pyproject.toml`` that says nothing."""
+    try:
+        text = path.read_bytes().decode()
+        shared = path.name == "pyproject.toml"
+        if shared and "mainspring" not in text:
+            return None
+        import tomllib
+
+        table: Any = tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    if not shared:
+        return SettingsFile(path, table, "")
+    tools = table.get("tool", {})
+    own = tools.get("mainspring") if isinstance(tools, dict) else None
+    if own is None:
+        return None
+    if not isinstance(own, dict):
+        raise ConfigError(f"{path}: tool.mainspring must be a table")
+    return SettingsFile(path, own, "tool.mainspring.")
+
+
+def _of_file(file: SettingsFile | None) -> dict[str, SettingOrigin]:
+    if file is None:
+        return {}
+    found = {}
+    for key, value in file.table.items():
+        if key == "app":
+            _check_app(value, file.where(key))
+            continue
+        setting = TABLE.get(key)
+        if setting is None:
+            hint = f"Settings: {', '.join(['app', *TABLE])}."
+            raise UnknownOption(str(file.path), file.prefix + key, [file.prefix + name for name in TABLE], hint=hint)
+        where = file.where(key)
+        flat = _flat(value) if setting.kind in ("table", "numbers") and isinstance(value, dict) else value
+        found[key] = SettingOrigin(_anchored(setting, convert(setting, flat, where), file.path.parent), "file", where)
+    return found
+
+
+def _check_app(value: Any, where: str) -> None:
+    """``app`` is for commands: no setting, but checked."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption("app", value, "must be module:object", subject=where)
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """TOML reads ``shop.mail = "x"`` as tables in tables; the names of tasks and queues have dots."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            flat.update(_flat(value, f"{before}{key}."))
+        else:
+            flat[before + key] = value
+    return flat
+
+
+def _anchored(setting: Setting, value: Any, folder: Path) -> Any:
+    """A relative path in the file counts from the file, for programs start in different places."""
+    if setting.kind == "path" and value not in (None, "stdout", "stderr"):
+        return str(folder / value)
+    if setting.kind == "url" and re.match(r"sqlite:///(?!/|:memory:$)", value):
+        return f"sqlite:///{folder / value.removeprefix('sqlite:///')}"
+    return value

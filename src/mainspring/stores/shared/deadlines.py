@@ -1,0 +1,79 @@
+"""The deadlines of calls: one timer of an event loop watches over all calls that have the same time.
+
+``asyncio.timeout`` makes and cancels a timer for each call, which costs more than all else that the door does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from weakref import WeakKeyDictionary
+
+
+class CallDeadlines:
+    """Of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``TimeoutError``."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+
+    def begin(self) -> _Deadline:
+        """For what the current task does in this ``with``."""
+        loop = asyncio.get_running_loop()
+        watch = self._watches.get(loop)
+        if watch is None:
+            watch = self._watches[loop] = _Watch()
+        return _Deadline(watch, loop, self.seconds)
+
+
+class _Watch:
+    """The deadlines that are running on one loop, the next to end first."""
+
+    def __init__(self) -> None:
+        self.running: dict[_Deadline, None] = {}
+        self.is_set = False
+
+    def look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End what is late, and come again when the next one may be."""
+        self.is_set = False
+        now = loop.time()
+        for deadline in list(self.running):
+            if deadline.at > now:
+                self.is_set = True
+                loop.call_at(deadline.at, self.look, loop)
+                return
+            deadline.end()
+
+
+class _Deadline:
+    """What ``asyncio.timeout`` is, without a timer of its own."""
+
+    __slots__ = ("_cancelling", "_is_late", "_task", "_watch", "at")
+
+    def __init__(self, watch: _Watch, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        task = asyncio.current_task(loop)
+        if task is None:
+            raise RuntimeError("a deadline is for a task")
+        self.at = loop.time() + seconds
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._is_late = False
+        self._watch = watch
+        watch.running[self] = None
+        if not watch.is_set:
+            watch.is_set = True
+            loop.call_at(self.at, watch.look, loop)
+
+    def end(self) -> None:
+        del self._watch.running[self]
+        self._is_late = True
+        self._task.cancel()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if not self._is_late:
+            del self._watch.running[self]
+        elif self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error

@@ -1,0 +1,1 @@
+"""Tasks: the functions that users decorate."""

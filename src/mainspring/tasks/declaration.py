@@ -1,0 +1,182 @@
+"""What is known of a task from its declaration alone: before an app, a store or a resolved annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import isclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mainspring.codec.annotations import parameter_names
+from mainspring.common.callables import is_async, misplaced_context, parameters_of, takes_context, yields
+from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
+from mainspring.jobs.keys import check_names
+from mainspring.jobs.lanes import bulk_term, version_term
+from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
+from mainspring.limits.declare import bind, check_arguments
+from mainspring.options.table import resolve_options
+from mainspring.tasks import bulk, naming
+from mainspring.tasks.bulk import ITEM, Bulk
+from mainspring.tasks.dependencies import DependencyPlan, plan_of
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
+_BULK = resolve_options("bulk", {})
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class TaskHome:
+    """The app that the jobs of a task belong to. A task of a ``Tasks()`` gets it when it is included."""
+
+    __slots__ = ("_apps", "app")
+
+    def __init__(self, app: Mainspring | None = None) -> None:
+        self.app = app
+        self._apps = [] if app is None else [app]
+
+    def join(self, app: Mainspring) -> None:
+        if app not in self._apps:
+            self._apps.append(app)
+        self.app = app if len(self._apps) == 1 else None
+
+    def find(self, task: str) -> Mainspring:
+        """The app, or an error that says why there is none."""
+        if self.app is None:
+            raise NoApp(task, len(self._apps))
+        return self.app
+
+    def check(self, app: Mainspring, task: str) -> None:
+        """``InvalidOption`` unless the task is one of this app."""
+        if app not in self._apps:
+            raise InvalidOption("task", task, "is a task of another app", hint="Include its Tasks() in this app too.")
+
+
+class TaskDeclaration(NamedTuple):
+    """A function as ``@app.task(...)`` found it."""
+
+    name: str
+    fn: Callable[..., Any]
+    kind: str
+    options: Mapping[str, Any]
+    """Resolved; durations in microseconds."""
+    takes_context: bool
+    plan: DependencyPlan | None
+    upgrades: list[Upgrade]
+    given: frozenset[str] = frozenset()
+    """The options that the declaration names; the others have their defaults."""
+    bulk: Bulk | None = None
+    """How its jobs share calls, of a bulk task."""
+
+    @classmethod
+    def of(
+        cls, fn: Callable[..., Any], given: Mapping[str, Any], *, gather: Mapping[str, Any] | None = None
+    ) -> TaskDeclaration:
+        """Check everything that needs no other module; names in annotations are resolved at first use.
+
+        ``gather`` are the options of a bulk task beside those of every task.
+        """
+        if not callable(fn) or isclass(fn) or hasattr(fn, "declared"):
+            hint = 'Decorate a def or an async def: @app.task, or @app.task(name="shop.send").'
+            raise InvalidOption("task", fn, "is not a function", hint=hint)
+        subject = f"task {getattr(fn, '__qualname__', fn)!r}"
+        resolved = resolve_options("task", given, subject=subject)
+        name = resolved["name"] or naming.task_name(fn)
+        if yields(fn):
+            hint = "Return a list, or hand out what there is while it runs with ctx.send(...)."
+            raise BadSignature(name, "", "yields, and a task returns its result", hint=hint)
+        awaited = is_async(fn)
+        kind = resolved["executor"] or ("async" if awaited else "thread")
+        if (kind == "async") is not awaited:
+            raise InvalidOption(
+                "executor", kind, f"does not fit a {'coroutine function' if awaited else 'plain function'}",
+                subject=subject, hint="async def runs on the event loop, def in a thread: leave executor out.",
+            )  # fmt: skip
+        context = _context_of(fn, name, awaited)
+        shared = None
+        if gather is not None:
+            resolved |= resolve_options("bulk", gather, subject=subject)
+            bulk.check_handler(parameters_of(fn)[int(context) :], name)
+            bulk.check_options(resolved, subject)
+            shared = Bulk.of(resolved)
+        named = frozenset((*given, *(name for name in gather or () if resolved[name] != _BULK[name])))
+        made = cls(name, fn, kind, resolved, context, plan_of(fn, task=name), [], named, shared)
+        made.check_names()
+        for event in FOLLOW_UPS:
+            check_follow_up(event, resolved[event], f"task {name!r}")
+        return made
+
+    def check_names(self) -> None:
+        """Options that speak of arguments must name some that are there."""
+        key, sensitive = self.options["key"], self.options["sensitive"]
+        bounds = bind(self.name, (*self.options["limit"], *self.options["breaker"]), f"task {self.name!r}")
+        if not sensitive and not bounds and (key is None or not key.names):
+            return
+        known = self.argument_names()
+        if key is not None:
+            check_names(key, self.name, known)
+        check_arguments(bounds, known, f"task {self.name!r}")
+        for name in sensitive:
+            if name not in known:
+                why = f"names {name!r}, which is no argument of the task{did_you_mean(name, known)}"
+                raise InvalidOption("sensitive", list(sensitive), why, subject=f"task {self.name!r}")
+
+    def argument_names(self) -> list[str]:
+        """What its jobs have arguments for."""
+        if self.bulk is not None:
+            return [ITEM]
+        supplied = () if self.plan is None else self.plan.names
+        names = parameter_names(self.fn, self.name)[int(self.takes_context) :]
+        return [each for each in names if each not in supplied]
+
+    def terms(self, version: str | None) -> tuple[str, ...]:
+        """What its jobs ask of a worker, for the lane that they wait in."""
+        terms = tuple(self.options["needs"]) if self.bulk is None else (*self.options["needs"], bulk_term(self.name))
+        if not self.options["pin_version"]:
+            return terms
+        if version is None:
+            raise no_version(self.name)
+        return (*terms, version_term(version))
+
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the function here: a context parameter gets a local context, a dependency is supplied.
+
+        The handler of a bulk task gets a list of one item, and its one outcome is what comes back.
+        """
+        if self.bulk is None:
+            return self._call(args, kwargs)
+        value = self._call(*bulk.in_list(self.name, args, kwargs))
+        return (bulk.aout_of_list if self.kind == "async" else bulk.out_of_list)(self.name, value)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if not self.takes_context and self.plan is None:
+            return self.fn(*args, **kwargs)
+        from mainspring.worker.run.context import AsyncContext, Context
+
+        ctx = (AsyncContext if self.kind == "async" else Context).local(self.name)
+        args = (ctx, *args) if self.takes_context else args
+        if self.plan is None:
+            return self.fn(*args, **kwargs)
+        return (self.plan.acall if self.kind == "async" else self.plan.call)(self.fn, ctx, args, kwargs)
+
+
+def no_version(task: str) -> InvalidOption:
+    """A pinned task in an app that does not say which version it is."""
+    return InvalidOption(
+        "pin_version", True, "needs the version of the app", subject=f"task {task!r}",
+        hint='Mainspring(version="1.4"), or MAINSPRING_VERSION in the environment.',
+    )  # fmt: skip
+
+
+def _context_of(fn: Callable[..., Any], task: str, awaited: bool) -> bool:
+    """Whether it takes the context; refused in another place than the first, or of the other colour."""
+    if misplaced := misplaced_context(fn):
+        why = "must be the first parameter to get the context, annotated as Context or AsyncContext and nothing else"
+        raise BadSignature(task, misplaced, why)
+    found = takes_context(fn)
+    wanted = "AsyncContext" if awaited else "Context"
+    if found and found != wanted:
+        first = next(iter(parameters_of(fn))).name
+        kind, article = ("async def", "a") if awaited else ("def", "an")
+        why = f"is {article} {found}, and the task is {kind}"
+        raise BadSignature(task, first, why, hint=f"Annotate it as {wanted}.")
+    return bool(found)

@@ -1,0 +1,259 @@
+"""Where tasks are declared: on an app, or on a ``Tasks()`` that apps include."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from mainspring.errors import InvalidOption
+from mainspring.tasks.declaration import TaskHome
+from mainspring.tasks.task import AsyncTask, BaseTask, Task, declare
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Unpack
+
+    from mainspring.app import Mainspring
+    from mainspring.common.duration import Duration
+    from mainspring.jobs.call import Call
+    from mainspring.options.table import By, ScheduleOptions, TaskOptions
+    from mainspring.schedules.declare import Declaration
+    from mainspring.worker.run.context import AsyncContext, Context
+
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class TaskDecorator(Protocol):
+    """What ``@app.task(...)`` with options is."""
+
+    # A coroutine function is a function that returns a coroutine: the overloads overlap and the first wins, as meant.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # see above
+        self, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # see above
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class BulkDecorator(Protocol):
+    """What ``@app.bulk_task(...)`` is."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[[AsyncContext, list[A]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> AsyncTask[[A], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[[list[A]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> AsyncTask[[A], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context, list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
+
+
+class NeedsNothing(Protocol):
+    """A task that can be called without arguments."""
+
+    @property
+    def name(self) -> str: ...
+
+    def s(self, /) -> Call[Any]: ...
+
+
+N = TypeVar("N", bound=NeedsNothing)
+T = TypeVar("T", bound=BaseTask[Any, Any])
+
+
+class ScheduleDecorator(Protocol):
+    """What ``@app.schedule(...)`` is: for a task that needs no arguments, or a function that it makes one of."""
+
+    @overload
+    def __call__(self, fn: N, /) -> N: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # as in TaskDecorator
+        self, fn: Callable[[AsyncContext], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[[], R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # as in TaskDecorator
+        self, fn: Callable[[], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[[], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context], R], /) -> Task[[], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[], R], /) -> Task[[], R]: ...
+
+
+class CallScheduled(Protocol):
+    """What ``app.schedule(..., call=...)`` is: the schedule is declared; the task of the call may stand under it."""
+
+    def __call__(self, fn: T, /) -> T: ...
+
+
+class TaskDecorators:
+    """What has ``@x.task``, ``@x.bulk_task`` and ``@x.schedule``."""
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
+        self, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, **o: Unpack[TaskOptions]) -> TaskDecorator: ...
+    def task(self, fn: Any = None, **o: Any) -> Any:
+        """Make a function a task: ``@app.task`` or ``@app.task(queue="email", retries=3)``.
+
+        ``async def`` runs on the worker's event loop, ``def`` in a thread. A first parameter that is
+        annotated ``Context`` or ``AsyncContext`` gets the context of the job and is no argument of it.
+        """
+        return self._declare(fn, o) if fn is not None else lambda fn: self._declare(fn, o)
+
+    def bulk_task(
+        self, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Unpack[TaskOptions]
+    ) -> BulkDecorator:
+        """Make a function that works on many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
+
+        Each job has one item. A worker gathers up to ``size`` of them, at most ``wait`` from the first on,
+        and calls the function once with the list; it returns one outcome for each item, in order: the
+        job's result, or the exception that the job failed with.
+        """
+        gather = {"size": size, "wait": wait, "by": by}
+        made: Any = lambda fn: self._declare(fn, dict(o), gather)  # noqa: E731 - of many overloads
+        decorator: BulkDecorator = made
+        return decorator
+
+    @overload
+    def schedule(
+        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, call: None = None, **o: Unpack[ScheduleOptions],
+    ) -> ScheduleDecorator: ...  # fmt: skip
+    @overload
+    def schedule(
+        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, call: Call[Any], **o: Unpack[ScheduleOptions],
+    ) -> CallScheduled: ...  # fmt: skip
+    def schedule(
+        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+        at: datetime | None = None, after: Duration | None = None, call: Call[Any] | None = None, **o: Any,
+    ) -> Any:  # fmt: skip
+        """Run a task by the clock: ``@app.schedule(cron="0 3 * * *", tz="Europe/Kyiv")`` on a task or a function.
+
+        Its name is the task's, unless it has one of its own; a task may have several under different names. With
+        ``call=report.s("eu")`` it is declared at once, with arguments, and nothing need stand under it.
+        Workers store it when they start. If it is the only one on its task, every job of the task is of its part:
+        those that are enqueued by hand wait for ``depends_on``, ``blocks`` and ``group`` as well.
+        """
+        when = {"cron": cron, "every": every, "at": at, "after": after}
+        if name is not None and not isinstance(name, str):
+            hint = 'Write @app.schedule(every="1h"), with parentheses.'
+            raise InvalidOption("schedule", name, "is not the name of a schedule", hint=hint)
+        if call is not None:
+            return self._schedule_call(name, call, when, o)
+
+        def decorate(fn: Any) -> Any:
+            task = fn if isinstance(fn, BaseTask) else self._declare(fn, {})
+            self._add_schedule(_declaration(name, task, when, o))
+            return task
+
+        return decorate
+
+    def _schedule_call(
+        self, name: str | None, call: Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> Callable[[Any], Any]:
+        from mainspring.jobs.call import Call
+
+        if not isinstance(call, Call):
+            hint = "A call is task.s(...), with its arguments, or app.call(name, ...)."
+            raise InvalidOption("call", call, "is not a call", subject="schedule", hint=hint)
+        self._add_schedule(_declaration(name, call, when, given))
+
+        def decorate(fn: Any) -> Any:
+            if not isinstance(fn, BaseTask) or fn.name != call.task:
+                hint = "The schedule is declared by its call: leave the decorator out."
+                raise InvalidOption("call", call, "is not of what stands under it", subject="schedule", hint=hint)
+            return fn
+
+        return decorate
+
+    def _declare(
+        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
+    ) -> BaseTask[Any, Any]:
+        raise NotImplementedError
+
+    def _add_schedule(self, declared: Declaration) -> None:
+        raise NotImplementedError
+
+
+def _declaration(
+    name: str | None, on: BaseTask[Any, Any] | Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
+) -> Declaration:
+    from mainspring.schedules.declare import Declaration
+
+    return Declaration.of(name, on, when, given)
+
+
+class Tasks(TaskDecorators):
+    """Tasks of a library or a module, declared without an app: ``app.include(tasks)`` makes them the app's.
+
+    >>> from mainspring import Mainspring
+    >>> tasks = Tasks()
+    >>> @tasks.task(name="shop.send")
+    ... def send(to: str) -> str:
+    ...     return f"sent to {to}"
+    >>> app = Mainspring("sqlite://")
+    >>> app.include(tasks)
+    >>> app.tasks.find("shop.send")
+    <Task shop.send>
+    """
+
+    def __init__(self) -> None:
+        self._declared: list[BaseTask[Any, Any]] = []
+        self._scheduled: list[Declaration] = []
+        self._apps: list[Mainspring] = []
+
+    def join(self, app: Mainspring) -> None:
+        """Make these tasks the app's, and those declared later too. Again after a test that undid it."""
+        for task in self._declared:
+            app.tasks.add(task.join(app))
+        for schedule in self._scheduled:
+            app.tasks.add_schedule(schedule)
+        if app not in self._apps:
+            self._apps.append(app)
+
+    def __iter__(self) -> Iterator[BaseTask[Any, Any]]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __repr__(self) -> str:
+        return f"<Tasks: {', '.join(task.name for task in self._declared) or 'none yet'}>"
+
+    def _declare(
+        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
+    ) -> BaseTask[Any, Any]:
+        task = declare(TaskHome(), fn, given, gather)
+        self._declared.append(task)
+        for app in self._apps:
+            app.tasks.add(task.join(app))
+        return task
+
+    def _add_schedule(self, declared: Declaration) -> None:
+        for app in self._apps:
+            app.tasks.add_schedule(declared)
+        self._scheduled.append(declared)

@@ -1,0 +1,61 @@
+"""Functions that are told what happened to jobs: at most once, in the worker that stored it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from mainspring.errors import InvalidOption, UnknownOption
+from mainspring.tasks.events import BREAKER_EVENTS, EVENTS, SCHEDULE_EVENTS
+
+_ALL = (*EVENTS, *BREAKER_EVENTS, *SCHEDULE_EVENTS)
+_HOW = '@app.on("dead") above a function of an Event.'
+
+
+class Hook(NamedTuple):
+    fn: Callable[[Any], Any]
+    """Takes an ``Event``, a ``BreakerEvent`` or a ``ScheduleEvent``; ``def`` or ``async def``."""
+    task: str | None
+    """A name or a pattern; None for every task."""
+
+
+class Hooks:
+    """The hooks of an app, by event."""
+
+    def __init__(self) -> None:
+        self._by_event: dict[str, list[Hook]] = {}
+
+    @staticmethod
+    def check(events: Sequence[str], task: str | None) -> None:
+        """Refuse what names no event, or no task."""
+        if not events:
+            raise InvalidOption("app.on", (), "must name at least one event", hint=f"Events: {', '.join(_ALL)}.")
+        if task is not None and (not isinstance(task, str) or not task):
+            raise InvalidOption("task", task, "must be a task's name or a pattern", subject="app.on")
+        for event in events:
+            if not isinstance(event, str):
+                raise InvalidOption("app.on", event, "is not the name of an event", hint=_HOW)
+            if event not in _ALL:
+                raise UnknownOption("app.on", event, _ALL)
+            if event not in EVENTS and task is not None:
+                raise InvalidOption("task", task, f"does not go with {event}", subject="app.on", hint="It has no task.")
+
+    def add(self, events: Sequence[str], fn: Callable[[Any], Any], task: str | None) -> None:
+        """Tell ``fn`` of these events, in the order in which hooks were added."""
+        self.check(events, task)
+        if not callable(fn):
+            raise InvalidOption("app.on", fn, "is not a function", hint=_HOW)
+        for event in dict.fromkeys(events):
+            self._by_event.setdefault(event, []).append(Hook(fn, task))
+
+    def has(self, event: str) -> bool:
+        """Whether anybody wants to hear of this event."""
+        return event in self._by_event
+
+    def of(self, event: str, task: str) -> list[Hook]:
+        """Whom to tell."""
+        return [hook for hook in self._by_event.get(event, ()) if hook.task is None or fnmatchcase(task, hook.task)]
+
+    def __bool__(self) -> bool:
+        return bool(self._by_event)

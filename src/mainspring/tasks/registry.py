@@ -1,0 +1,200 @@
+"""The tasks of an app, by every name a job may carry."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainspring.common.callables import shape_of
+from mainspring.errors import InvalidOption
+from mainspring.jobs.new_job import NO_PART, ScheduleMembership
+from mainspring.queues.fairness import FairKeys, fair_keys_of
+from mainspring.queues.queue import DeclaredQueues, Queue
+from mainspring.tasks.routing import Routes
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.options.schedule_checks import ScheduleGroup
+    from mainspring.schedules.declare import Declaration
+    from mainspring.schedules.relations import ScheduleRelations
+    from mainspring.tasks.decorators import Tasks
+    from mainspring.tasks.spec import TaskSpec
+    from mainspring.tasks.task import BaseTask
+
+_stamps = itertools.count(1)
+
+
+class HasFunction(Protocol):
+    """A task, or a schedule of one."""
+
+    @property
+    def fn(self) -> Any: ...
+
+
+class Registry:
+    """Names to tasks. Included modules are imported once, on first need, never when the app is made."""
+
+    def __init__(self, include: Callable[[], Sequence[str]] = tuple, routes: Callable[[], Routes] = Routes) -> None:
+        self._settings = [include]  # asked once: reading the settings is first use
+        self._routes = routes
+        self._include: list[str] = []
+        self._by_name: dict[str, BaseTask[Any, Any]] = {}
+        self.declared_queues = DeclaredQueues()
+        self.fair: dict[str, FairKeys] = {}
+        """How claims are shared, of the declared queues that say so."""
+        self.scheduled: dict[str, Declaration] = {}
+        """The schedules that the code declares, by name."""
+        self.groups: dict[str, ScheduleGroup] = {}
+        self.stamp = 0
+        """Another one whenever a schedule or a group is declared."""
+        self._wiring: tuple[int, ScheduleRelations] | None = None
+        self._lock = threading.RLock()
+
+    def add(self, task: BaseTask[Any, Any]) -> None:
+        """Register under the task's name and aliases; a name that is taken by another function is refused."""
+        for name in (task.name, *task.aliases):
+            other = self._by_name.get(name)
+            if other is not None and not same_source(other, task):
+                raise InvalidOption(
+                    "name",
+                    name,
+                    f"is already the name of {_where(other)}",
+                    subject=f"task {_where(task)}",
+                    hint="Give one of them another name with @app.task(name=...).",
+                )
+        keys = self.fair.get(task.declared.options["queue"])
+        if keys is not None:
+            keys.check_task(task.name, task.declared.argument_names())
+        self._by_name |= dict.fromkeys((task.name, *task.aliases), task)
+
+    def add_queue(self, queue: Queue) -> Queue:
+        """Keep a declared queue; refused if a task of it does not have what its options speak of."""
+        keys = fair_keys_of(queue.name, queue.options)
+        for task in self._by_name.values():
+            if keys is not None and task.declared.options["queue"] == queue.name:
+                keys.check_task(task.name, task.declared.argument_names())
+        known = self.declared_queues.add(queue)
+        if keys is not None:
+            self.fair[queue.name] = keys
+        return known
+
+    def add_schedule(self, declaration: Declaration) -> None:
+        """Keep a declared schedule; a second one of its name is refused."""
+        known = self.scheduled.get(declaration.name)
+        if known is declaration:
+            return
+        if known is not None and not declaration.replaces(known):
+            raise InvalidOption(
+                "name", declaration.name, f"is already that of a schedule of task {known.task!r}",
+                subject=f"schedule of task {declaration.task!r}",
+                hint='Give one of them a name: @app.schedule("nightly", ...).',
+            )  # fmt: skip
+        self.scheduled[declaration.name] = declaration
+        self.stamp = next(_stamps)
+
+    def add_group(self, group: ScheduleGroup) -> ScheduleGroup:
+        """Keep a declared group; another of that name is refused."""
+        known = self.groups.setdefault(group.name, group)
+        if known != group:
+            raise InvalidOption(
+                "max_concurrent", group.max_concurrent, f"is {known.max_concurrent} where it was declared first",
+                subject=f"group {group.name!r}", hint="Declare a group once.",
+            )  # fmt: skip
+        self.stamp = next(_stamps)
+        return known
+
+    @property
+    def wiring(self) -> ScheduleRelations:
+        """The declared schedules as they belong together."""
+        from mainspring.schedules.relations import ScheduleRelations
+
+        if self._wiring is None or self._wiring[0] != self.stamp:
+            self._wiring = self.stamp, ScheduleRelations(self.scheduled, self.groups)
+        return self._wiring[1]
+
+    def part_of(self, task: str) -> ScheduleMembership:
+        """What the schedule on a task means for all its jobs; nothing unless there is exactly one."""
+        return self.wiring.part_of(task) if self.scheduled else NO_PART
+
+    def include(self, app: Mainspring, each: Tasks | str) -> None:
+        """Take over a library's tasks, or remember a module to import on first need."""
+        from mainspring.tasks.decorators import Tasks
+
+        if isinstance(each, str):
+            if not all(part.isidentifier() for part in each.split(".")):
+                raise InvalidOption("include", each, "is not the name of a module", hint='Such as "shop.tasks".')
+            self._include.append(each)
+        elif isinstance(each, Tasks):
+            each.join(app)
+        else:
+            hint = 'app.include(tasks), where tasks = Tasks() holds them; or app.include("shop.tasks").'
+            raise InvalidOption("include", each, "is neither a Tasks() nor the name of a module", hint=hint)
+
+    def find(self, name: str) -> BaseTask[Any, Any] | None:
+        """The task of that name or alias, after the included modules were imported."""
+        if name not in self._by_name:
+            self.import_included()
+        return self._by_name.get(name)
+
+    def import_included(self) -> None:
+        with self._lock:
+            if self._settings:
+                self._include = [*self._settings[0](), *self._include]
+                self._settings.clear()
+            while self._include:
+                import_module(self._include[0])
+                self._include.pop(0)
+
+    def specs(self) -> Mapping[str, TaskSpec]:
+        """What a worker must know of every task, by name and alias."""
+        self.import_included()
+        return {name: task.spec() for name, task in self._by_name.items()}
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that the tasks go to, that are declared or named by the routes, and ``default``, sorted.
+
+        Where a call by name goes whose producer knows nothing of the task: ``default``.
+        """
+        routes = self._routes()
+        own = {routes.queue_for(name, task.declared.options["queue"]) for name, task in self._by_name.items()}
+        return tuple(sorted(own.union(routes.queues, self.declared_queues, ("default",))))
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weights of the queues that were declared."""
+        return self.declared_queues.weights
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def same_source(one: HasFunction, other: HasFunction) -> bool:
+    """The same function declared again: a module that was run twice (reload, notebook cell, __main__).
+
+    Functions that one run made of the same lines are not the same: they differ in what they hold on to.
+    """
+    first, second = one.fn, other.fn
+    if first is second or (inspect.ismethod(first) and first == second):
+        return True
+    code, again = _code(first), _code(second)
+    if _where(one) != _where(other) or code is None or code is again:
+        return False
+    return code == again if code.co_name == "<lambda>" else True
+
+
+def _code(fn: Callable[..., Any]) -> CodeType | None:
+    """The code that runs, behind decorators that say what they wrap."""
+    return getattr(inspect.unwrap(shape_of(fn)), "__code__", None)
+
+
+def _where(task: HasFunction) -> str:
+    fn = task.fn
+    return f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__name__)}"

@@ -1,0 +1,64 @@
+"""Which queue a task's jobs go to, decided in one table for a whole app."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from mainspring.errors import InvalidOption
+from mainspring.options import checks
+
+_WILD = frozenset("*?[")
+
+
+class Routes:
+    """Names and patterns of tasks, each with a queue.
+
+    A name beats a pattern, a longer pattern a shorter one, of equal ones the first; what no line
+    speaks of keeps its own queue. ``task.options(queue=...)`` beats them all.
+
+    >>> routes = Routes({"shop.*": "shop", "shop.mail.*": "mail", "shop.mail.urgent": "now"})
+    >>> [routes.queue_for(task, "default") for task in ("shop.pay", "shop.mail.send", "shop.mail.urgent", "other")]
+    ['shop', 'mail', 'now', 'default']
+    """
+
+    __slots__ = ("_exact", "_patterns", "table")
+
+    def __init__(self, table: Mapping[str, str] | None = None) -> None:
+        self.table = _checked({} if table is None else table)
+        patterns = [line for line in self.table.items() if not _WILD.isdisjoint(line[0])]
+        self._patterns = sorted(patterns, key=lambda line: -len(line[0]))
+        self._exact = {task: queue for task, queue in self.table.items() if _WILD.isdisjoint(task)}
+
+    def queue_for(self, task: str, default: str) -> str:
+        """The queue of that task; ``default`` is the one that the task itself names."""
+        found = self._exact.get(task)
+        if found is not None:
+            return found
+        return next((queue for pattern, queue in self._patterns if fnmatchcase(task, pattern)), default)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Every queue that the table names, sorted."""
+        return tuple(sorted(set(self.table.values())))
+
+    def __bool__(self) -> bool:
+        return bool(self.table)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Routes) and list(self.table.items()) == list(other.table.items())
+
+    __hash__ = None  # type: ignore[assignment]  # compared, never looked up
+
+    def __repr__(self) -> str:
+        return f"Routes({self.table!r})"
+
+
+def _checked(table: Any) -> dict[str, str]:
+    if not isinstance(table, Mapping):
+        raise InvalidOption("routes", table, "must map tasks to queues", hint='routes={"shop.mail.*": "mail"}')
+    for task in table:
+        if not isinstance(task, str) or not task.strip():
+            raise InvalidOption("routes", task, "is not the name or pattern of a task", hint='Such as "shop.mail.*".')
+    return {task: checks.queue_name(queue, f"routes[{task!r}]") for task, queue in table.items()}

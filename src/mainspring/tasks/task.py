@@ -1,0 +1,291 @@
+"""Task: the function you decorate. A plain call stays a plain call; ``enqueue`` makes a job."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from uuid import UUID
+
+from mainspring.codec import ItemSignature, Signature
+from mainspring.common.callables import is_async, yields
+from mainspring.common.ids import parse_id
+from mainspring.errors import BadSignature, InvalidOption
+from mainspring.jobs.call import Call
+from mainspring.jobs.job import Job
+from mainspring.jobs.lanes import on_terms
+from mainspring.jobs.new_job import NO_PART, CallTarget, ScheduleMembership, key_of
+from mainspring.limits.declare import bind
+from mainspring.options.table import overlay_options
+from mainspring.tasks import naming
+from mainspring.tasks.declaration import TaskDeclaration, TaskHome
+from mainspring.tasks.spec import TaskSpec
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from mainspring.app import Mainspring
+    from mainspring.jobs.keys import Key
+    from mainspring.limits.declare import BoundLimit
+    from mainspring.limits.records import Limit
+    from mainspring.options.table import JobOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
+
+
+class BaseTask(Generic[P, R]):
+    """What tasks of both colours share."""
+
+    _stamp = 0
+    """The schedules that its target was made with."""
+
+    def __init__(self, home: TaskHome, declared: TaskDeclaration) -> None:
+        self.fn = declared.fn
+        self.name = declared.name
+        self.aliases: tuple[str, ...] = declared.options["aliases"]
+        self._home = home
+        self._declared = declared
+        self._job_options: Mapping[str, Any] = {}
+        self._unimportable = naming.unimportable(self.fn)
+        functools.update_wrapper(cast("Any", self), self.fn)
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Create a job that runs this task in the background.
+
+        The arguments are checked against the task's signature now, not when the job runs.
+        """
+        return self.s(*args, **kwargs).enqueue()
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return await self._app.aenqueue_one(self.s(*args, **kwargs))
+
+    def options(self, **o: Unpack[JobOptions]) -> Self:
+        """The same task with these options for the jobs enqueued through it."""
+        given = overlay_options(o, task=self._declared.options, before=self._job_options, subject=f"task {self.name!r}")
+        return self._twin(_job_options=given)
+
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The call with its arguments, checked and complete, to be enqueued later or together with others."""
+        if self._unimportable:
+            self._warn_unimportable()
+        app = self._home.app or self._home.find(self.name)
+        target = self._target if self._stamp == app.tasks.stamp else self.target
+        return Call(app, target, self._signature.encode_call(args, kwargs), self._job_options)
+
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """Enqueue these calls, all or none, in this order."""
+        return self._app.enqueue_many(calls)
+
+    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        return await self._app.aenqueue_many(calls)
+
+    def upgrade(self, fn: U) -> U:
+        """Decorate what makes arguments of today from those of a job that was enqueued with an older signature.
+
+        It gets the stored arguments by name when they do not fit any more, and returns those to run with;
+        positional ones that a producer without the code gave are a list under ``@``::
+
+            @send.upgrade
+            def send_from_v1(old: dict[str, Any]) -> dict[str, Any]:
+                return {"to": old["address"]}
+        """
+        if not callable(fn) or is_async(fn) or yields(fn):
+            hint = "It takes the old arguments as a dict and returns the new ones."
+            raise InvalidOption("upgrade", fn, "must be a def", subject=f"task {self.name!r}", hint=hint)
+        self._declared.upgrades.append(fn)
+        return fn
+
+    def job(self, id: UUID | str) -> Job[R]:  # the public name
+        """The typed handle of a known job; looks nothing up."""
+        return Job(parse_id(id), self.name, self._app.client, self._signature.decode_result)
+
+    # ---- inspect ------------------------------------------------------------------------------
+
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs, unless one says otherwise."""
+        queue: str = self._job_options.get("queue") or self._app.settings.routes.queue_for(
+            self.name, self._declared.options["queue"]
+        )
+        return queue
+
+    @property
+    def target(self) -> CallTarget:
+        """What its calls need to know of it, as things stand: schedules that came later mean something for its jobs."""
+        stamp = self._app.tasks.stamp
+        if self._stamp != stamp:
+            self.__dict__.pop("_target", None)
+            self._stamp = stamp
+        return self._target
+
+    @property
+    def own_key(self) -> Key | None:
+        """The unique key that its jobs have."""
+        return key_of(self._job_options, self._declared.options)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Those that its jobs name."""
+        return tuple(bound.limit for bound in self._bounds)
+
+    @property
+    def declared(self) -> TaskDeclaration:
+        """What was declared: the function and its options in normal form."""
+        return self._declared
+
+    def bound_to(self, app: Mainspring) -> Self:
+        """The same task for the jobs of this app, of those that include it."""
+        if self._home.app is app:
+            return self
+        self._home.check(app, self.name)
+        return self._at(TaskHome(app))
+
+    def join(self, app: Mainspring) -> Self:
+        """Become one of this app's tasks; returns what that app knows it by, whoever else includes it later."""
+        self._home.join(app)
+        return self._at(TaskHome(app))
+
+    def spec(self) -> TaskSpec:
+        """The task as a worker sees it."""
+        o = self._declared.options
+        return TaskSpec(
+            name=self.name,
+            fn=self.fn,
+            kind="async" if self._declared.kind == "async" else "thread",
+            signature=self._signature,
+            takes_context=self._declared.takes_context,
+            retries=o["retries"],
+            timeout=o["timeout"] or 0,
+            soft_timeout=o["soft_timeout"] or 0,
+            backoff=o["backoff"],
+            retry_on=o["retry_on"],
+            never_retry_on=o["never_retry_on"],
+            retry_if=o["retry_if"],
+            crashes=o["crashes"],
+            early=o["ack"] == "early",
+            strict=o["fence"] == "strict",
+            keep_result=o["result"] == "store",
+            plan=self._declared.plan,
+            upgrade=self._declared.upgrades[-1] if self._declared.upgrades else None,
+            hide=self._hidden_in_worker(),
+            needs=o["needs"],
+            pinned=o["pin_version"],
+            bulk=self._declared.bulk,
+            bounds=self._bounds,
+            part=self._part.name,
+            breaker=next(iter(o["breaker"]), None),
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        """Pickled as a function is: by the name that it has in its module."""
+        return str(getattr(self, "__qualname__", self.name))
+
+    # ---- private ------------------------------------------------------------------------------
+
+    @property
+    def _app(self) -> Mainspring:
+        return self._home.app or self._home.find(self.name)
+
+    @functools.cached_property
+    def _signature(self) -> Signature:
+        """Resolved at first use, when every module that annotations may name has been imported."""
+        app, context = self._app, self._declared.takes_context
+        app.import_included()
+        limit = app.settings.payload_limit
+        if (bulk := self._declared.bulk) is not None:
+            return ItemSignature(self.fn, skip_context=context, task=self.name, limit=limit, by=bulk.by)
+        return Signature.of(self.fn, skip_context=context, task=self.name, limit=limit)
+
+    @functools.cached_property
+    def _target(self) -> CallTarget:
+        declared, signature = self._declared, self._signature
+        return CallTarget.of(
+            self.name,
+            on_terms(declared.kind, declared.terms(self._app.settings.version)),
+            declared.options,
+            signature.decode_result,
+            self._app.settings.routes.queue_for(self.name, declared.options["queue"]),
+            signature.arguments,
+            self._hide,
+            self._part,
+        )
+
+    @property
+    def _part(self) -> ScheduleMembership:
+        """What the schedule on it means for all its jobs."""
+        return NO_PART if self._home.app is None else self._home.app.tasks.part_of(self.name)
+
+    @property
+    def _bounds(self) -> tuple[BoundLimit, ...]:
+        declared = (*self._declared.options["limit"], *self._declared.options["breaker"])
+        return (*bind(self.name, declared, f"task {self.name!r}"), *self._part.bounds)
+
+    @functools.cached_property
+    def _hide(self) -> tuple[str, ...]:
+        """The arguments that are shown to nobody."""
+        return tuple(dict.fromkeys((*self._declared.options["sensitive"], *self._signature.secrets)))
+
+    def _hidden_in_worker(self) -> tuple[str, ...]:
+        try:
+            return self._hide
+        except BadSignature:  # none of its jobs can be read; each of them says why
+            return tuple(self._declared.options["sensitive"])
+
+    def _at(self, home: TaskHome) -> Self:
+        twin = self._twin(_home=home)
+        for resolved in ("_target", "_signature", "_hide"):
+            twin.__dict__.pop(resolved, None)
+        return twin
+
+    def _twin(self, **changed: Any) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(changed)
+        return twin
+
+    def _warn_unimportable(self) -> None:
+        warnings.warn(
+            f"task {self.name!r} runs only in a worker embedded in this process: {self._unimportable}. "
+            "Move the function to the top level of a module for other workers to find it.",
+            stacklevel=3,
+        )
+        self._unimportable = None
+
+
+class Task(BaseTask[P, R]):
+    """A task made from a ``def``; its jobs run in threads."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now; the context and what it depends on are supplied."""
+        result: R = self._declared.call(args, kwargs)
+        return result
+
+
+class AsyncTask(BaseTask[P, R]):
+    """A task made from an ``async def``; its jobs run on the worker's event loop."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call the function here and now; the context and what it depends on are supplied."""
+        result: Coroutine[Any, Any, R] = self._declared.call(args, kwargs)
+        return result
+
+
+def declare(
+    home: TaskHome, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
+) -> BaseTask[Any, Any]:
+    """The task that a function with these options is; a bulk task with those of ``gather``."""
+    declared = TaskDeclaration.of(fn, given, gather=gather)
+    made: type[BaseTask[Any, Any]] = AsyncTask if declared.kind == "async" else Task
+    return made(home, declared)

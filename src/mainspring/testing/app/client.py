@@ -1,0 +1,72 @@
+"""The client of an app in test mode: one private store for every loop and thread, by the test's clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainspring.client.client import Client
+from mainspring.common.clock import MovableClock
+from mainspring.errors import InsideTest, NotOpen
+from mainspring.jobs.records import Batch, Enqueued
+from mainspring.stores.base import Store
+from mainspring.stores.connect import StoreAddress
+
+if TYPE_CHECKING:
+    from mainspring.testing.app.inline import Inline
+
+
+class PrivateClient(Client):
+    """Made for one test and useless after it."""
+
+    glance = 0.02
+
+    def __init__(self, address: StoreAddress, full_wait: int, clock: MovableClock) -> None:
+        super().__init__(address, full_wait)
+        self.inline: Inline | None = None
+        self._clock = clock
+        self._over = False
+
+    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+        if self.inline is None or connection is not None:  # not committed yet: there is nothing to run
+            return super().enqueue_now(batch, connection)
+        self.inline.check()
+        done = super().enqueue_now(batch)
+        self.inline.run()
+        return done
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        done = await super().enqueue(batch)
+        if self.inline is not None:
+            await self.inline.arun()
+        return done
+
+    def now(self) -> float:
+        """By the test's clock: to move it past a ttl is to stop whoever holds a lock for as long."""
+        return self._clock.now_us() / 1e6
+
+    def check_worker(self, verb: str) -> None:
+        raise InsideTest(
+            f"{verb}(): the app is in test mode and its jobs are run by the test itself",
+            hint="Use t.drain(), or app.test(inline=True) to run each job as it is enqueued.",
+        )
+
+    def end(self) -> None:
+        """The test is over: handles that were made in it say so."""
+        self._over = True
+
+    def _blocking_store(self) -> Store:
+        self._check_over()
+        return super()._blocking_store()
+
+    def _connect(self) -> Store:
+        from mainspring.stores.connect import connect_to
+
+        self._check_over()
+        return connect_to(self.address, clock=self._clock)
+
+    def _check_over(self) -> None:
+        if self._over:
+            raise NotOpen(
+                "this job belongs to an app.test() that is over, and its store with it",
+                hint="Look at jobs inside the `with`.",
+            )

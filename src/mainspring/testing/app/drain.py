@@ -1,0 +1,238 @@
+"""Runs what is ready, by a real worker, until nothing is: no job waits for real time.
+
+First goes what is past its retention; what ends now can be looked at until the next drain.
+
+One pass: promote what is due by the test's clock, fire the schedules that are, see which queues have work, let a
+worker serve them until no job there is ready or running. Each turn of the worker is a reason to look again. The
+worker ends with the drain, so between two drains nothing happens behind the test's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.breakers.records import FOREVER
+from mainspring.common.clock import MovableClock
+from mainspring.errors import InsideTest
+from mainspring.jobs.query import Query
+from mainspring.queues.records import QueueMode
+from mainspring.states import State
+from mainspring.stores.door import Door
+from mainspring.tasks.bulk import Bulk
+from mainspring.testing.app.held_back import held_until
+from mainspring.testing.app.schedules import Timekeeper
+from mainspring.testing.app.watched_store import Drained, Watched
+from mainspring.worker.config import WorkerConfig
+from mainspring.worker.lifespan import Lifespans
+
+MOST, MOST_FUTURE = 10_000, 1_000
+"""Attempts after which a drain without a limit of its own is taken for endless."""
+_AT_WORK = (State.READY, State.RUNNING)
+_POLL = 50_000
+
+
+class Drainer:
+    """Drains one app again and again; belongs to the test's home loop."""
+
+    def __init__(self, make_parts: Callable[[], WorkerConfig], clock: MovableClock) -> None:
+        self._make_parts = make_parts
+        self._clock = clock
+        self._lifespans: Lifespans | None = None
+        self._state: Any = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def drain(self, door: Door, limit: int | None, *, future: bool = False, until: int | None = None) -> Drained:
+        """Run what is ready; with ``future`` also what will be, the clock moved from moment to moment; with ``until``
+        also what schedules make meanwhile, and the clock shows that moment in the end."""
+        async with self._one_at_a_time:
+            most = MOST_FUTURE if future else MOST
+            store = Watched(door, most if limit is None else limit)
+            parts = _labelled(self._make_parts())
+            store.happened["pruned"] = await _prune(door, parts)
+            timekeeper = Timekeeper(store, parts.hooks)
+            async with _Crew(parts, store, self._hold_lifespans) as crew:
+                while True:
+                    await _promote(store)
+                    known = store.moves
+                    await timekeeper.fire()
+                    work = await _at_work(store, parts, _AT_WORK)
+                    held = await _held(store, parts) if work else None
+                    if work and held is None and store.left > 0:
+                        await crew.serve(work)
+                        continue
+                    if work and held is None and limit is None:
+                        raise _endless(most)
+                    if store.moves != known:
+                        continue  # it was worked on meanwhile: schedules may have a run that has ended
+                    # asked again, for a job may have been put off until it was seen that none is at work
+                    onward = future or until is not None
+                    due = await _promote(store) if onward else None
+                    next_fire = await timekeeper.next() if until is not None else None
+                    found = (due, held if onward else None, next_fire)
+                    moments = [each for each in found if each is not None and each < FOREVER]
+                    if until is not None:
+                        moments = [each for each in moments if each <= until]
+                    if not moments or (store.left <= 0 and limit is not None):
+                        break
+                    if store.left <= 0:
+                        raise _endless(most)
+                    self._move_to(min(moments))
+            if until is not None:
+                self._move_to(until)
+            return Drained(**{name: store.happened[name] for name in Drained.__struct_fields__})
+
+    @property
+    def busy(self) -> bool:
+        """Whether a drain goes on."""
+        return self._one_at_a_time.locked()
+
+    async def close(self) -> None:
+        """End the lifespans."""
+        if self._lifespans is not None:
+            await self._lifespans.stop()
+
+    def _move_to(self, moment: int) -> None:
+        self._clock.advance(timedelta(microseconds=max(0, moment - self._clock.now_us())))
+
+    async def _hold_lifespans(self, parts: WorkerConfig) -> WorkerConfig:
+        """The app's lifespans run once in a test, however many workers its drains start."""
+        if self._lifespans is None:
+            lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
+            self._state = await lifespans.start()
+            self._lifespans = lifespans
+
+        async def held() -> AsyncIterator[Any]:
+            yield self._state
+
+        return parts._replace(lifespans=(held,))
+
+
+class _Crew:
+    """The worker of one drain; another takes over when more queues are to be served."""
+
+    def __init__(self, parts: WorkerConfig, store: Watched, prepare: Callable[[WorkerConfig], Any]) -> None:
+        self._parts = parts
+        self._store = store
+        self._prepare = prepare
+        self._serving: frozenset[str] = frozenset()
+        self._worker: Any = None
+        self._running: asyncio.Task[int] | None = None
+
+    async def __aenter__(self) -> _Crew:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._end(fast=kind is not None)
+
+    async def serve(self, queues: frozenset[str]) -> None:
+        """Returns when no job of these queues is ready or running, or the limit is reached and none runs."""
+        if not queues <= self._serving:
+            await self._end()
+            await self._begin(queues | self._serving)
+        running = self._running
+        assert running is not None
+        while True:
+            self._store.turned.clear()
+            states = _AT_WORK if self._store.left > 0 else (State.RUNNING,)
+            if not queues & await _at_work(self._store, self._parts, states) or await self._waits():
+                return
+            turned = asyncio.ensure_future(self._store.turned.wait())
+            await asyncio.wait({turned, running}, return_when=asyncio.FIRST_COMPLETED)
+            turned.cancel()
+            if running.done():
+                running.result()
+                raise InsideTest("the worker of this test ended by itself", hint="Its log says why.")
+
+    async def _waits(self) -> bool:
+        """Whether the worker found nothing because all that is ready is held back."""
+        return self._store.fruitless and await _held(self._store, self._parts) is not None
+
+    async def _begin(self, queues: frozenset[str]) -> None:
+        from mainspring.worker.lease.shared_state import SharedState
+        from mainspring.worker.worker import Worker
+
+        parts = await self._prepare(self._parts)
+        settings = msgspec.structs.replace(
+            parts.settings,
+            queues=tuple(sorted(queues)),
+            async_slots=max(1, parts.settings.async_slots),
+            thread_slots=max(1, parts.settings.thread_slots),
+            poll=_POLL,
+            until_empty=False,
+            roles=frozenset({"worker"}),  # schedules are fired by the drain, at moments of its own
+        )
+        self._board = SharedState.create()
+        tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
+        parts = parts._replace(settings=settings, tasks=tasks, schedules=None)
+        self._worker = Worker(parts, self._store, board=self._board)
+        self._running = asyncio.create_task(self._worker.run())
+        self._serving = queues
+
+    async def _end(self, *, fast: bool = False) -> None:
+        running, self._running = self._running, None
+        if running is None:
+            return
+        if fast:
+            self._worker.stop()
+        else:
+            self._worker.drain()
+        with contextlib.suppress(Exception):  # said by serve() if it was its own error
+            await running
+        self._board.close()
+
+
+def _labelled(parts: WorkerConfig) -> WorkerConfig:
+    """Its worker has every label that a task needs."""
+    labels = tuple({label for spec in parts.tasks.values() for label in spec.needs})
+    return parts._replace(settings=msgspec.structs.replace(parts.settings, labels=labels))
+
+
+def _hurried(bulk: Bulk | None) -> Bulk | None:
+    """A call takes what is ready: nobody else will enqueue while a test waits."""
+    return None if bulk is None else bulk._replace(wait=0)
+
+
+async def _promote(store: Watched) -> int | None:
+    """Make ready what is due; returns when the next job will be, if one will."""
+    done = await store.promote()
+    while done.promoted or done.expired:
+        done = await store.promote()
+    return None if done.next_due is None or done.next_due <= done.now else done.next_due
+
+
+async def _at_work(store: Door, parts: WorkerConfig, states: tuple[State, ...]) -> frozenset[str]:
+    """The queues with jobs in these states that this app can run: not of unknown tasks, not ready in a paused queue."""
+    if not parts.tasks:
+        return frozenset()
+    tallied = await store.tally(Query(states=states, tasks=tuple(parts.tasks)), "queue")
+    paused = {row.name for row in await store.queues() if row.mode is QueueMode.PAUSED}
+    return frozenset(each.value for each in tallied if each.state is State.RUNNING or each.value not in paused)
+
+
+async def _held(store: Watched, parts: WorkerConfig) -> int | None:
+    """Until when all that is ready is held back; None if something may start now, or a worker is busy with it."""
+    known = store.moves
+    held = await held_until(store, parts)
+    if held is None or await _at_work(store, parts, (State.RUNNING,)) or store.moves != known:
+        return None  # what seemed to be in the way may have been the very job, just claimed
+    return held
+
+
+async def _prune(store: Door, parts: WorkerConfig) -> int:
+    gone = 0
+    while n := await store.prune(parts.retention):
+        gone += n
+    return gone
+
+
+def _endless(ran: int) -> InsideTest:
+    return InsideTest(
+        f"drain() has run {ran:,} attempts and there is still work",
+        hint="Does a job enqueue or snooze itself again and again? Say how much to run: t.drain(limit=100).",
+    )

@@ -1,0 +1,42 @@
+"""Whether all that is ready is held back by what only time, or somebody, can change: a rate, a breaker, a pin."""
+
+from __future__ import annotations
+
+from mainspring.breakers.records import FOREVER
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import JobRow
+from mainspring.limits.records import BucketRow
+from mainspring.states import State
+from mainspring.stores.door import Door
+from mainspring.worker.config import WorkerConfig
+from mainspring.worker.loop.eligibility import fits
+
+_PAGE = 50
+
+
+async def held_until(store: Door, parts: WorkerConfig) -> int | None:
+    """The first moment at which a ready job may start, ``FOREVER`` if nobody knows; None if one may start now."""
+    first, cursor = None, None
+    while True:
+        query = Query(states=(State.READY,), tasks=tuple(parts.tasks))
+        page = await store.find(query, limit=_PAGE, cursor=cursor)
+        for row in page.jobs:
+            moment = await _moment(store, row) if fits(row.lane, parts) else FOREVER
+            if moment is None:
+                return None
+            first = moment if first is None else min(first, moment)
+        cursor = page.cursor
+        if cursor is None:
+            return first
+
+
+async def _moment(store: Door, row: JobRow) -> int | None:
+    moments = [_over(each) for each in await store.buckets(row.buckets)] if row.buckets else []
+    return max((each for each in moments if each is not None), default=None)
+
+
+def _over(bucket: BucketRow) -> int | None:
+    if bucket.next_at is not None:
+        return bucket.next_at
+    is_full = bucket.used >= bucket.size if bucket.breaker is None else bucket.breaker.state == "open"
+    return FOREVER if is_full else None

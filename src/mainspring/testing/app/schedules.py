@@ -1,0 +1,43 @@
+"""Fires the schedules of a test by the real scheduler, when the test says so."""
+
+from __future__ import annotations
+
+from mainspring.schedules import plan as planning
+from mainspring.schedules.plan import ScheduleNews
+from mainspring.schedules.service import Scheduler
+from mainspring.stores.base import Store
+from mainspring.tasks.events import schedule_event
+from mainspring.tasks.hooks import Hooks
+from mainspring.tasks.notify import tell
+
+
+class Timekeeper:
+    """Belongs to one drain."""
+
+    def __init__(self, store: Store, hooks: Hooks) -> None:
+        self._store = store
+        self._hooks = hooks
+        self._news: list[tuple[str, ScheduleNews, int]] = []
+        self._scheduler = Scheduler(store, told=lambda *news: self._news.append(news))
+
+    async def fire(self) -> None:
+        """Take in what has ended, and make jobs of what is due; hooks have heard of it when this returns."""
+        rows = await self._store.schedules()
+        if not rows:
+            return
+        plans = {row.name: planning.decode(row.doc) for row in rows}
+        self._scheduler.ended(
+            name for name, plan in plans.items() if plan.open or plan.definition.mode == "continuous"
+        )  # a clock that went back must not hold those up
+        while await self._scheduler.tick() == 0:
+            pass  # there was more than one look takes
+        told, self._news = self._news, []
+        for name, news, now in told:
+            event = schedule_event(name, news, now)
+            await tell(self._hooks.of(event.name, ""), event)
+
+    async def next(self) -> int | None:
+        """When the next one is due or comes back."""
+        plans = [planning.decode(row.doc) for row in await self._store.schedules()]
+        due = [plan.due for plan in plans if plan.enabled and plan.due is not None]
+        return min([*due, *(plan.back_at for plan in plans if plan.back_at is not None)], default=None)

@@ -1,0 +1,1 @@
+"""Tell hooks what happened."""

@@ -1,0 +1,1 @@
+"""The lease of a worker: heartbeats, and what ends when they fail."""

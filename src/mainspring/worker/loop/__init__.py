@@ -1,0 +1,1 @@
+"""The turn loop: when to call the store, and what to ask for."""

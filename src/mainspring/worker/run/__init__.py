@@ -1,0 +1,1 @@
+"""Run attempts: from a claim to its ack."""

@@ -1,0 +1,1 @@
+"""Calls of bulk tasks: several jobs in one slot."""

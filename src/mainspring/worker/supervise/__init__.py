@@ -1,0 +1,1 @@
+"""The supervisor: start workers, watch them, end them."""
