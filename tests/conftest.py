@@ -11,7 +11,8 @@ import pytest
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("busy")
 
-pytest_plugins = [f"tests.plugins.{name}" for name in ("mission", "servers", "clean", "outside", "nursery", "garbage")]
+PLUGINS = ("mission", "outcomes", "signals", "stalls", "servers", "clean", "outside", "garbage")
+pytest_plugins = [f"tests.plugins.{name}" for name in PLUGINS]
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from mainspring import Context, Discard, Job, JobInfo, Mainspring, Query
 from mainspring.errors import InvalidOption, JobNotFound, WrongState
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
-from tests.rows.crew import LIMIT, SHORT, Crew, Tasks, until
+from tests.rows.crew import LIMIT, Crew, Tasks, until
+from tests.timing import short_settings
 
 
 class Broken(Exception):
@@ -22,7 +23,7 @@ class Broken(Exception):
 
 @pytest.fixture
 def versioned(store_url: str) -> Any:
-    app = Mainspring(store_url, version="2030.1", **SHORT)
+    app = Mainspring(store_url, version="2030.1", **short_settings())
     yield app
     app.close()
 

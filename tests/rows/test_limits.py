@@ -14,7 +14,8 @@ from mainspring import Concurrency, Mainspring, Rate, RateLimited
 from mainspring.errors import InvalidOption, LimitTimeout
 from mainspring.limits import limiter
 from mainspring.states import State
-from tests.rows.crew import LIMIT, SHORT, Crew, Tasks, until
+from tests.rows.crew import LIMIT, Crew, Tasks, until
+from tests.timing import short_settings
 
 
 class Gauge:
@@ -348,7 +349,10 @@ class TestWhy:
     def test_labels_and_versions(self, store_url: str) -> None:
         def train() -> None: ...
 
-        old, new = Mainspring(store_url, version="1", **SHORT), Mainspring(store_url, version="2", **SHORT)
+        old, new = (
+            Mainspring(store_url, version="1", **short_settings()),
+            Mainspring(store_url, version="2", **short_settings()),
+        )
         pinned = old.task(name="why.pinned", pin_version=True)(train).enqueue()
         labelled = new.task(name="why.labelled", needs={"gpu"})(train).enqueue()
         new.task(name="why.pinned", pin_version=True)(train)

@@ -19,8 +19,9 @@ from mainspring.launch.embedded import EmbeddedWorker
 from mainspring.states import State
 from mainspring.tasks.task import AsyncTask
 from mainspring.testing.app import TestApp
-from tests.rows.crew import LIMIT, SHORT, until
+from tests.rows.crew import LIMIT, until
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
+from tests.timing import short_settings
 
 Part = AsyncTask[[], None]
 
@@ -501,7 +502,7 @@ def test_once_in_a_fleet(app: Mainspring, store_url: str) -> None:
     """Three programs with the same code, each of which sees the moment come: one run at it, one after a while."""
     ran: list[str] = []
     at = datetime.now(UTC) + timedelta(seconds=3)
-    fleet = [app, *(Mainspring(store_url, **SHORT) for _ in range(2))]
+    fleet = [app, *(Mainspring(store_url, **short_settings()) for _ in range(2))]
     for each in fleet:
         each.schedule("at", at=at)(each.task(name="parts.at")(lambda: ran.append("at")))
         each.schedule("after", after="1s")(each.task(name="parts.after")(lambda: ran.append("after")))

@@ -178,7 +178,6 @@ def test_a_clock_that_goes_back_repeats_nothing(made: Every | Cron) -> None:
 # ---- what it costs ---------------------------------------------------------------------------------
 
 
-@pytest.mark.fresh
 def test_neither_cronsim_nor_zones_are_loaded_by_import() -> None:
     """Not by ``import mainspring``, and not by declaring in UTC what needs no calendar."""
     code = """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -249,6 +251,38 @@ class TestWakeups:
         await store.enqueue(batch(job()))
         assert await listener.wait(PATIENCE)
         await elsewhere.close()
+
+    @pytest.mark.asyncio
+    async def test_commits_at_the_end_wake_others_and_leave_no_socket_open(self, path: Path) -> None:
+        """``close`` waits for what is pending; a wake-up then must not open the socket again after it was closed."""
+        store, elsewhere = SqliteStore(str(path)), SqliteStore(str(path))
+        await store.open()
+        listener = await elsewhere.listen("w", ["q"])
+        await_next_look()
+        go_on = threading.Event()
+        held = store.database.writer.send(lambda _: go_on.wait(PATIENCE))
+        last = asyncio.create_task(store.enqueue(batch(job())))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(held, last, closing)
+        assert await listener.wait(PATIENCE)
+        assert store.database._wakeups._socket is None
+        await elsewhere.close()
+
+    @pytest.mark.asyncio
+    async def test_a_socket_that_cannot_be_bound_is_closed(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        gc.collect()  # the garbage of other tests
+        recwarn.clear()
+        monkeypatch.setattr(store.database._wakeups, "_base", "/nowhere/at/all")
+        listener = await store.listen("w", ["q"])
+        gc.collect()
+        assert not [each for each in recwarn if each.category is ResourceWarning]
+        await store.enqueue(batch(job()))
+        assert await listener.wait(PATIENCE), "inside the process it is woken"
 
     @pytest.mark.asyncio
     async def test_only_listeners_of_the_queue_are_woken(self, store: SqliteStore) -> None:

@@ -153,12 +153,14 @@ class SqliteDatabase:
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._wakeups.close()
+            self._wakeups.close_listeners()
             await asyncio.to_thread(self._close_connections)
 
     def _close_connections(self) -> None:
-        for connection in self.connections():
-            connection.close()
+        self.writer.close()  # its last commits wake other processes
+        self._wakeups.close()
+        if self._reader is not None:
+            self._reader.close()
         self.write_lock.close()
 
     def _check_open(self) -> None:
@@ -197,7 +199,7 @@ class SqliteDatabase:
 
     def close_files_after_fork(self) -> None:
         self.write_lock.close()
-        self._wakeups.close_descriptors()
+        self._wakeups.close_after_fork()
 
 
 def _do_nothing(_: Tx) -> None:

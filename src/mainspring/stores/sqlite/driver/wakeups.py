@@ -40,6 +40,9 @@ class SqliteWakeups:
         self._listed = 0
         self._looked = 0.0
         self._socket: socket.socket | None = None
+        self._sending = threading.RLock()
+        """Held while the socket to other processes is opened, used or closed: the writer and ``notify`` may both wake.
+        Reentrant, because a signal handler that enqueues may interrupt the same thread."""
         self._base: str | None = None
         self._directory: int | None = None
 
@@ -62,9 +65,12 @@ class SqliteWakeups:
         try:
             with open(os.path.join(self._folder, name + ".queues"), "w", encoding="utf-8") as names:
                 names.write("\n".join(queues))
-            bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            bound.setblocking(False)
-            bound.bind(f"{base}/{name}")
+            bound = open_socket()
+            try:
+                bound.bind(f"{base}/{name}")
+            except OSError:
+                bound.close()
+                raise
         except OSError:
             self._remove(name)
             return None
@@ -99,11 +105,11 @@ class SqliteWakeups:
                 self._send(name)
 
     def _send(self, name: str) -> None:
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
         try:
-            self._socket.sendto(b"", f"{self._base}/{name}")
+            with self._sending:
+                if self._socket is None:
+                    self._socket = open_socket()
+                self._socket.sendto(b"", f"{self._base}/{name}")
         except (FileNotFoundError, ConnectionRefusedError):
             self._remove(name)
         except OSError:
@@ -151,7 +157,7 @@ class SqliteWakeups:
     def _reachable(self) -> str | None:
         """A short name of the directory, as socket addresses are short; None if others may write to the directory."""
         if self._base is not None and self._folder is not None and not os.path.isdir(self._folder):
-            self.close_descriptors()  # the directory was removed
+            self._close_descriptors()  # another program removed the directory
         if self._base is None and self._folder is not None and make_private(self._folder):
             self._base = self._folder
             if len(os.fsencode(self._folder)) > _LONGEST_ADDRESS - _LONGEST_NAME:
@@ -165,19 +171,30 @@ class SqliteWakeups:
         self._directory = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return f"/proc/self/fd/{self._directory}"
 
-    def close(self) -> None:
+    def close_listeners(self) -> None:
+        """End every wait. Wake-ups still reach other processes until :meth:`close`."""
         for listener in list(self._listeners.values()):
             listener.close()
-        self.close_descriptors()
 
-    def close_descriptors(self) -> None:
+    def close(self) -> None:
+        """Close the descriptors of this process and drop every listener. A later wake-up would open a socket again."""
+        self._close_descriptors()
+        self._listeners = {}
+
+    def close_after_fork(self) -> None:
+        """The same in a forked child. The parent may have held the lock, so the child gets a new one."""
+        self._sending = threading.RLock()
+        self.close()
+
+    def _close_descriptors(self) -> None:
         """Close the descriptors of this process. The sockets of a parent process stay in the directory."""
-        if self._socket is not None:
-            self._socket.close()
-        if self._directory is not None:
-            os.close(self._directory)
-        self._socket = self._directory = self._base = None
-        self._listeners, self._others, self._listed, self._looked = {}, [], 0, 0.0
+        with self._sending:
+            if self._socket is not None:
+                self._socket.close()
+            if self._directory is not None:
+                os.close(self._directory)
+            self._socket = self._directory = self._base = None
+        self._others, self._listed, self._looked = [], 0, 0.0
 
 
 class SqliteListener:
@@ -249,6 +266,13 @@ class SqliteListener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def open_socket() -> socket.socket:
+    """A datagram socket that never blocks."""
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    opened.setblocking(False)
+    return opened
 
 
 def _finish(future: asyncio.Future[None]) -> None:
