@@ -51,17 +51,16 @@ class DeclaredBreaker:
         return isinstance(error, self.trip_on) if self.trip_on else retryable
 
 
-def guarded(name: str, given: Mapping[str, object], subject: str) -> DeclaredBreaker:
-    """A breaker with these options."""
-    from mainspring.options.table import resolve_options  # the table there names the check below
-
-    resolved = resolve_options("breaker", given, subject=subject)
+def declare_breaker(
+    name: str, resolved: Mapping[str, Any], given: Mapping[str, object], subject: str
+) -> DeclaredBreaker:
+    """A breaker with these resolved options; refused if the ``given`` ones do not go together."""
     if resolved["rate"] is not None and "failures" in given:
-        hint = "failures=5 counts those in a row; rate=0.5, minimum=20, over='1m' goes by a share."
+        hint = "failures=5 counts consecutive failures; rate=0.5, minimum=20, over='1m' counts a share of the calls."
         raise InvalidOption("failures", given["failures"], "cannot be given with rate", subject=subject, hint=hint)
     for option in ("minimum", "over"):
         if resolved["rate"] is None and option in given:
-            raise InvalidOption(option, given[option], "goes with rate only", subject=subject, hint="rate=0.5")
+            raise InvalidOption(option, given[option], "can only be given with rate", subject=subject, hint="rate=0.5")
     return DeclaredBreaker(name, resolved)
 
 
@@ -71,8 +70,6 @@ def to_breaker(value: Any, name: str) -> tuple[DeclaredBreaker, ...]:
         return ()
     if isinstance(value, DeclaredBreaker):
         found = value
-    elif isinstance(value, Mapping):
-        found = guarded("", value, "")
     else:
         hint = 'breaker=app.breaker("payments"), or its options: breaker={"failures": 5, "open_for": "30s"}'
         raise InvalidOption(name, value, "is not a breaker", hint=hint)
@@ -86,19 +83,3 @@ def is_failure(guard: DeclaredBreaker, error: BaseException) -> bool:
     """Whether guarded code that raised this has failed: an end by order, or a word to the worker, is none."""
     ordinary = isinstance(error, Exception) and not isinstance(error, (Signal, BreakerOpen))
     return guard.counts(error, retryable=ordinary)
-
-
-# ---- checks of its options -------------------------------------------------------------------------
-
-
-def share(value: Any, name: str) -> float | None:
-    if value is None or (type(value) in (int, float) and 0 < value <= 1):
-        return None if value is None else float(value)
-    raise InvalidOption(name, value, "must be a share above 0 and up to 1", hint=f"{name}=0.5: half of the calls fail.")
-
-
-def function(value: Any, name: str) -> Any:
-    if value is None or (callable(value) and not isinstance(value, type) and not hasattr(value, "declared")):
-        return value
-    hint = "It gets the arguments of the call and returns what that returns. To run a job, enqueue it there."
-    raise InvalidOption(name, value, "must be a function", hint=hint)

@@ -13,6 +13,7 @@ from mainspring.jobs.lanes import unpinned
 from mainspring.jobs.new_job import FOLLOW_UPS
 from mainspring.schedules.declare import OF_JOBS
 from mainspring.schedules.plan import TEMPLATE, Definition
+from mainspring.tasks.middleware import wrap_call
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -47,9 +48,9 @@ def define(
 ) -> Definition:
     """The definition of one schedule, whose runs have these limits beside those of their task."""
     o = declared.options
-    call = app.through(_call(app, declared, bounds))
+    call = wrap_call(app.enqueue_middleware, _call(app, declared, bounds))
     return Definition(
-        job=call.making(app.settings.version, declared.name).job(TEMPLATE),
+        job=call.build(app.settings.version, declared.name).job(TEMPLATE),
         limits=call.limits,
         mode=o["mode"],
         rule=declared.rule,
@@ -81,7 +82,7 @@ def _call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLimit]) 
     limits = {bound.limit.name: bound for bound in (*target.bounds, *bounds)}
     call = call.retargeted(
         replace(
-            target, bounds=tuple(limits.values()), part="", plain=False, options={**target.options, **own},
+            target, bounds=tuple(limits.values()), part="", template=None, options={**target.options, **own},
             kind=unpinned(target.kind),  # a schedule outlives the version that declares it
         )
     )  # fmt: skip
