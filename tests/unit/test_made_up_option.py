@@ -27,6 +27,7 @@ COLOUR = Option(
     frozenset({"job", "task"}),
     checks.choice("red", "blue", None),
 )  # fmt: skip
+RED: Any = {"colour": "red"}
 ECHO = Option("echo", "Duration", 1_000_000, "The time between two echoes.", frozenset({"worker"}), checks.span, "1s")
 
 
@@ -51,7 +52,7 @@ def test_it_travels_in_the_record_to_the_worker_and_back_to_the_user(app: Mainsp
         seen.append(attempt.body.options)
 
     with app.test() as t:
-        job = paint.options(colour="red").enqueue()  # type: ignore[typeddict-item]  # not in the typed dictionary
+        job = paint.options(colour="red").enqueue()
         paint.enqueue()
         t.drain()
         assert job.info().options["colour"] == "red"
@@ -68,7 +69,7 @@ def test_the_task_keeps_its_value_for_the_worker_and_stays_plain(app: Mainspring
 def test_its_value_is_checked(app: Mainspring) -> None:
     task = app.task(name="paint")(lambda: None)
     with pytest.raises(InvalidOption, match="colour"):
-        task.options(colour="green")  # type: ignore[typeddict-item]  # not in the typed dictionary
+        task.options(colour="green")
 
 
 def test_an_option_that_is_built_for_each_job_takes_its_task_off_the_fast_path() -> None:
