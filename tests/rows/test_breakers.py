@@ -18,7 +18,7 @@ from mainspring import (
 )
 from mainspring.errors import InvalidOption
 from mainspring.jobs.job import Job
-from mainspring.options.table import BreakerOptions
+from mainspring.options.typed import BreakerOptions
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 

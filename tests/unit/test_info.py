@@ -71,9 +71,9 @@ def test_hidden_arguments_are_shown_to_nobody(where: bytes) -> None:
 
 def test_options_are_those_that_the_job_carries() -> None:
     assert build_info(row()).options == {"ack": "late", "crashes": 3}
-    given = build_info(row(JobBody(retries=2, timeout=90 * SECOND), crash_limit=1, early=True))
+    given = build_info(row(JobBody(options={"retries": 2, "timeout": 90 * SECOND}), crash_limit=1, early=True))
     assert given.options == {"ack": "early", "crashes": 1, "retries": 2, "timeout": "1m30s"}
-    assert build_info(row(JobBody(timeout=0))).options["timeout"] is None
+    assert build_info(row(JobBody(options={"timeout": None}))).options["timeout"] is None
 
 
 @pytest.mark.parametrize("record", [b"\xff\xfe", b"[]", b'{"args": 7}', b'{"retries": "many"}'])

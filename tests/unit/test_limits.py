@@ -20,7 +20,7 @@ def app() -> Mainspring:
 
 
 def made(call: Any) -> NewJob:
-    new, _ = call.new_job(None, call.app.client)
+    new = call.new_job()
     found: NewJob = new
     return found
 

@@ -38,10 +38,9 @@ NO_STORE: dict[type, set[str]] = {
     BaseTask: OF_A_TASK,
     Task: OF_A_TASK,
     AsyncTask: OF_A_TASK,
-    Call: {"making", "new_job", "options", "retargeted"},
+    Call: {"build", "new_job", "options", "retargeted"},
     Mainspring: {
         "breaker",
-        "bulk_task",
         "call",
         "election",
         "import_included",
@@ -54,9 +53,6 @@ NO_STORE: dict[type, set[str]] = {
         "parts",
         "queue",
         "semaphore",
-        "schedule",
-        "task",
-        "through",
     },
 }
 """Public methods that do not look into the store."""

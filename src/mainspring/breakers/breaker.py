@@ -12,7 +12,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from mainspring.breakers.declare import DeclaredBreaker, function, is_failure
+from mainspring.breakers.declare import DeclaredBreaker, is_failure
 from mainspring.client import blocking
 from mainspring.codec.failures import words_of
 from mainspring.common.callables import is_async
@@ -22,6 +22,7 @@ from mainspring.errors import BreakerOpen, InvalidOption, StoreError
 from mainspring.limits.declare import bind
 from mainspring.limits.holder import CapacityHolder
 from mainspring.limits.records import Bucket, Limit
+from mainspring.options import checks
 from mainspring.tasks.notify import announce
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Breaker(Handle, DeclaredBreaker):
     def at(self, *, fallback: Callable[..., Any]) -> Breaker:
         """Return the same breaker with a fallback, for a decorated function. It is called while the breaker is open."""
         return Breaker(
-            self._app, DeclaredBreaker(self.name, {**self.options, "fallback": function(fallback, "fallback")})
+            self._app, DeclaredBreaker(self.name, {**self.options, "fallback": checks.fallback(fallback, "fallback")})
         )
 
     def register(self, known: dict[str, Limit]) -> Self:

@@ -51,19 +51,16 @@ class DeclaredBreaker:
         return isinstance(error, self.trip_on) if self.trip_on else retryable
 
 
-def declare_breaker(name: str, given: Mapping[str, object], subject: str) -> DeclaredBreaker:
-    """Check the options of a breaker."""
-    from mainspring.options.table import resolve_options  # not at the top: the table names checks of this module
-
-    resolved = resolve_options("breaker", given, subject=subject)
+def declare_breaker(
+    name: str, resolved: Mapping[str, Any], given: Mapping[str, object], subject: str
+) -> DeclaredBreaker:
+    """A breaker with these resolved options; refused if the ``given`` ones do not go together."""
     if resolved["rate"] is not None and "failures" in given:
-        hint = "failures=5 counts failures in a row. rate=0.5, minimum=20, over='1m' uses the share of failures."
+        hint = "failures=5 counts consecutive failures; rate=0.5, minimum=20, over='1m' counts a share of the calls."
         raise InvalidOption("failures", given["failures"], "cannot be combined with rate", subject=subject, hint=hint)
     for option in ("minimum", "over"):
         if resolved["rate"] is None and option in given:
-            raise InvalidOption(
-                option, given[option], "works with rate only", subject=subject, hint="Add rate=0.5, or remove it."
-            )
+            raise InvalidOption(option, given[option], "works with rate only", subject=subject, hint="Add rate=0.5.")
     return DeclaredBreaker(name, resolved)
 
 
@@ -73,8 +70,6 @@ def to_breaker(value: Any, name: str) -> tuple[DeclaredBreaker, ...]:
         return ()
     if isinstance(value, DeclaredBreaker):
         found = value
-    elif isinstance(value, Mapping):
-        found = declare_breaker("", value, "")
     else:
         hint = 'breaker=app.breaker("payments"), or its options: breaker={"failures": 5, "open_for": "30s"}'
         raise InvalidOption(name, value, "is not a breaker", hint=hint)
@@ -88,23 +83,3 @@ def is_failure(guard: DeclaredBreaker, error: BaseException) -> bool:
     """Whether this error of guarded code counts as a failure. Cancellation and the signals to the worker do not."""
     ordinary = isinstance(error, Exception) and not isinstance(error, (Signal, BreakerOpen))
     return guard.counts(error, retryable=ordinary)
-
-
-# ---- checks of the options -------------------------------------------------------------------------
-
-
-def share(value: Any, name: str) -> float | None:
-    """Check a share of failures."""
-    if value is None or (type(value) in (int, float) and 0 < value <= 1):
-        return None if value is None else float(value)
-    raise InvalidOption(
-        name, value, "must be a number greater than 0 and at most 1", hint=f"{name}=0.5 means: half of the calls fail."
-    )
-
-
-def function(value: Any, name: str) -> Any:
-    """Check a fallback."""
-    if value is None or (callable(value) and not isinstance(value, type) and not hasattr(value, "declared")):
-        return value
-    hint = "It gets the arguments of the call, and its result replaces the result of the call. It may enqueue a job."
-    raise InvalidOption(name, value, "must be a function", hint=hint)

@@ -11,10 +11,10 @@ import msgspec
 
 from mainspring.codec import ErrorRecord, loads
 from mainspring.common.clock import to_datetime
-from mainspring.common.duration import format_duration
 from mainspring.common.redact import hide
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptRow, JobBody, JobRow, LogLine
+from mainspring.options.table import show_value
 from mainspring.states import FINAL, Reason, State
 
 _decode_body = msgspec.json.Decoder(JobBody).decode
@@ -212,11 +212,7 @@ def _read_object(data: msgspec.Raw | msgspec.UnsetType) -> dict[str, Any]:
 
 def _options(row: JobRow, body: JobBody) -> dict[str, Any]:
     options: dict[str, Any] = {"ack": "early" if row.early else "late", "crashes": row.crash_limit}
-    if body.retries is not None:
-        options["retries"] = body.retries
-    if body.timeout is not None:
-        options["timeout"] = format_duration(body.timeout / 1e6) if body.timeout else None
-    return options
+    return options | {name: show_value(name, value) for name, value in body.options.items()}
 
 
 def _build_attempt(row: AttemptRow) -> AttemptInfo:

@@ -23,7 +23,7 @@ from mainspring.states import LIVE, Action, State
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.jobs.why import Why
-    from mainspring.options.table import Priority
+    from mainspring.options.typed import Priority
 
 MAX_PAGE = 10_000
 RATE = 500.0

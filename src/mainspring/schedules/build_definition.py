@@ -50,9 +50,9 @@ def build_definition(
 ) -> Definition:
     """Build the definition of one schedule. ``bounds`` are limits of its runs, beside the limits of the task."""
     o = declared.options
-    call = app.through(_build_call(app, declared, bounds))
+    call = wrap_call(app.enqueue_middleware, _build_call(app, declared, bounds))
     return Definition(
-        job=call.making(app.settings.version, declared.name).job(TEMPLATE),
+        job=call.build(app.settings.version, declared.name).job(TEMPLATE),
         limits=call.limits,
         mode=o["mode"],
         rule=declared.rule,
@@ -84,7 +84,7 @@ def _build_call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLi
     limits = {bound.limit.name: bound for bound in (*target.bounds, *bounds)}
     call = call.retargeted(
         replace(
-            target, bounds=tuple(limits.values()), part="", plain=False, options={**target.options, **own},
+            target, bounds=tuple(limits.values()), part="", template=None, options={**target.options, **own},
             kind=unpinned(target.kind),  # a schedule outlives the version that declares it
         )
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mainspring.common.callables import parameters_of
 from mainspring.errors import InvalidOption
 from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
-from mainspring.options.schedule_checks import schedule_name
+from mainspring.options.checks import schedule_name
 from mainspring.options.table import resolve_options
 from mainspring.schedules import rules
 

@@ -10,8 +10,8 @@ from mainspring.common.clock import from_datetime, to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption
 from mainspring.options import checks
-from mainspring.options.schedule_checks import Part, ScheduleGroup, schedule_name
-from mainspring.options.schedule_checks import part as schedule_part
+from mainspring.options.checks import Part, ScheduleGroup, schedule_name
+from mainspring.options.checks import part as schedule_part
 from mainspring.schedules import edit, info, manual_runs, rules
 from mainspring.schedules.info import RunInfo, ScheduleInfo, ScheduleStatus
 from mainspring.schedules.sync import SyncResult
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.common.duration import Duration
     from mainspring.jobs.job import Job
-    from mainspring.options.table import ScheduleOptions
+    from mainspring.options.typed import ScheduleOptions
     from mainspring.schedules.edit import Called
 
 _MAX_NEXT = 1_000

@@ -13,7 +13,7 @@ from typing import Any
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.jobs.new_job import NO_PART, ScheduleMembership
 from mainspring.limits.declare import BoundLimit
-from mainspring.options.schedule_checks import ScheduleGroup
+from mainspring.options.checks import ScheduleGroup
 from mainspring.schedules.declare import Declaration, names_itself
 from mainspring.schedules.plan import block_limit, group_limit
 from mainspring.schedules.plan.run_job import ONE_AT_A_TIME

@@ -19,7 +19,7 @@ from mainspring.tasks.routing import Routes
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.options.schedule_checks import ScheduleGroup
+    from mainspring.options.checks import ScheduleGroup
     from mainspring.schedules.declare import Declaration
     from mainspring.schedules.relations import ScheduleRelations
     from mainspring.tasks.decorators import Tasks
