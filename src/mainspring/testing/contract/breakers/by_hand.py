@@ -1,4 +1,4 @@
-"""Breakers opened and closed by hand, and told of by work that no job does."""
+"""Breakers that are opened and closed by hand, and reports of work that is no job."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestBreakersByHand:
 
 @pytest.mark.asyncio
 class TestReportsOfOtherWork:
-    """What no job does tells of its ends, and takes places as a guest."""
+    """Work that is no job reports its results, and uses capacity as a holder."""
 
     async def test_reported_failures_count_with_those_of_jobs(self, store: Store, clock: MovableClock) -> None:
         await guarded(store)

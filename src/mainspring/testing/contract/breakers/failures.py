@@ -1,4 +1,4 @@
-"""Breakers: failures of the whole fleet open them, jobs wait meanwhile, and a probe tells whether it is over."""
+"""Breakers: failures of all workers together open them, jobs wait meanwhile, and probes close them again."""
 
 from __future__ import annotations
 

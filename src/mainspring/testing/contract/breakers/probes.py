@@ -1,4 +1,4 @@
-"""Breakers that are half open, and what their probes come to; breakers that go by a share of failures."""
+"""Half open breakers and the results of their probes; breakers with a share of failures."""
 
 from __future__ import annotations
 

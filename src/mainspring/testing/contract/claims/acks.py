@@ -1,4 +1,4 @@
-"""Each named ack and what it does: the state, the attempt, what is kept."""
+"""Each kind of ack: the new state, the attempt, and what the store keeps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TestAckSucceeded:
         assert (await row(store, claim)).attempt == 2
 
     async def test_a_repeated_ack_after_a_retry_by_hand_is_already(self, store: Store) -> None:
-        """It was heard, though the job is no history any more."""
+        """The ack was applied, though the job is no longer in history."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         await store.act(Action.RETRY, Query(ids=(claim.id,)))
@@ -79,7 +79,7 @@ class TestAckSucceeded:
 class TestAckFailed:
     @pytest.mark.parametrize("timed_out", [False, True])
     async def test_it_retries_later(self, store: Store, clock: MovableClock, timed_out: bool) -> None:
-        """Due after the delay by the store's clock; the attempt counts and is kept with its error."""
+        """Due after the delay by the store's clock; the attempt counts and is stored with its error."""
         hand, claim = await running(store, job(priority=7))
         clock.advance("2s")
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=30 * SECOND, timed_out=timed_out))
@@ -93,7 +93,7 @@ class TestAckFailed:
         assert kept.started <= kept.ended
 
     async def test_a_retry_without_a_delay_is_retrying(self, store: Store) -> None:
-        """It goes through retrying, as the table says, and the next promotion brings it back."""
+        """The job is retrying, as in the transition table, and the next promotion makes it ready."""
         hand, claim = await running(store)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         assert await state(store, claim) == State.RETRYING

@@ -1,4 +1,4 @@
-"""Cancel is final: an order beats every ack and every rescue. And jobs that may begin only once."""
+"""Cancel orders: an order wins over every ack and every rescue. And ``early`` jobs, which begin only once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestCancelOrder:
 
     @pytest.mark.parametrize("ack", ACKS)
     async def test_every_ack_ends_it_as_cancelled(self, store: Store, ack: str) -> None:
-        """Whatever the ack says; what the attempt came to is kept in the attempts."""
+        """Whatever the ack says; the outcome of the attempt is stored in the attempts."""
         hand, claim = await ordered(store)
         report = ACKS[ack](lease(claim))
         assert applied(await hand.turn(report))

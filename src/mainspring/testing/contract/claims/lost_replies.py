@@ -146,7 +146,7 @@ class TestLostReplies:
         assert not any(each.running for each in await store.workers())
 
     async def test_capacity_is_free_afterwards(self, store: Store) -> None:
-        """A claim whose reply was lost holds its place once, and once only."""
+        """A claim whose reply was lost uses capacity once, and only once."""
         gate = bucket("gate", 1)
         jobs = [job(buckets=[gate], task=TASK) for _ in range(2)]
         await store.enqueue(Batch(id=new_id().bytes, jobs=tuple(jobs)))

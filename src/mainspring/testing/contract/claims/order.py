@@ -1,4 +1,4 @@
-"""Which ready job is handed out: priority, then the order of arrival; never an expired one."""
+"""Which ready job is claimed: by priority, then by the order of arrival, never an expired job."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestClaimOrder:
         assert ids(await hand.take(5, "q2/any")) == [made.id]
 
     async def test_named_lanes_are_merged(self, store: Store) -> None:
-        """Several lanes of one want are one line, ordered by priority and arrival over all of them."""
+        """Several lanes of one want are ordered together, by priority and arrival."""
         jobs = [job(kind=kind, priority=priority) for priority in (0, 5) for kind in ("async", "any", "async", "any")]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -92,7 +92,7 @@ class TestClaimOrder:
         assert ids(await hand.take(5)) == ids([jobs[4], *jobs[:4]])
 
     async def test_wants_are_served_one_after_the_other(self, store: Store) -> None:
-        """Each want has its own number of places, the same lane may be in several."""
+        """Each want has its own number of jobs; the same lane may be in several wants."""
         left, right, both = job(kind="async"), job(kind="thread"), [job() for _ in range(3)]
         await put_in(store, *both, left, right)
         hand = await Hand(store).join()
@@ -101,7 +101,7 @@ class TestClaimOrder:
         assert ids(await hand.take(5, "q/async")) == [left.id]
 
     async def test_a_job_that_is_ready_again_comes_after_waiting_jobs(self, store: Store) -> None:
-        """Each entry into ready gives a new place in the line."""
+        """Each entry into ready gives a new ``seq``."""
         first, second = job(), job()
         await put_in(store, first, second)
         hand = await Hand(store).join()
@@ -110,7 +110,7 @@ class TestClaimOrder:
         assert ids(await hand.take(2)) == ids([second, first])
 
     async def test_an_expired_job_is_never_handed_out(self, store: Store, clock: MovableClock) -> None:
-        """Also when nobody has promoted since, and also at the head of the line."""
+        """Also if no promotion ran since, and also if it is the first job of its lane."""
         stale, fresh = job(expires_in=5 * SECOND, priority=50), job()
         await put_in(store, stale, fresh)
         clock.advance("6s")

@@ -1,4 +1,4 @@
-"""Promotion and expiry: the store's time moves jobs."""
+"""Promotion and expiry by the store's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base lanes with terms: jobs that only some workers may take wait apart from the others, whatever befalls them."""
+"""Base lanes with terms: jobs that only some workers may claim stay apart from other jobs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestTerms:
         assert (await row(store, claim)).lane == GPU_LANE
 
     async def test_a_parked_job_keeps_its_terms(self, store: Store) -> None:
-        """Who knows the task and names the lane gets it, and nobody else."""
+        """Only a worker that knows the task and names the lane gets it."""
         made = await one(store, job(kind=GPU))
         stranger = await Hand(store, tasks=()).join()
         await stranger.turn(Ack.returned(lease(await stranger.take_one(GPU_LANE)), park=True))

@@ -1,4 +1,4 @@
-"""Time and order are the store's: tokens only grow, client clocks decide nothing."""
+"""The store decides time and order: tokens only grow, and the clocks of clients decide nothing."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestClocks:
         await hand.succeed(claim)
 
     async def test_order_is_by_arrival_whatever_the_ids_say(self, store: Store) -> None:
-        """A producer whose clock is an hour off makes ids from another time; nobody jumps the line."""
+        """A producer whose clock is an hour off makes ids from another time; its jobs do not overtake others."""
         first = await one(store)
         past = await one(store, job(id=(1).to_bytes(6, "big") + b"\x70" + bytes(9)))
         future = await one(store, job(id=b"\xff" * 6 + b"\x7f" + bytes(9)))

@@ -1,4 +1,4 @@
-"""Turns: numbered, repeatable, and every ack compared by (job, token, worker)."""
+"""Turns: numbered and repeatable; every ack is compared by (job, token, worker)."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class TestAcksAreCompared:
 
     @pytest.mark.parametrize("first", ["succeeded", "failed", "dead"])
     async def test_another_ack_of_the_owner_for_an_ended_attempt_is_stale(self, store: Store, first: str) -> None:
-        """``already`` would tell the worker that its second word counts."""
+        """``already`` would mean that the second ack counts."""
         hand, claim = await running(store)
         ack = {
             "succeeded": Ack.succeeded(lease(claim)),
@@ -209,7 +209,7 @@ class TestAcksAreCompared:
         assert await row(store, claim) == before
 
     async def test_another_workers_finished_lease_is_stale(self, store: Store) -> None:
-        """``already`` is said only to the owner whose ack it was."""
+        """Only the owner whose ack was applied gets ``already``."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         thief = await Hand(store).join()
@@ -316,7 +316,7 @@ class TestHolds:
 @pytest.mark.asyncio
 class TestParking:
     async def test_a_parked_job_waits_for_a_worker_that_knows_its_task(self, store: Store) -> None:
-        """The one who handed it back does not get it again; one who registered the task does."""
+        """The worker that handed it back does not get it again; a worker that registered the task does."""
         made = await one(store)
         stranger = await Hand(store, tasks=("other.task",)).join()
         claim = await stranger.take_one()

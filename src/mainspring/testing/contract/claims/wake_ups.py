@@ -1,4 +1,4 @@
-"""Wake-ups: a listener hears of work that another client brought. They may be lost, so the limits are generous."""
+"""Wake-ups: a listener is woken by work of another client. Wake-ups may be lost, so the time limits are generous."""
 
 from __future__ import annotations
 

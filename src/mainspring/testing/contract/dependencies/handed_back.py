@@ -1,4 +1,4 @@
-"""A worker hands back a job that is of no part though its task is: from then on it is, and waits as it should have."""
+"""A worker hands back a job that is no run of a schedule though its task says so: from then on it is a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def joined(claim: Claim, part: str = "x", *buckets: Bucket) -> Ack:
 
 
 async def handed_back(hand: Hand, *made: NewJob, part: str = "x") -> None:
-    """These jobs are enqueued, claimed, and handed back as jobs of the part."""
+    """These jobs are enqueued, claimed, and handed back as runs of the schedule."""
     await put_in(hand.store, *made)
     claims = await hand.take(len(made))
     assert ids(claims) == ids(made)
@@ -54,7 +54,7 @@ class TestHandedBackAsRun:
     async def test_a_handed_back_run_waits_until_each_dependency_has_succeeded(
         self, store: Store, second_store: Store
     ) -> None:
-        """It was not tried: no attempt is used up, and none of its claims was one of the part."""
+        """It was not tried: no attempt is used up, and its claim was no start of the schedule."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         made = job()
@@ -71,7 +71,7 @@ class TestHandedBackAsRun:
         assert await outcomes(store, made) == [Outcome.INTERRUPTED]
 
     async def test_it_keeps_its_position_when_all_successes_are_recorded(self, store: Store) -> None:
-        """And takes the notes away, as the next start of the part."""
+        """And it deletes the recorded successes, as the next start of the schedule."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -83,7 +83,7 @@ class TestHandedBackAsRun:
         assert ids(await hand.take(9)) == [made.id, later.id]
 
     async def test_runs_enqueued_first_are_released_first(self, store: Store) -> None:
-        """Whenever they were handed back, and whether they were of the part from the start."""
+        """Whenever they were handed back, and whether or not they were runs from the start."""
         await after(store, "x", "a")
         first, second, third = await one(store), await one(store, of("x", queue="q")), await one(store)
         hand = await Hand(store).join()
@@ -115,7 +115,7 @@ class TestHandedBackAsRun:
         await hand.succeed(claim)
 
     async def test_its_own_success_is_recorded_for_dependents(self, store: Store) -> None:
-        """Also if its own part waits for nobody: then it is ready at once."""
+        """Also if its own schedule has no dependencies: then it is ready at once."""
         await after(store, "y", "x")
         other = await one(store, of("y"))
         hand = await Hand(store).join()
@@ -195,7 +195,7 @@ class TestHandedBackAsRunInContext:
         assert await waiting(store) == []
 
     async def test_cancel_expiry_and_delete_end_it(self, store: Store, clock: MovableClock) -> None:
-        """And it is in nobody's way."""
+        """And then it holds back no other run."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         cancelled, expired, deleted, last = job(), job(expires_in=SECOND), job(), job()
@@ -245,7 +245,7 @@ class TestHandedBackAsRunInContext:
         assert ids(await other.take(9)) == [second.id]
 
     async def test_handed_back_in_a_queue_with_settings(self, store: Store) -> None:
-        """The last comes first there, it counts for the depth, and waits in the order of the part."""
+        """In a lifo queue; it counts for the depth, and waits in the order of its schedule."""
         await store.configure_queue("q", QueueSettings(order="lifo", max_depth=5))
         await after(store, "x", "a")
         hand = await Hand(store).join()

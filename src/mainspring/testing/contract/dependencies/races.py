@@ -1,4 +1,4 @@
-"""Parts at the same moment: no release is lost and none comes twice. And random walks, compared with a model."""
+"""Dependencies at the same moment: no release is lost or doubled. And random walks, compared with a model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestDependencyRaces:
             await here.succeed(await here.take_one("x/any"))
 
     async def test_two_successes_race_many_enqueues(self, store: Store, second_store: Store) -> None:
-        """One of those that came is released, and the others wait."""
+        """One of the new runs is released, and the others wait."""
         await after(store, "x", "a", "b")
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS // 2):
@@ -70,7 +70,7 @@ class TestDependencyRaces:
             await store.act(Action.CANCEL, Query(states=(State.BLOCKED,)))
 
     async def test_concurrent_successes_of_one_schedule(self, store: Store, second_store: Store) -> None:
-        """Two parts that wait for each other's sources: locks are taken in one order."""
+        """Two schedules that depend on the same others: locks are taken in one order."""
         await store.set_dependencies([ScheduleDependency("x", ("a", "b")), ScheduleDependency("y", ("b", "a"))])
         hands = [await Hand(place).join() for place in (store, second_store) * 2]
         for _ in range(ROUNDS // 2):
@@ -83,7 +83,7 @@ class TestDependencyRaces:
                 await hands[0].succeed(await hands[0].take_one(lane))
 
     async def test_a_success_races_the_claim_of_the_released_run(self, store: Store, second_store: Store) -> None:
-        """Noted if the claim was first, else not: the next one is released in the one case."""
+        """The success is recorded if the claim was first, else not; only in the first case the next run is released."""
         await after(store, "x", "a")
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS):
@@ -101,7 +101,7 @@ class TestDependencyRaces:
             await there.succeed(await there.take_one("x/any"))
 
     async def test_a_success_races_a_cancel(self, store: Store, second_store: Store) -> None:
-        """The first in line goes: it was released before, or the next one is."""
+        """The first waiting run is cancelled: it was released before, or the next run is released."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         for _ in range(ROUNDS):
@@ -116,7 +116,7 @@ class TestDependencyRaces:
             await hand.succeed(await hand.take_one("x/any"))
 
     async def test_a_success_races_a_change_of_dependencies(self, store: Store, second_store: Store) -> None:
-        """Nobody is left behind by a part that waits for nobody any more."""
+        """No run keeps waiting after its schedule has no dependencies any more."""
         hand = await Hand(store).join()
         for _ in range(ROUNDS // 2):
             await after(store, "x", "a", "b")
@@ -130,7 +130,7 @@ class TestDependencyRaces:
 
 
 class DependencyModel:
-    """What the contract says of parts."""
+    """The rules of the contract for dependencies of schedules."""
 
     def __init__(self) -> None:
         self.links: dict[str, dict[str, bool]] = {}
@@ -193,7 +193,7 @@ class DependencyModel:
 
 
 class DependencyWalk:
-    """Somebody who does this and that, through two clients."""
+    """Random calls through two clients."""
 
     def __init__(self, seed: int, *stores: Store) -> None:
         self.draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What is noted for those who wait: the success of a job, by whatever door, and nothing else."""
+"""Which successes are recorded for dependent schedules: those of runs, however they ended, and no other ends."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class TestRecordedSuccesses:
         assert await state(store, second) == State.BLOCKED
 
     async def test_the_success_of_an_earlier_run_is_recorded(self, store: Store) -> None:
-        """Enqueued, scheduled or running: it counts from the link on."""
+        """Enqueued, scheduled or running when the dependency was set: its success counts."""
         hand, claim = await running(store, of("a"))
         waits = await one(store, of("b"))
         await after(store, "x", "a", "b")

@@ -1,4 +1,4 @@
-"""Parts wait for others: a job of one starts once each of those has succeeded since its last start."""
+"""A run is released once each dependency of its schedule has succeeded since the last start."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["TestRelease"]
 
 
 def of(part: str, *, marks: tuple[str, ...] = (), **options: Any) -> NewJob:
-    """A job of a part, in a queue of that name unless it says another."""
+    """A run of a schedule, in a queue of that name unless another is given."""
     return job(queue=options.pop("queue", part), marks=["tag", part_mark(part), *marks], **options)
 
 
 async def after(store: Store, part: str, *others: str) -> None:
-    """The part waits for these."""
+    """The schedule depends on these."""
     await store.set_dependencies([ScheduleDependency(part, others)])
 
 
 async def forced(store: Store, *jobs: NewJob) -> None:
-    """Enqueue jobs that wait for no parts."""
+    """Enqueue jobs that wait for no dependencies."""
     await store.enqueue(Batch(id=new_id().bytes, jobs=jobs, limits=limits_of(jobs), forced=True))
 
 
 async def succeeds(hand: Hand, *parts: str) -> None:
-    """A job of each of these parts is enqueued, runs and succeeds."""
+    """A run of each of these schedules is enqueued, runs and succeeds."""
     for part in parts:
         made = await one(hand.store, of(part))
         claim = await hand.take_one(f"{part}/any")
@@ -41,12 +41,12 @@ async def succeeds(hand: Hand, *parts: str) -> None:
 
 
 async def noted(store: Store, part: str = "x") -> dict[str, bool]:
-    """What is noted for the part."""
+    """The successes that are recorded for the schedule."""
     return next((dict(row.after) for row in await store.dependencies() if row.name == part), {})
 
 
 async def waiting(store: Store, part: str = "x") -> list[bytes]:
-    """Who waits for others in it."""
+    """The runs of the schedule that wait for dependencies."""
     return next((list(row.waiting) for row in await store.dependencies() if row.name == part), [])
 
 
@@ -73,7 +73,7 @@ class TestRelease:
         assert await noted(store) == {"a": False, "b": False}
 
     async def test_the_first_run_of_a_batch_is_released(self, store: Store) -> None:
-        """And it keeps its place among the others of the batch."""
+        """And it keeps its position among the other jobs of the batch."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -139,7 +139,7 @@ class TestRelease:
         assert sorted(ids(await hand.take(99, "x/any"))) == sorted(ids(jobs))
 
     async def test_several_successes_in_one_turn(self, store: Store) -> None:
-        """The released one is among the claims of that turn; what came too much is not noted."""
+        """The released run is among the claims of that turn; a second success of a dependency is not recorded."""
         await after(store, "x", "a", "b")
         first, second = await one(store, of("x", queue="q")), await one(store, of("x", queue="q"))
         sources = [of(part, queue="s") for part in ("a", "b", "a", "b")]

@@ -1,4 +1,4 @@
-"""What parts wait for can be said anew, and somebody may be in a hurry."""
+"""Dependencies can be set again, and a forced run does not wait for them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TestSetDependencies:
         assert await waiting(store) == ids(made[:100])
 
     async def test_the_last_call_holds(self, store: Store) -> None:
-        """What was noted of those that stay is not forgotten, and nothing is noted of a new one."""
+        """Successes of dependencies that remain stay recorded, and no success of a new dependency is recorded."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -114,7 +114,7 @@ class TestSetDependencies:
         assert await state(store, await one(store, of("x"))) == State.READY
 
     async def test_nothing_is_stored_of_a_schedule_without_dependencies(self, store: Store) -> None:
-        """Neither what was noted, nor who was released last."""
+        """Neither recorded successes nor the run that was released last."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")

@@ -1,4 +1,4 @@
-"""Jobs that wait for parts stand in queues and have keys: what those say holds too."""
+"""Runs that wait for dependencies obey their queues and unique keys."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class TestDependenciesAndQueues:
 @pytest.mark.asyncio
 class TestDependenciesAndKeys:
     async def test_the_holder_of_a_unique_key_answers(self, store: Store) -> None:
-        """One that is not inserted waits for nobody and takes nothing."""
+        """A run that is not inserted waits for nothing and uses no recorded success."""
         await after(store, "x", "a")
         holder = await one(store, of("x", unique=UniqueKey(b"k" * 16)))
         assert await put_in(store, of("x", unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]
@@ -200,7 +200,9 @@ class TestDependenciesAndKeys:
 
     @pytest.mark.parametrize("part", [None, "y", "z"])
     async def test_a_run_replaced_by_a_run_of_another_schedule(self, store: Store, part: str | None) -> None:
-        """It goes on waiting in its place; one that is not held back is not, whatever its new part waits for."""
+        """A waiting run keeps waiting in its position; a released run stays released, whatever its new schedule depends
+        on.
+        """
         await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("b",))])
         hand = await Hand(store).join()
         held, free = UniqueKey(b"k" * 16, mode="keep_last"), UniqueKey(b"f" * 16, mode="keep_last")
@@ -214,7 +216,7 @@ class TestDependenciesAndKeys:
         assert ids(await hand.take(9, "n/any")) == [first.id]
 
     async def test_a_run_replaced_by_a_forced_job_of_no_schedule(self, store: Store) -> None:
-        """It waits for no parts any more, and the part that it was of has not started."""
+        """It waits for no dependencies any more, and its old schedule has not started."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")

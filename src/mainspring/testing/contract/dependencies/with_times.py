@@ -1,4 +1,4 @@
-"""Jobs that wait for parts are jobs like all others: whatever else is said of them holds too."""
+"""Runs that wait for dependencies obey parents, delays, expiry and actions of users."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestDependenciesAndTimes:
         assert ids(await hand.take(9, "x/any")) == [made.id]
 
     async def test_the_end_of_a_parent_ends_a_waiting_run(self, store: Store) -> None:
-        """And it is in nobody's way; nor does one take notes that is born with an ended parent."""
+        """And then it holds back no other run. A run inserted as cancelled uses no recorded successes."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         parent = await one(store, job(queue="p"))
@@ -87,7 +87,7 @@ class TestDependenciesAndTimes:
         assert await state(store, child) == State.READY
 
     async def test_a_released_run_that_is_due_later_is_scheduled(self, store: Store, clock: MovableClock) -> None:
-        """Its delay counts from the enqueue. While it is scheduled nothing is noted."""
+        """Its delay counts from the enqueue. While it is scheduled, no success is recorded."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made, due = await one(store, of("x", delay=30 * SECOND)), clock.now_us() + 30 * SECOND
@@ -124,7 +124,7 @@ class TestDependenciesAndTimes:
         assert await state(store, second) == State.READY
 
     async def test_an_expired_run_is_passed_over(self, store: Store, clock: MovableClock) -> None:
-        """Though nobody has ended it yet: the notes would be lost with it."""
+        """Though no call has ended it yet: the recorded successes would be lost with it."""
         await after(store, "x", "a")
         first, second = await one(store, of("x", expires_in=SECOND)), await one(store, of("x"))
         clock.advance("2s")
@@ -215,7 +215,7 @@ class TestReleasedOnce:
         await hand.succeed(await hand.take_one("x/any"))
 
     async def test_a_claimed_run_is_not_waited_for(self, store: Store) -> None:
-        """It retries, and what succeeds meanwhile is noted."""
+        """It retries, and successes in the meantime are recorded."""
         await after(store, "x", "a")
         await one(store, of("x"))
         hand = await Hand(store).join()

@@ -1,4 +1,4 @@
-"""Lanes of fair keys: every way in and out of them, and what else holds their jobs back."""
+"""Lanes of fair keys: every way into and out of them, and what else holds their jobs back."""
 
 from __future__ import annotations
 

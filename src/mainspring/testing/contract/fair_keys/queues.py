@@ -1,4 +1,4 @@
-"""Fair keys in queues that have an order, limits or a depth of their own, and behind breakers."""
+"""Fair keys in queues with an order, limits or a depth, and behind breakers."""
 
 from __future__ import annotations
 

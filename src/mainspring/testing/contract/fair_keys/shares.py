@@ -1,4 +1,4 @@
-"""Fair keys: claims are shared by weight between keys with a backlog, and nobody waits for a place that is free."""
+"""Fair keys: keys with a backlog share the claims by weight, and no job waits while a slot is free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of(key: object, weight: float = 1) -> FairKey:
 
 
 def some(n: int, key: object, weight: float = 1, *, priority: int = 0) -> list[NewJob]:
-    """Jobs whose records tell whose they are."""
+    """Jobs whose records name their fair key."""
     return [job(fair=of(key, weight), priority=priority, record=str(key).encode()) for _ in range(n)]
 
 
@@ -32,7 +32,7 @@ def keys(claims: Sequence[Claim]) -> list[str]:
 
 
 async def drawn(hands: Sequence[Hand], n: int, sizes: Sequence[int]) -> list[str]:
-    """Whose the first ``n`` claims are, made by these hands in turn, so many at a time."""
+    """The fair keys of the first ``n`` claims, made by these workers in turn, some jobs at a time."""
     found: list[str] = []
     turns = 0
     while len(found) < n:

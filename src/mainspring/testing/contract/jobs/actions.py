@@ -1,4 +1,4 @@
-"""What people do to jobs: retry, run now, reprioritise, delete; one by one and in slices."""
+"""Actions of users: retry, run now, reprioritise, delete; for one job and in slices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def do(store: Store, action: Action, *jobs: NewJob | bytes, priority: int 
 @pytest.mark.asyncio
 class TestRetryByHand:
     async def test_a_dead_job_is_ready_in_a_new_epoch(self, store: Store) -> None:
-        """Attempts from 1, crashes forgotten, priority kept, the token going on."""
+        """Attempts from 1, no crashes, the same priority, and a growing token."""
         hand, claim = await running(store, job(priority=4))
         await hand.kill(claim)
         said = await do(store, Action.RETRY, claim.id)
@@ -200,7 +200,7 @@ class TestDelete:
         assert await store.attempts(claim.id) == []
 
     async def test_a_repeated_ack_of_a_deleted_job_is_answered(self, store: Store) -> None:
-        """The row that could have said ``already`` is gone: the ack is stale and brings nothing back."""
+        """The row that would give ``already`` is deleted: the ack is stale and brings nothing back."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         await do(store, Action.DELETE, claim.id)
@@ -297,7 +297,7 @@ class TestActionsInSlices:
         assert (await store.count(Query.everything()))[State.READY] == 5
 
     async def test_cancel_over_running_jobs_reaches_every_one(self, store: Store) -> None:
-        """An order that stands already does not fill the slice of the next."""
+        """Jobs that have an order already do not fill the next slice."""
         await put_in(store, *(job() for _ in range(5)))
         hand = await Hand(store).join()
         await hand.take(5)

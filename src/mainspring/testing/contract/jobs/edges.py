@@ -1,4 +1,4 @@
-"""Dependents: a join fires once, after all its parents; no dependent is forgotten."""
+"""Dependents: a join is released once, after all its parents, and no dependent is forgotten."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ class TestJoin:
 @pytest.mark.asyncio
 class TestEdgesAndActs:
     async def test_deleting_a_waiting_parent_ends_its_children_by_policy(self, store: Store) -> None:
-        """It will never succeed: nobody waits for a job that is in no place."""
+        """The parent will never succeed: no child waits for a job that does not exist."""
         parent = job()
         child, careless = job(after=[parent]), job(after=[ignoring(parent)])
         grandchild = job(after=[child])

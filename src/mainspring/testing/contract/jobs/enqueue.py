@@ -1,4 +1,4 @@
-"""Enqueue: all or nothing, in order, once."""
+"""Enqueue: all jobs of a batch or none, in order, and once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["TestEnqueue", "TestParents", "TestRecords"]
 @pytest.mark.asyncio
 class TestEnqueue:
     async def test_a_plain_job_is_ready(self, store: Store, clock: MovableClock) -> None:
-        """It stands in its base lane, untried, unowned, with the store's time of arrival."""
+        """It is in its base lane, without attempts, without an owner, with the store's time of the enqueue."""
         made = await one(store, job(priority=7, crashes=2))
         found = await row(store, made)
         assert (found.state, found.reason, found.lane, found.queue, found.task) == (
@@ -89,7 +89,7 @@ class TestEnqueue:
         assert (counts[State.READY], counts[State.SCHEDULED]) == (500, 500)
 
     async def test_jobs_of_several_tasks_are_claimed_in_the_order_of_the_batch(self, store: Store) -> None:
-        """Also those that are new among others that are there already."""
+        """Also new jobs among others that exist already."""
         jobs = [job(task=f"task-{n % 3}", crashes=3 + n % 2) for n in range(40)]
         await put_in(store, *jobs[10:30:3])
         said = await put_in(store, *jobs)

@@ -1,4 +1,4 @@
-"""Every door into a final state makes the follow-up job for that end."""
+"""Every way into a final state inserts the follow-up job for that state."""
 
 from __future__ import annotations
 

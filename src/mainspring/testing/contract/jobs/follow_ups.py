@@ -1,4 +1,4 @@
-"""Follow-up jobs: made in the very step in which their job ends, once for each epoch."""
+"""Follow-up jobs: inserted in the step in which their job ends, once for each epoch."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class TestFollowUps:
         listener.close()
 
     async def test_a_child_of_a_parent_with_follow_ups(self, store: Store) -> None:
-        """Whoever waits for the job does not wait for its follow-up."""
+        """A dependent of the job does not wait for its follow-up job."""
         made = followed()
         child = job(after=[made])
         await put_in(store, made, child)

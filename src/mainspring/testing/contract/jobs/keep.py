@@ -1,4 +1,4 @@
-"""What a job says of its own keeping, and what its unique window says."""
+"""The ``keep`` of a job and the window of its unique key decide when the job is pruned."""
 
 from __future__ import annotations
 

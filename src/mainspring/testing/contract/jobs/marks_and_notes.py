@@ -1,4 +1,4 @@
-"""What is kept of a job beside its state: marks, how long it is kept, what it died of, who cancelled it and why."""
+"""What the store keeps of a job beside its state: marks, retention, error type, and the reason of a cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: by age and number, never the young, the dead apart."""
+"""Retention: by age and by number, never within ``keep_at_least``, and separately for dead jobs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestPrune:
         assert [await gone(store, each) for each in done] == [True, True, False, False, False]
 
     async def test_jobs_that_ended_together_stay_together(self, store: Store, clock: MovableClock) -> None:
-        """A number never makes fewer than it says."""
+        """``keep_count`` never leaves fewer jobs than it says."""
         await finished(store, 2)
         clock.advance("1m")
         together = await finished(store, 5)
@@ -85,7 +85,7 @@ class TestPrune:
         assert await store.prune(rules) == 2
 
     async def test_jobs_within_keep_at_least_are_never_pruned(self, store: Store, clock: MovableClock) -> None:
-        """Results are there for whoever waits, however many there are."""
+        """Results stay for callers that wait, however many there are."""
         await finished(store, 6)
         clock.advance("59m")
         assert await store.prune(RULES) == 0
@@ -182,7 +182,7 @@ class TestPrune:
     async def test_a_job_is_pruned_when_its_window_is_over(
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
-        """Whether or not somebody tried before; and the others do not wait for it."""
+        """Whether or not a prune ran before; and other jobs do not wait for it."""
         held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
         other = await make(store)
         clock.advance("21h")

@@ -1,4 +1,4 @@
-"""Progress and log lines: only the owner of a good lease writes them."""
+"""Progress and log lines: only the owner of a valid lease writes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestReports:
         assert (await row(store, claim)).progress == b"100"
 
     async def test_log_lines_stay_in_order(self, store: Store) -> None:
-        """Numbered from 1, whatever their times say; also when the job has ended."""
+        """Numbered from 1, whatever their times are; also after the end of the job."""
         hand, claim = await running(store)
         lines = [LogLine(5, "INFO", "one"), LogLine(5, "WARNING", "two \x00 🐛"), LogLine(4, "ERROR", "three")]
         for line in lines:
@@ -59,7 +59,7 @@ class TestReports:
         assert [(line.at, line.n) for line in kept] == [(at, at + 1) for at in range(50, 1050)]
 
     async def test_line_numbers_count_deleted_lines(self, store: Store) -> None:
-        """So whoever reads on by number misses no later line."""
+        """So a reader that continues by number misses no later line."""
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, lines=2500)])
         kept = await store.logs(claim.id)

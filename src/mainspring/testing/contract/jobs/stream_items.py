@@ -1,4 +1,4 @@
-"""Stream items: each has a place, only the owner of a good lease puts one there."""
+"""Stream items: each has a number, and only the owner of a valid lease stores one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def send(hand: Hand, claim: Claim, *items: tuple[int, bytes]) -> bool:
 @pytest.mark.asyncio
 class TestStreamItems:
     async def test_items_come_in_the_order_of_their_numbers(self, store: Store, second_store: Store) -> None:
-        """Whatever the order in which they came; the bytes are nobody's business."""
+        """Whatever the order of their arrival; the bytes may be anything."""
         hand, claim = await running(store)
         assert await send(hand, claim, (1, b""), (10, b"\x00\xff"))
         assert await send(hand, claim, (2, b'"two"'))

@@ -1,4 +1,4 @@
-"""Buckets: a limit holds at every instant and nothing can leak."""
+"""Buckets: a limit holds at every moment, and no capacity leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: declared by name, changed at run time, counted by key; never more than they say, never less than there is."""
+"""Limits: declared by name, changed at run time, counted by key; never exceeded, and never left unused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tenant(key: object, size: int = 1) -> Bucket:
 
 
 async def everything(hand: Hand, n: int, *lanes: str) -> list[Claim]:
-    """All that can be had, however many turns the store needs to look."""
+    """All jobs that can be claimed, however many turns the store needs."""
     found: list[Claim] = []
     more = True
     while more and len(found) < n:
@@ -129,7 +129,7 @@ class TestDeclaredLimits:
 
     @pytest.mark.parametrize("per", [0, SECOND], ids=["concurrency", "rate"])
     async def test_a_turn_names_the_queues_that_a_limit_held_back(self, store: Store, per: int) -> None:
-        """So that nobody takes a queue for empty that a limit which others use up keeps waiting."""
+        """So that a worker does not take a queue for empty while a limit holds its jobs back."""
         gate = bucket("gate", 2, per=per)
         await put_in(store, *(job(queue=queue, buckets=[gate]) for queue in ("a", "b", "b")), job(queue="c"))
         await put_in(store, job(queue="d", buckets=[bucket("key", 1, key="7")]))
@@ -179,7 +179,7 @@ class TestKeyedLanes:
 
     @pytest.mark.parametrize("key", [7, 8])
     async def test_oldest_finds_a_job_that_waited_for_capacity(self, store: Store, key: int) -> None:
-        """Whoever frees a place opens the first by priority, and the oldest of all."""
+        """Freed capacity makes two lanes claimable: the first by priority, and the oldest of all."""
         await one(store, job(queue="own", buckets=[tenant(7), tenant(8)]))
         hand = await Hand(store).join()
         claim = await hand.take_one("own/any")
@@ -220,7 +220,7 @@ class TestKeyedLanes:
 
     @pytest.mark.parametrize("limited", ["key", "gate"])
     async def test_keys_with_capacity_are_found_behind_many_full_keys(self, store: Store, limited: str) -> None:
-        """A thousand keys are full, all of them stand in front."""
+        """A thousand full keys come first."""
         await store.declare_limits([Limit(name="tenant", size=1), Limit(name="gate", size=5000)])
         gate = [bucket("gate", 5000)] if limited == "gate" else []
         await put_in(store, *(job(buckets=[tenant(n), *gate]) for n in range(1000)))
@@ -267,7 +267,7 @@ class TestKeyedLanes:
             listener.close()
 
     async def test_capacity_that_one_key_cannot_use_goes_to_the_next(self, store: Store) -> None:
-        """Two limits with keys: the job first in line for the free place is stuck on the other limit."""
+        """Two keyed limits: the first job that waits for the free capacity is held back by the other limit."""
         region, full = bucket("region", 1, key="r"), bucket("tenant", 1, key="full")
         holding, first = job(buckets=[region]), job(buckets=[full])
         stuck = [job(buckets=[region, full], priority=9) for _ in range(3)]
@@ -322,7 +322,7 @@ class TestKeyedLanes:
     async def test_no_job_waits_for_the_rate_of_a_cancelled_first_job(
         self, store: Store, clock: MovableClock, door: str
     ) -> None:
-        """It cost more than there is room for; those behind it do not."""
+        """The cancelled job cost more than the capacity that is left; the jobs behind it cost less."""
         dear, cheap = (bucket("calls", 100, key="7", cost=cost, per=HOUR) for cost in (60, 1))
         first, head, behind = job(buckets=[dear]), job(buckets=[dear], expires_in=SECOND), job(buckets=[cheap])
         await put_in(store, first, head, behind)
@@ -369,7 +369,7 @@ class TestKeyedLanes:
 
     @pytest.mark.parametrize("key", ["", "7"])
     async def test_a_want_bounds_the_number_of_limited_jobs(self, store: Store, key: str) -> None:
-        """Those claimed ahead of a free slot would hold their places for nothing."""
+        """Jobs claimed ahead of a free slot would use capacity without running."""
         limited = [job(buckets=[bucket("wide", 50, key=key)], priority=9) for _ in range(6)]
         plain = [job() for _ in range(6)]
         await put_in(store, *limited, *plain)

@@ -1,4 +1,4 @@
-"""A worker hands back a job that does not name the limits of its task: from then on it does, and keeps its place."""
+"""A worker hands back a job that does not name the limits of its task: from then on the job names them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def relaned(claim: Claim, *buckets: Bucket) -> Ack:
 
 
 async def handed_back(store: Store, n: int, *buckets: Bucket) -> tuple[Hand, list[NewJob]]:
-    """So many plain jobs, each of them claimed and handed back."""
+    """``n`` plain jobs, each of them claimed and handed back."""
     made = [job() for _ in range(n)]
     await put_in(store, *made)
     await store.declare_limits(LIMITS)
@@ -94,7 +94,7 @@ class TestHandedBackWithLimits:
 
     @pytest.mark.parametrize("named", [GATE, TENANT], ids=["gate", "key"])
     async def test_it_keeps_its_position(self, store: Store, named: Bucket) -> None:
-        """Before jobs that named the limit all along and were enqueued later, behind those that came before it."""
+        """Before jobs that named the limit from the start and were enqueued later, behind those enqueued before."""
         await store.declare_limits(LIMITS)
         first, late, last = job(buckets=[named]), job(), job(buckets=[named])
         await put_in(store, late)
@@ -150,7 +150,7 @@ class TestHandedBackWithLimits:
         assert order == ids([newest, new, old])
 
     async def test_capacity_of_other_jobs_stays_used(self, store: Store) -> None:
-        """Also those of the worker that hands it back."""
+        """Also the capacity of other jobs of the worker that hands it back."""
         gate = bucket("gate", 1)
         await put_in(store, job(buckets=[gate]), job())
         hand = await Hand(store).join()
@@ -166,7 +166,7 @@ class TestHandedBackWithLimits:
     async def test_capacity_of_its_other_limits_is_freed(
         self, store: Store, second_store: Store, per: int, key: str
     ) -> None:
-        """It was claimed through a limit of its own: another may start there, and who waits is woken."""
+        """The job was claimed through a limit of its own: another job may start there, and its listeners are woken."""
         own = bucket("own", 1, per=per, key=key)
         made = await one(store, job(buckets=[own]))
         other = await one(store, job(queue="w", buckets=[own]))
@@ -279,7 +279,7 @@ class TestHandedBackAgain:
         assert await row(store, claim) == before
 
     async def test_a_repeat_after_it_was_claimed_again_changes_nothing(self, store: Store) -> None:
-        """The same worker says it once more, in a later turn: another attempt runs by then."""
+        """The same worker sends the ack again in a later turn, while another attempt runs."""
         hand, (made,) = await handed_back(store, 1, GATE)
         old = hand.last.acks[0]
         claim = await hand.take_one()

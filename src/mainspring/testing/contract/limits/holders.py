@@ -1,4 +1,4 @@
-"""Numbers of guests, and who they are: what locks are made of."""
+"""Fencing numbers and rows of holders, which locks are made of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestFencingNumbers:
         assert (said.ok, said.token) == (True, clock.now_us())
 
     async def test_each_new_hold_gets_a_greater_number(self, store: Store, second_store: Store) -> None:
-        """Also while the clock stands still, and whoever comes."""
+        """Also while the clock does not move, and for any holder."""
         tokens = []
         for n in range(6):
             here = (store, second_store)[n % 2]
@@ -47,7 +47,7 @@ class TestFencingNumbers:
             assert (again.ok, again.token, again.until) == (True, first.token, clock.now_us() + 2 * SECOND)
 
     async def test_a_late_renewal_gets_a_new_number(self, store: Store, clock: MovableClock) -> None:
-        """Though nobody else wanted the place: so it learns that it had lost it."""
+        """Though no other holder asked for the capacity: the new number shows that the hold had ended."""
         first = await take(store, b"one", ttl=2 * SECOND)
         clock.advance("2s")
         again = await take(store, b"one", ttl=2 * SECOND)
@@ -142,7 +142,7 @@ class TestRenewal:
         assert not (await take(store, b"two")).ok
 
     async def test_a_call_without_buckets_gives_no_capacity(self, store: Store, clock: MovableClock) -> None:
-        """A renewal that arrives after its guest has left takes nothing."""
+        """A renewal that arrives after the release of its hold gets nothing."""
         await take(store, b"one", ttl=2 * SECOND)
         clock.advance("2s")
         assert not (await store.hold(b"one", (), 2 * SECOND)).ok

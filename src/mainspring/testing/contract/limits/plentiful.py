@@ -1,4 +1,4 @@
-"""Limits with much room: a want gets jobs of theirs ahead of a free slot too, until they get short."""
+"""Plentiful limits: their jobs are claimed ahead of a free slot, until the limit is scarce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates: never more in any window than they allow, and the next start is told to the microsecond."""
+"""Rates: no window has more starts than the rate allows, and the next start is known to the microsecond."""
 
 from __future__ import annotations
 
@@ -405,7 +405,7 @@ class TestCostsNamedTwice:
 @pytest.mark.asyncio
 class TestSlowedRates:
     async def test_a_slowed_rate_starts_no_job(self, store: Store, clock: MovableClock) -> None:
-        """The job that was told to wait is put off without blame, and all others of its rate wait as long."""
+        """The snoozed job is postponed without a failure, and all other jobs of its rate wait as long."""
         hand = await limited(store, 9)
         claim = await hand.take_one()
         until = clock.now_us() + 30 * SECOND

@@ -1,4 +1,4 @@
-"""The next place is kept for a guest that waits: neither jobs nor guests keep the others out for ever."""
+"""Capacity reserved for waiting holders: neither jobs nor holders keep the others out for ever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYED = bucket("tenant", 1, key="7")
 
 
 async def ask(store: Store, name: bytes, *buckets: Sized, keep: int = 5 * SECOND) -> HoldResult:
-    """A guest that would wait."""
+    """A hold that reserves capacity if it is refused."""
     return await store.hold(name, buckets, 60 * SECOND, limits_of([job(buckets=buckets)]), keep)
 
 
@@ -75,7 +75,7 @@ class TestReservedCapacity:
     async def test_waiting_jobs_learn_when_a_reservation_ends(
         self, store: Store, second_store: Store, limited: Sized
     ) -> None:
-        """Also who has looked before the guest asked."""
+        """Also a worker that asked before the reservation was made."""
         await put_in(store, *(job(buckets=[limited]) for _ in range(2)))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -88,7 +88,7 @@ class TestReservedCapacity:
     async def test_waiting_holders_do_not_keep_all_jobs_out(
         self, store: Store, clock: MovableClock, limited: Sized
     ) -> None:
-        """What a guest gives back is not kept for the next one, nor is what comes in the second after."""
+        """Capacity that a holder releases is not reserved for the next holder, nor capacity freed in the second after."""
         await put_in(store, *(job(buckets=[limited]) for _ in range(5)))
         hand = await Hand(store).join()
         assert (await ask(store, b"one", limited)).ok
@@ -105,7 +105,7 @@ class TestReservedCapacity:
         assert (await ask(store, b"two", limited)).ok
 
     async def test_a_rate_is_never_reserved(self, store: Store, limited: Sized) -> None:
-        """Whoever waits for a rate comes when it lets something through."""
+        """A holder that waits for a rate asks again at the moment that the rate gives."""
         calls = bucket("calls", 1, per=60 * SECOND)
         await put_in(store, *(job(buckets=[limited, calls]) for _ in range(2)), job(buckets=[limited]))
         hand = await Hand(store).join()
@@ -114,7 +114,7 @@ class TestReservedCapacity:
         assert len((await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])).claims) == 1
 
     async def test_a_reservation_has_no_holder_row(self, store: Store, limited: Sized) -> None:
-        """Nor is the second in which none is kept; and whoever gets it has a number of its own."""
+        """Nor has the second without reservations; and the hold that gets the capacity has its own number."""
         assert (await ask(store, b"one", limited)).ok
         assert (await ask(store, b"two", limited)).kept
         for of in (limited, ""):
@@ -136,7 +136,7 @@ class TestReservedCapacity:
         assert (await ask(store, b"guest", limited)).ok
 
     async def test_a_reservation_stays_for_other_holders(self, store: Store, limited: Sized) -> None:
-        """A guest that lacks more than that place leaves it to the next."""
+        """A holder that lacks other capacity too leaves the reserved capacity to the next holder."""
         other = bucket("other", 1)
         await put_in(store, job(buckets=[limited]), job(buckets=[limited]), job(queue="own", buckets=[other]))
         hand = await Hand(store).join()

@@ -1,4 +1,4 @@
-"""A limit is changed while many wait for it: all are looked at again, some at a time."""
+"""A limit is changed while many jobs wait for it: all of them are rechecked, some at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL = 400
 
 
 async def waiting(store: Store) -> Hand:
-    """So many keys with a place each: one job of each runs, another waits."""
+    """Many keys with a capacity of one: one job of each key runs, another waits."""
     for first in range(0, KEYS, CALL):
         own = [bucket("tenant", 1, key=str(n)) for n in range(first, first + CALL)]
         await put_in(store, *(job(buckets=[each]) for each in own for _ in range(2)))

@@ -34,7 +34,7 @@ class KeyedMachine(FullMachine):
 
     @rule(data=st.data(), change=st.sampled_from(CHANGES))
     def end_all(self, data: st.DataObject, change: tuple[str, QueueMode] | None) -> None:
-        """Whoever has jobs ends them all and takes what there is; perhaps a queue gets another mode meanwhile."""
+        """A worker with jobs ends all of them and claims others; perhaps a queue gets another mode meanwhile."""
         if change is not None:
             self.change_mode(data, *change)
         self.next_turn(data, [Want(LANES, 4)], True, 1, False)

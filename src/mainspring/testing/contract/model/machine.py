@@ -120,7 +120,7 @@ class CommonMachine(RuleBasedStateMachine):
         return self.run(do(client))
 
     def rows(self) -> dict[bytes, JobRow]:
-        """Every job that was ever made and is somewhere, each in one place."""
+        """Every job that was made and still exists, each found once."""
         ids = tuple({*self.ids, *self.model.jobs})
         found = self.run(self.clients[0].find(Query(ids=ids), limit=10_000)).jobs if ids else ()
         assert len({each.id for each in found}) == len(found), "a job is in two places"
@@ -329,7 +329,7 @@ class CommonMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), cause=st.sampled_from((Outcome.CRASHED, Outcome.LOST)), off=st.sampled_from((0, 0, 0, 1, -1)))
     def rescue(self, data: st.DataObject, cause: Outcome, off: int) -> None:
-        """Two sweepers, with the number that stands, one of the past, or one that never was."""
+        """Two rescuers, with the current beat number, an old one, or one that never existed."""
         name = data.draw(st.sampled_from(self.busiest() or ["nobody"]))
         row = self.model.workers.get(name)
         number = (row.number if row else 1) + off
@@ -340,7 +340,7 @@ class CommonMachine(RuleBasedStateMachine):
         self.check()
 
     def busiest(self) -> list[str]:
-        """The workers, those with jobs first: what is drawn most is what stands first."""
+        """The workers, those with jobs first, because the first is drawn most often."""
         running = [job.worker for job in self.model.jobs.values() if job.state is State.RUNNING]
         busy = sorted(set(running) - {None}, key=str)
         return [name for name in busy if name is not None] * 2 + sorted(self.model.workers)
@@ -400,7 +400,7 @@ class CommonMachine(RuleBasedStateMachine):
 
     @rule(by=st.sampled_from((1, 13, -1, -3600)))
     def move_clock(self, by: int) -> None:
-        """Nobody promotes meanwhile; and the clock may go back."""
+        """No promotion happens meanwhile, and the clock may go back."""
         self.clock.set(to_datetime(self.clock.now_us()) + timedelta(seconds=by))
         self.stepped_back = self.stepped_back or by < 0
 

@@ -1,4 +1,4 @@
-"""What a query can ask: the same jobs are found, counted, tallied and acted on."""
+"""The conditions of a query: the same jobs are found, counted, tallied and changed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TestFindByMarks:
         await means(store, Query.where(parent=parent.id.hex(), tags=["a"]), child)
 
     async def test_pages_of_marked_jobs(self, store: Store) -> None:
-        """Newest first over all places, each job once."""
+        """Newest first over live and ended jobs, each job once."""
         jobs = [job(id=each.bytes, marks=["a"] if at % 3 else []) for at, each in enumerate(new_ids(30))]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -150,7 +150,7 @@ class TestConditions:
         await means(store, Query.where(errors=["ValueError"], states=["succeeded", "ready"]))
 
     async def test_the_time_of_the_enqueue_is_a_condition(self, store: Store, clock: MovableClock) -> None:
-        """From ``since`` on, up to but not including ``until``, wherever the job stands now."""
+        """From ``since`` on, up to but not including ``until``, in every state."""
         hand, first = await running(store)
         then = clock.now_us()
         clock.advance("1h")

@@ -1,4 +1,4 @@
-"""Find and count: exact, in one snapshot, page by page."""
+"""Find and count: exact, in one snapshot, and in pages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestFindById:
         assert ids((await store.find(query)).jobs) == [later.id]
 
     async def test_the_newest_id_comes_first(self, store: Store) -> None:
-        """Over all places."""
+        """Over live and ended jobs."""
         jobs = [job() for _ in range(4)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()

@@ -1,4 +1,4 @@
-"""Tally: exact numbers by a value and state, in one snapshot."""
+"""Tally: exact numbers by value and state, in one snapshot."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestTally:
             assert [(each.value, each.count) for each in await store.tally(query, "queue")] == expected
 
     async def test_a_tally_of_many_ids(self, store: Store, clock: MovableClock) -> None:
-        """One line for each value, however long the list; an id that is named twice counts once."""
+        """One row for each value, however long the list; an id that is named twice counts once."""
         made = [job(id=each.bytes) for each in new_ids(900)]
         await put_in(store, *made[:450])
         clock.advance("1h")

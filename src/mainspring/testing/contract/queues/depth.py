@@ -1,4 +1,4 @@
-"""How many jobs may wait in a queue: counted exactly, over all producers; what was accepted before is never refused."""
+"""The depth of a queue: exact over all producers; jobs that were accepted before are never refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestDepth:
         await one(store, job(queue="other"))
 
     async def test_a_batch_that_is_too_large_is_refused_as_a_whole(self, store: Store) -> None:
-        """Also of the queues that have room, and of the unique keys."""
+        """Also its jobs for queues that are not full, and its unique keys."""
         await store.configure_queue("q", ERRORS)
         keyed = job(queue="other", unique=UniqueKey(b"k" * 16))
         await full(store, keyed, job(), job(), job(), job())
@@ -100,7 +100,7 @@ class TestDepth:
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
 
     async def test_the_error_has_depth_and_retry_after(self, store: Store, clock: MovableClock) -> None:
-        """By how long those that wait have waited: three took six seconds."""
+        """Estimated from how long the waiting jobs have waited: three took six seconds."""
         await store.configure_queue("q", QueueSettings(max_depth=3, on_full="wait"))
         await put_in(store, job(), job(), job())
         clock.advance("6s")
@@ -117,7 +117,7 @@ class TestDepth:
             assert await put_in(store, *jobs, retry=retry) == [Enqueued(each.id, False) for each in jobs]
 
     async def test_an_enqueue_that_returns_the_holder_needs_no_depth(self, store: Store) -> None:
-        """And who takes the place of another takes its room."""
+        """And a job that supersedes another uses the depth of that job."""
         await store.configure_queue("q", ERRORS)
         holder = job(unique=UniqueKey(b"k" * 16))
         await put_in(store, holder, job(), job())

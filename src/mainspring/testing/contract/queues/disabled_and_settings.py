@@ -1,4 +1,4 @@
-"""Queues that are switched off, and what is stored of how a queue works."""
+"""Disabled queues, and the stored settings of queues."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestDisabled:
     async def test_every_client_sees_the_disabled_queue(
         self, store: Store, second_store: Store, clock: MovableClock
     ) -> None:
-        """Since when, and by whom; said twice it stands since the first time."""
+        """Since when and by which user; a repeat keeps the first moment."""
         first = clock.now_us()
         await store.disable_queues(["q"], HOLD, "ann@desk")
         clock.advance("1s")
@@ -159,7 +159,7 @@ class TestSkip:
 @pytest.mark.asyncio
 class TestReject:
     async def test_a_rejecting_queue_refuses_jobs(self, store: Store, second_store: Store) -> None:
-        """Nothing of the batch is there; who did it is said."""
+        """Nothing of the batch is inserted; the error names the user that disabled the queue."""
         await second_store.disable_queues(["q"], REJECT, "ann@desk")
         other = job(queue="other", unique=UniqueKey(b"k" * 16))
         for made in (job(), job(delay=SECOND), job(buckets=[bucket("gate", 1)])):

@@ -1,4 +1,4 @@
-"""What queues do: paused they hand out nothing, draining they take nothing, and both hold for every client."""
+"""Modes of queues: a paused queue hands out no job, a draining queue accepts none, for every client."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class TestPaused:
         assert await state(store, made) == State.READY
 
     async def test_running_jobs_continue(self, store: Store) -> None:
-        """It ends, fails, beats and is told again to the worker that lost the reply."""
+        """They end, fail and beat, and a repeated turn returns them to the worker that lost the reply."""
         hand, claim = await running(store, job())
         await store.set_queue_mode(["q"], PAUSED)
         assert ids((await hand.repeat()).claims) == [claim.id]
@@ -236,7 +236,7 @@ class TestDraining:
         assert len(await hand.take(9)) == 1
 
     async def test_a_repeated_enqueue_is_not_refused(self, store: Store) -> None:
-        """The reply was lost, and then the queue was drained: what arrived is told so."""
+        """The reply was lost, and then the queue was drained: the repeat finds its jobs."""
         first, second = job(), job()
         await put_in(store, first)
         await store.set_queue_mode(["q"], DRAINING)

@@ -79,7 +79,7 @@ class TestLifo:
         assert ids(await hand.take(9, LANE, "q/async")) == ids(reversed(jobs))
 
     async def test_lifo_in_keyed_lanes(self, store: Store) -> None:
-        """The newest of all keys that have room."""
+        """The newest job of all keys that have capacity."""
         await store.configure_queue("q", LIFO)
         keys = [bucket("tenant", 1, key=str(n % 3)) for n in range(9)]
         jobs = [await one(store, job(buckets=[each])) for each in keys]
@@ -131,7 +131,7 @@ class TestLifo:
         assert ids(await hand.take(9)) == ids(reversed(jobs))
 
     async def test_no_job_is_lost_when_the_order_changes(self, store: Store) -> None:
-        """What was enqueued under the last order stands before what comes in the line of the next, oldest first."""
+        """Jobs enqueued under lifo come before the jobs enqueued under fifo, and these come oldest first."""
         fifo = [await one(store), await one(store)]
         await store.configure_queue("q", LIFO)
         lifo = [await one(store), await one(store)]
@@ -169,7 +169,7 @@ class TestLifo:
 @pytest.mark.asyncio
 class TestQueueLimits:
     async def test_every_job_of_the_queue_names_them(self, store: Store, second_store: Store) -> None:
-        """Also those of producers that know nothing of it, whatever else they name."""
+        """Also jobs of producers that do not know the limits, whatever else these jobs name."""
         await second_store.declare_limits([Limit(name="gate", size=2)])
         await second_store.configure_queue("q", GATE)
         own, keyed = bucket("own", 9), bucket("tenant", 9, key="7")
@@ -212,7 +212,7 @@ class TestQueueLimits:
         assert len(await hand.take(9)) == 1
 
     async def test_follow_up_jobs_name_the_limits_of_their_queue(self, store: Store) -> None:
-        """And they stand in the order of the queue."""
+        """And they obey the order of the queue."""
         await store.declare_limits([Limit(name="gate", size=1)])
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
         follow = job(id=new_id().bytes[:14] + b"\0\0")

@@ -1,4 +1,4 @@
-"""Which schedules are to be looked at, what is stored of them, and what became of their occurrences."""
+"""Which schedules are due, the stored schedules, and the runs of their occurrences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class TestDueSchedules:
         assert await store.due_schedules() == DueSchedules(now=clock.now_us())
 
     async def test_due_schedules_come_by_time(self, store: Store, second_store: Store, clock: MovableClock) -> None:
-        """Those whose moment is now or was, the earliest first; one that waits for nothing is not among them."""
+        """Schedules whose moment is now or in the past, the earliest first. A schedule without a moment is not among
+        them.
+        """
         now = clock.now_us()
         moments = {"next": now + 1, "now": now, "old": now - SECOND, "never": None, "later": now + SECOND}
         revs = {name: await made(store, name, look=look, doc=name.encode()) for name, look in moments.items()}
@@ -85,7 +87,7 @@ class TestDueSchedules:
         assert looked.next_look == now + 1
 
     async def test_the_store_clock_decides(self, store: Store, clock: MovableClock) -> None:
-        """A moment is compared when somebody looks, not when it was written."""
+        """A moment is compared at the read, not at the write."""
         await made(store, look=clock.now_us() + 60 * SECOND)
         assert (await store.due_schedules()).rows == ()
         clock.set(clock.now() + timedelta(minutes=1))
@@ -124,7 +126,7 @@ class TestRuns:
         assert await store.schedule_runs("none") == []
 
     async def test_the_latest_runs_are_kept(self, store: Store) -> None:
-        """The latest occurrences: not those that were written last."""
+        """The runs of the latest occurrences, not the runs written last."""
         rev = await made(store, runs=tuple(ScheduleRun(at=at) for at in range(10)), keep=5)
         assert [run.at for run in await store.schedule_runs("s")] == [9, 8, 7, 6, 5]
         rev = (

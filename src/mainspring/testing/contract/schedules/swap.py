@@ -1,4 +1,4 @@
-"""Schedules are exchanged: by number, and by nobody who has not seen the last one."""
+"""Schedules are exchanged by number: only a caller that read the last row can exchange it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestSwap:
         assert await whole(store) == ([], [])
 
     async def test_a_wrong_number_is_refused(self, store: Store) -> None:
-        """Older, newer, none: the reply says which one it has, and nothing is changed."""
+        """An older, a newer or no number: the reply has the number of the row, and nothing changes."""
         old = await made(store)
         now = (await store.swap_schedule(ScheduleSwap(name="s", rev=old, doc=b"new", runs=(ScheduleRun(at=1),)))).rev
         before = await whole(store)
@@ -86,7 +86,7 @@ class TestSwap:
         assert (await store.swap_schedule(ScheduleSwap(name="s", rev=second, doc=b"{}"))).rev == clock.now_us()
 
     async def test_the_number_grows_over_a_deletion(self, store: Store, second_store: Store) -> None:
-        """Who saw the old one cannot mistake the new one for it."""
+        """A caller that read the old row cannot mistake the new row for it."""
         first = await made(store)
         seen = (await store.swap_schedule(ScheduleSwap(name="s", rev=first, doc=b"old"))).rev
         await store.swap_schedule(ScheduleSwap(name="s", rev=seen, doc=None))
@@ -110,7 +110,7 @@ class TestSwap:
         assert await whole(store) == ([], [])
 
     async def test_a_deletion_deletes_the_runs(self, store: Store) -> None:
-        """Also those that it brings itself; and a new one of the name begins without."""
+        """Also the runs of the same call; a new schedule of the name begins without runs."""
         rev = await made(store, runs=(ScheduleRun(at=1, job=b"j" * 16), ScheduleRun(at=2)))
         await made(store, "other", runs=(ScheduleRun(at=1),))
         await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None, runs=(ScheduleRun(at=3),)))

@@ -1,4 +1,4 @@
-"""The jobs that come with the exchange of a schedule: all of it is one step, or nothing of it is done."""
+"""The jobs of an exchange: the exchange and the enqueue are one step, or nothing happens."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TestSwapRefused:
 
     @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.__name__)
     async def test_the_number_is_compared_before_the_enqueue(self, store: Store, error: type[MainspringError]) -> None:
-        """Who comes too late is told that, not what became of the queue."""
+        """A late caller gets ``ok=False``, not an error of the enqueue."""
         rev = await made(store)
         refused = await REFUSALS[error](store)
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=rev - 1, doc=b"{}"), batch(refused))

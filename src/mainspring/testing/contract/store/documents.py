@@ -1,4 +1,4 @@
-"""Small versioned documents: older code never overwrites newer."""
+"""Small versioned documents: older code never overwrites a newer version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestDocuments:
         assert await store.documents("queue") == [newer]
 
     async def test_an_older_version_does_not_replace(self, store: Store) -> None:
-        """And whoever tried gets the one that stands."""
+        """And the caller gets the stored document."""
         newer = Document("queue", "email", 5, b"new")
         await store.put_document(newer)
         assert await store.put_document(Document("queue", "email", 4, b"old")) == newer

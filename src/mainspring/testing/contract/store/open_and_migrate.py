@@ -1,4 +1,4 @@
-"""Opening, closing, migrating; namespaces; what the store says of itself."""
+"""Opening, closing, migrating; namespaces; the durability class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unique keys: one holder at a time, whoever comes."""
+"""Unique keys: one holder at a time, whichever conflict mode is used."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestKeyConflicts:
         assert [said.created for said in await put_in(store, first, second)] == [True, True]
 
     async def test_the_rest_of_the_batch_is_inserted(self, store: Store) -> None:
-        """In order: a job that was not inserted leaves no gap in the others' line."""
+        """In order: a job that was not inserted leaves no gap."""
         holder = await one(store, keyed())
         before, found, after = job(), keyed(), job()
         said = await put_in(store, before, found, after)
@@ -122,7 +122,7 @@ class TestKeyConflicts:
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(keyed("error"),)))
 
     async def test_a_job_with_a_parent_and_a_key(self, store: Store) -> None:
-        """A blocked job holds its key too; one that is not inserted waits for nobody."""
+        """A blocked job holds its key too; a job that is not inserted waits for no parent."""
         parent = await one(store)
         holder = msgspec.structs.replace(keyed(), after=(Edge(parent.id),))
         second = msgspec.structs.replace(keyed(), after=(Edge(parent.id),))

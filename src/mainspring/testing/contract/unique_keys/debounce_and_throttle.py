@@ -1,4 +1,4 @@
-"""When a job is due whose key says so: debounce and throttle."""
+"""When a job is due under a key of the modes debounce and throttle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""keep_last: of one key at most one job runs and at most one waits."""
+"""The mode keep_last: at most one job of a key runs, and at most one waits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TestKeepLast:
         assert await state(store, await one(store, latest("keep_last", key=b"o" * 16))) == State.READY
 
     async def test_a_delay_counts_from_its_enqueue(self, store: Store, clock: MovableClock) -> None:
-        """The newest says when it is due; that it waits for the other one is a matter of its own."""
+        """The newest enqueue decides when the job is due, independent of the running job."""
         hand, claim, waiting = await pair(store)
         assert await said(store, latest("keep_last", delay=HOUR)) == Enqueued(waiting.id, False)
         await hand.succeed(claim)
@@ -137,7 +137,7 @@ class TestKeepLast:
         assert ids(await hand.take(9)) == [claim.id]
 
     async def test_the_row_of_the_key_is_deleted_with_its_last_job(self, store: Store, clock: MovableClock) -> None:
-        """The one that waited is pruned before the one that runs: what the key knew of that is kept."""
+        """The job that waited is pruned before the running one: the row of the key stays until then."""
         hand, claim, waiting = await pair(store)
         await store.act(Action.CANCEL, Query(ids=(waiting.id,)))
         clock.advance("2h")

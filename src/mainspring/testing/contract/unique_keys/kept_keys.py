@@ -1,4 +1,4 @@
-"""Keys that are kept after their job succeeded, and what all arguments under them are compared by."""
+"""Keys that are held after their job succeeded (``keep``), and the comparison of all arguments (``print``)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestKeptKeys:
     async def test_the_job_of_a_kept_key_is_not_pruned(
         self, store: Store, clock: MovableClock, own: int | None
     ) -> None:
-        """Whatever its own retention says; then it goes, and nothing remains."""
+        """Whatever its own retention is; then the job is deleted, and nothing remains."""
         hand, claim = await running(store, kept(own=own, keep=50 * HOUR))
         await hand.succeed(claim)
         retention = Retention(keep=MINUTE, keep_count=0, keep_at_least=0)

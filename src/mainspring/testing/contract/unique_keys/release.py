@@ -1,4 +1,4 @@
-"""How long a unique key is held, by which doors it is let go, and what people can do about it."""
+"""How long a job holds its unique key, which ends release it, and what users can do."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class TestKeyWindows:
         assert not await is_free(store)
 
     async def test_a_job_with_a_running_window_is_not_pruned(self, store: Store, clock: MovableClock) -> None:
-        """Else there would be nobody to answer with."""
+        """Else an enqueue of the key would have no job to return."""
         hand, claim = await running(store, keyed(window=HOUR))
         await hand.succeed(claim)
         none = Retention(keep=0, keep_count=0, keep_at_least=0, keep_dead=0, keep_dead_count=0)

@@ -1,4 +1,4 @@
-"""Keys under which the newest enqueue replaces the job that waits: what is replaced and what stays."""
+"""Keys under which the newest enqueue replaces the waiting job: what is replaced and what stays."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class TestReplacedJobs:
     async def test_a_replaced_ready_job_keeps_its_position(
         self, store: Store, clock: MovableClock, mode: KeyMode, other: dict[str, Any]
     ) -> None:
-        """Else whoever enqueues often enough would keep it from ever running. Also in another lane of its queue."""
+        """Else frequent enqueues would keep the job from ever running. Also in another lane of its queue."""
         before = [job() for _ in range(4)]
         await put_in(store, *before)
         first = await ready_of(store, clock, mode)

@@ -1,4 +1,4 @@
-"""Where a job stands that is replaced: in the order of its queue, under the limits of that, in lanes with limits."""
+"""The position of a replaced job: in the order of its queue, under limits, and in keyed lanes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestReplacedInLanes:
 
     @pytest.mark.parametrize("order", ["fifo", "lifo"])
     async def test_a_job_moved_to_another_queue_is_the_newest_there(self, store: Store, order: str) -> None:
-        """Also from a line to a stack and back."""
+        """Also from a fifo queue to a lifo queue and back."""
         await store.configure_queue("other" if order == "lifo" else "q", LIFO)
         first = await one(store, latest("keep_last"))
         others = [await one(store, job(queue="other")) for _ in range(2)]
@@ -55,7 +55,7 @@ class TestReplacedInLanes:
     async def test_a_replaced_job_names_the_limits_of_its_queue(
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
-        """Those that the queue has now."""
+        """The limits that the queue has now."""
         await store.declare_limits([Limit(name="gate", size=1)])
         first = await one(store, latest(mode))
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),)))
@@ -71,7 +71,7 @@ class TestReplacedInLanes:
         assert {claim.id, other.id} >= {first.id}
 
     async def test_no_job_waits_for_the_rate_of_a_postponed_first_job(self, store: Store, clock: MovableClock) -> None:
-        """It cost more than there is room for; the one behind it does not."""
+        """The postponed job costs more than the capacity that is left; the job behind it costs less."""
         dear, cheap = (bucket("calls", 100, key="7", cost=cost, per=HOUR) for cost in (60, 1))
         first, behind = job(buckets=[dear]), job(buckets=[cheap])
         head = await one(store, latest("debounce", buckets=[dear]))

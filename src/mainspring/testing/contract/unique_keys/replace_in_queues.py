@@ -79,7 +79,7 @@ class TestReplacedInFullQueues:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_job_moved_to_a_full_queue_needs_depth_there(self, store: Store, mode: KeyMode) -> None:
-        """And leaves room where it was."""
+        """And frees depth in its old queue."""
         for queue in ("q", "other"):
             await store.configure_queue(queue, ERRORS)
         first = await one(store, latest(mode, record=b"1"))
@@ -160,7 +160,7 @@ class TestReplacedInFullQueues:
         await full(store, job())
 
     async def test_an_enqueue_of_a_kept_key_needs_no_depth(self, store: Store) -> None:
-        """Nor has another request under it to wait for room to be refused."""
+        """And an enqueue with other arguments is refused at once, without waiting for depth."""
         await store.configure_queue("q", QueueSettings(max_depth=1))
         first = await one(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16)))
         assert await said(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16))) == Enqueued(

@@ -1,4 +1,4 @@
-"""Enqueues under one key that meet each other, and claims."""
+"""Concurrent enqueues under one key, and claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestReplaceRaces:
     async def test_the_last_arguments_run_when_a_claim_races(
         self, store: Store, second_store: Store, mode: KeyMode
     ) -> None:
-        """Workers claim while producers enqueue: whoever came last is what ran last."""
+        """Workers claim while producers enqueue: the arguments of the last enqueue run last."""
         hand = await Hand(second_store).join()
         ran: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Crashes: who is charged, who is suspected, and when it is enough."""
+"""Crashes: which job is charged, which job is a suspect, and when a job is dead."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def crash_with(store: Store, made: NewJob) -> Claim:
 @pytest.mark.asyncio
 class TestChargedCrashes:
     async def test_the_first_crash_charges_all_that_ran(self, store: Store) -> None:
-        """Nobody knows who it was: each gets one crash, its attempt back, and is ready at once."""
+        """The cause is unknown: each job gets one crash, its attempt back, and is ready at once."""
         jobs = [job() for _ in range(3)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()

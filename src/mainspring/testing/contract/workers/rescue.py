@@ -1,4 +1,4 @@
-"""Beats, and what happens to the jobs of a worker that is gone."""
+"""Heartbeats, and what happens to the jobs of a worker that is gone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TestBeat:
         assert hand.beats == first + 1
 
     async def test_registering_again_replaces_the_info(self, store: Store) -> None:
-        """And nothing else of its row; one that is lost has nothing more to say."""
+        """And nothing else of its row; a lost worker cannot replace it."""
         hand = await Hand(store).join()
         (before,) = await store.workers()
         news = replace(hand.registration, info=b'{"news":1}', queues=("other",), lease=1)
