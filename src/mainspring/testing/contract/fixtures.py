@@ -29,13 +29,13 @@ class MakeStore(Protocol):
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """The store's clock; it stands still until the test moves it."""
+    """The store's clock. It does not move until the test moves it."""
     return MovableClock()
 
 
 @pytest.fixture
 def namespace() -> str:
-    """Fresh for each test, so that a shared server looks empty."""
+    """A new one for each test, so that a shared server appears empty."""
     return f"c{uuid4().hex[:12]}"
 
 

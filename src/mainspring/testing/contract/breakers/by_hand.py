@@ -1,4 +1,4 @@
-"""Breakers opened and closed by hand, and told of by work that no job does."""
+"""Breakers that are opened and closed by hand, and reports of work that is no job."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.worker.records import Want
 
 from .failures import HALF, NAME, OPEN_FOR, THRICE, fail, guard, guarded, look, opened
 
-__all__ = ["TestBreakersByHand", "TestOtherWork"]
+__all__ = ["TestBreakersByHand", "TestReportsOfOtherWork"]
 
 
 @pytest.mark.asyncio
 class TestBreakersByHand:
-    async def test_one_that_was_tripped_waits_for_its_time(
+    async def test_a_tripped_breaker_is_half_open_after_its_time(
         self, store: Store, second_store: Store, clock: MovableClock
     ) -> None:
         await guarded(store)
@@ -31,7 +31,9 @@ class TestBreakersByHand:
         clock.advance("1m")
         assert len(await hand.take(9)) == 1
 
-    async def test_or_for_somebody_to_reset_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_a_tripped_breaker_without_a_time_is_open_until_reset(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         await second_store.trip_breaker(NAME, None)
@@ -57,12 +59,14 @@ class TestBreakersByHand:
         await fail(hand, *claims[2:4])
         assert (await look(store)).failures == 2
 
-    async def test_a_shorter_time_holds_at_once(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_a_shorter_trip_replaces_a_longer_one(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
         hand = await opened(store)
         await second_store.trip_breaker(NAME, SECOND)
         assert (await hand.turn(wants=[Want((LANE,), 9)])).next_at == clock.now_us() + SECOND
 
-    async def test_nobody_trips_or_resets_what_is_not_there(self, store: Store) -> None:
+    async def test_tripping_or_resetting_an_unknown_breaker_returns_false(self, store: Store) -> None:
         await store.declare_limits([Limit(name="gate", size=1)])
         for name in (NAME, "gate"):
             assert not await store.trip_breaker(name, None)
@@ -71,10 +75,10 @@ class TestBreakersByHand:
 
 
 @pytest.mark.asyncio
-class TestOtherWork:
-    """What no job does tells of its ends, and takes places as a guest."""
+class TestReportsOfOtherWork:
+    """Work that is no job reports its results, and uses capacity as a holder."""
 
-    async def test_its_failures_count_with_those_of_jobs(self, store: Store, clock: MovableClock) -> None:
+    async def test_reported_failures_count_with_those_of_jobs(self, store: Store, clock: MovableClock) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         await fail(hand, *await hand.take(2))
@@ -83,14 +87,14 @@ class TestOtherWork:
         assert said is not None
         assert (said.state, said.failures, said.error) == ("open", 3, "OSError: away")
 
-    async def test_its_success_forgets_failures(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_reported_success_forgets_failures(self, store: Store, clock: MovableClock) -> None:
         await store.declare_limits([THRICE])
         for _ in range(2):
             assert await store.report_breaker(NAME, clock.now_us(), fault="x") is None
         assert await store.report_breaker(NAME, clock.now_us(), good=1) is None
         assert await look(store) == BreakerRow(name=NAME)
 
-    async def test_it_probes_as_a_guest(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_a_hold_is_a_probe(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
         said = await second_store.hold(b"g" * 16, [guard()], MINUTE)
         assert (said.ok, said.next_at) == (False, clock.now_us() + OPEN_FOR)
@@ -105,7 +109,7 @@ class TestOtherWork:
         await second_store.release(b"g" * 16)
         assert len(await hand.take(9)) == 9
 
-    async def test_a_guest_that_is_gone_leaves_its_place(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_ended_hold_frees_its_probe(self, store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
         clock.advance("30s")
         assert (await store.hold(b"g" * 16, [guard()], MINUTE)).ok
@@ -113,7 +117,9 @@ class TestOtherWork:
         clock.advance("1m")
         assert len(await hand.take(9)) == 1
 
-    async def test_what_began_before_it_opened_does_not_close_it(self, store: Store, clock: MovableClock) -> None:
+    async def test_work_that_began_before_the_opening_does_not_close_it(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         began = clock.now_us()
         await opened(store)
         clock.advance("30s")
@@ -124,7 +130,7 @@ class TestOtherWork:
         assert again is not None
         assert again.state == "open"
 
-    async def test_successes_are_told_in_numbers(self, store: Store, clock: MovableClock) -> None:
+    async def test_several_successes_in_one_report(self, store: Store, clock: MovableClock) -> None:
         await store.declare_limits([HALF])
         await store.report_breaker(NAME, clock.now_us(), good=5)
         for _ in range(4):

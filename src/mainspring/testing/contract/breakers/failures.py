@@ -1,4 +1,4 @@
-"""Breakers: failures of the whole fleet open them, jobs wait meanwhile, and a probe tells whether it is over."""
+"""Breakers: failures of all workers together open them, jobs wait meanwhile, and probes close them again."""
 
 from __future__ import annotations
 
@@ -113,9 +113,7 @@ class TestBreakersOfJobs:
         await fail(first, claims[4])
         assert (await look(store)).state == "open"
 
-    async def test_an_open_one_holds_its_jobs_back_and_tells_when_it_is_over(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_an_open_breaker_holds_jobs_back_and_returns_its_end(self, store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
         plain = job()
         await put_in(store, plain)
@@ -136,7 +134,7 @@ class TestBreakersOfJobs:
         assert await row(store, waiting) == before
         assert (before.attempt, before.state) == (0, State.READY)
 
-    async def test_only_what_is_said_to_count_counts(self, store: Store) -> None:
+    async def test_only_acks_with_a_fault_count(self, store: Store) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         for _ in range(2):
@@ -151,7 +149,7 @@ class TestBreakersOfJobs:
             )
         assert await look(store) == BreakerRow(name=NAME)
 
-    async def test_deaths_and_timeouts_count_if_they_say_so(self, store: Store) -> None:
+    async def test_deaths_and_timeouts_with_a_fault_count(self, store: Store) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         a, b, c = (lease(claim) for claim in await hand.take(3))
@@ -171,7 +169,7 @@ class TestBreakersOfJobs:
         await hand.turn(*map(failure, claims))
         assert (await look(store)).failures == 2
 
-    async def test_late_acks_count_nothing(self, store: Store) -> None:
+    async def test_stale_acks_do_not_count(self, store: Store) -> None:
         await guarded(store)
         late, hand = await Hand(store).join(), await Hand(store).join()
         claims = await late.take(5)
@@ -182,7 +180,7 @@ class TestBreakersOfJobs:
         assert await look(store) == BreakerRow(name=NAME)
 
     @pytest.mark.parametrize("cause", [Outcome.LOST, Outcome.CRASHED])
-    async def test_a_worker_that_is_gone_is_one_failure(self, store: Store, cause: Outcome) -> None:
+    async def test_a_lost_worker_is_one_failure(self, store: Store, cause: Outcome) -> None:
         """However many of its jobs are guarded."""
         await guarded(store, 40)
         told: list[BreakerRow] = []
@@ -227,7 +225,7 @@ class TestBreakersOfJobs:
         await hand.succeed(probe)
         assert len(await hand.take(9)) == 3
 
-    async def test_the_last_declaration_stands(self, store: Store) -> None:
+    async def test_the_last_declaration_holds(self, store: Store) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         claims = await hand.take(5)
@@ -240,7 +238,7 @@ class TestBreakersOfJobs:
         await store.declare_limits([HALF])
         assert await store.limits() == [LimitRow(limit=HALF)]
 
-    async def test_one_that_is_forgotten_guards_nothing(self, store: Store) -> None:
+    async def test_a_forgotten_breaker_lets_every_job_through(self, store: Store) -> None:
         hand = await opened(store)
         assert await store.forget_limit(NAME)
         assert len(await hand.take(5)) == 5

@@ -1,4 +1,4 @@
-"""Breakers that are half open, and what their probes come to; breakers that go by a share of failures."""
+"""Half open breakers and the results of their probes; breakers with a share of failures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mainspring.worker.records import Want
 
 from .failures import HALF, NAME, OPEN_FOR, fail, failure, guard, guarded, look, opened, success
 
-__all__ = ["TestBreakersOfShares", "TestProbes"]
+__all__ = ["TestBreakersWithShares", "TestProbes"]
 
 
 @pytest.mark.asyncio
 class TestProbes:
     @pytest.mark.parametrize("probes", [1, 3])
-    async def test_exactly_so_many_run_in_the_whole_fleet(
+    async def test_exactly_size_probes_run_over_all_workers(
         self, store: Store, second_store: Store, clock: MovableClock, probes: int
     ) -> None:
         await opened(store, Limit(name=NAME, kind="breaker", size=probes, per=OPEN_FOR, burst=3))
@@ -36,7 +36,7 @@ class TestProbes:
         assert found.breaker is not None
         assert found.breaker.state == "half_open"
 
-    async def test_those_that_ran_before_take_no_place_of_a_probe(self, store: Store, clock: MovableClock) -> None:
+    async def test_jobs_that_ran_before_are_no_probes(self, store: Store, clock: MovableClock) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         claims = await hand.take(8)
@@ -84,7 +84,7 @@ class TestProbes:
         clock.advance("30s")
         assert len(await other.take(9)) == 1
 
-    async def test_one_that_ends_otherwise_leaves_its_place(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_probe_with_another_end_frees_its_capacity(self, store: Store, clock: MovableClock) -> None:
         hand, other = await opened(store), await Hand(store).join()
         clock.advance("30s")
         for ack in (Ack.snoozed, Ack.cancelled, Ack.returned, Ack.interrupted):
@@ -97,7 +97,7 @@ class TestProbes:
         assert len(await other.take(9)) == 1
 
     @pytest.mark.parametrize("end", ["success", "failure", "nothing"])
-    async def test_the_end_of_a_probe_wakes_those_who_wait(
+    async def test_the_end_of_a_probe_wakes_listeners(
         self, store: Store, second_store: Store, clock: MovableClock, end: str
     ) -> None:
         """Also its failure: they have to learn when the next one may run."""
@@ -113,7 +113,7 @@ class TestProbes:
         assert await listener.wait(10)
         listener.close()
 
-    async def test_the_place_is_held_through_a_lost_reply(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_probe_counts_after_a_lost_reply(self, store: Store, clock: MovableClock) -> None:
         hand = await opened(store)
         clock.advance("30s")
         claims = await hand.take(9)
@@ -122,7 +122,7 @@ class TestProbes:
 
 
 @pytest.mark.asyncio
-class TestBreakersOfShares:
+class TestBreakersWithShares:
     async def test_it_opens_when_too_many_fail_of_enough(self, store: Store) -> None:
         await guarded(store, 40, HALF)
         hand = await Hand(store).join()
@@ -146,7 +146,7 @@ class TestBreakersOfShares:
         await fail(hand, claims[12])
         assert (await look(store)).state == "open"
 
-    async def test_a_repeated_turn_tells_of_successes_once(self, store: Store) -> None:
+    async def test_a_repeated_turn_counts_successes_once(self, store: Store) -> None:
         await guarded(store, 40, HALF)
         hand = await Hand(store).join()
         claim, _ = await hand.take(2)
@@ -168,7 +168,7 @@ class TestBreakersOfShares:
         await fail(hand, claims[18])
         assert (await look(store)).state == "open"
 
-    async def test_it_begins_anew_once_it_is_closed(self, store: Store, clock: MovableClock) -> None:
+    async def test_counts_start_again_after_it_closed(self, store: Store, clock: MovableClock) -> None:
         hand = await opened(store, HALF)
         clock.advance("30s")
         await hand.succeed(*await hand.take(9))

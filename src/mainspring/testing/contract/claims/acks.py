@@ -1,4 +1,4 @@
-"""Each named ack and what it does: the state, the attempt, what is kept."""
+"""Each kind of ack: the new state, the attempt, and what the store keeps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 @pytest.mark.asyncio
 class TestAckSucceeded:
-    async def test_the_job_is_history(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_succeeded_job_is_in_history(self, store: Store, clock: MovableClock) -> None:
         """The row keeps its result, its last token and its owner."""
         hand, claim = await running(store)
         clock.advance("2s")
@@ -60,8 +60,8 @@ class TestAckSucceeded:
         assert await outcomes(store, claim) == [Outcome.FAILED]
         assert (await row(store, claim)).attempt == 2
 
-    async def test_said_again_after_a_retry_by_hand(self, store: Store) -> None:
-        """It was heard, though the job is no history any more."""
+    async def test_a_repeated_ack_after_a_retry_by_hand_is_already(self, store: Store) -> None:
+        """The ack was applied, though the job is no longer in history."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         await store.act(Action.RETRY, Query(ids=(claim.id,)))
@@ -79,7 +79,7 @@ class TestAckSucceeded:
 class TestAckFailed:
     @pytest.mark.parametrize("timed_out", [False, True])
     async def test_it_retries_later(self, store: Store, clock: MovableClock, timed_out: bool) -> None:
-        """Due after the delay by the store's clock; the attempt counts and is kept with its error."""
+        """Due after the delay by the store's clock; the attempt counts and is stored with its error."""
         hand, claim = await running(store, job(priority=7))
         clock.advance("2s")
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=30 * SECOND, timed_out=timed_out))
@@ -92,8 +92,8 @@ class TestAckFailed:
         assert kept.ended == clock.now_us()
         assert kept.started <= kept.ended
 
-    async def test_without_delay_it_retries_all_the_same(self, store: Store) -> None:
-        """It goes through retrying, as the table says, and the next promotion brings it back."""
+    async def test_a_retry_without_a_delay_is_retrying(self, store: Store) -> None:
+        """The job is retrying, as in the transition table, and the next promotion makes it ready."""
         hand, claim = await running(store)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         assert await state(store, claim) == State.RETRYING
@@ -137,7 +137,7 @@ class TestAckDead:
 
 @pytest.mark.asyncio
 class TestAckSnoozed:
-    async def test_for_a_while(self, store: Store, clock: MovableClock) -> None:
+    async def test_snoozed_for_a_delay(self, store: Store, clock: MovableClock) -> None:
         """Scheduled again, and the attempt is given back."""
         hand, claim = await running(store)
         await hand.turn(Ack.snoozed(lease(claim), delay=60 * SECOND))
@@ -146,7 +146,7 @@ class TestAckSnoozed:
         kept = await last_attempt(store, claim)
         assert (kept.outcome, kept.attempt, kept.token) == (Outcome.SNOOZED, 1, claim.token)
 
-    async def test_until_a_moment(self, store: Store, clock: MovableClock) -> None:
+    async def test_snoozed_until_a_moment(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         moment = clock.now_us() + 90 * SECOND
         await hand.turn(Ack.snoozed(lease(claim), due=moment))
@@ -169,7 +169,7 @@ class TestAckSnoozed:
 
 @pytest.mark.asyncio
 class TestAckCancelled:
-    async def test_the_handler_gave_up_for_good(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_cancelled_ack_ends_the_job(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.cancelled(lease(claim), b"why"))
         found = await row(store, claim)
@@ -180,7 +180,7 @@ class TestAckCancelled:
 
 @pytest.mark.asyncio
 class TestAckInterrupted:
-    async def test_ready_again_without_blame(self, store: Store) -> None:
+    async def test_an_interrupted_job_is_ready_without_a_crash(self, store: Store) -> None:
         hand, claim = await running(store, job(priority=3))
         await hand.turn(Ack.interrupted(lease(claim), b"deploy"))
         found = await row(store, claim)
@@ -188,7 +188,7 @@ class TestAckInterrupted:
         kept = await last_attempt(store, claim)
         assert (kept.outcome, kept.error, kept.attempt) == (Outcome.INTERRUPTED, b"deploy", 1)
 
-    async def test_anybody_may_take_it_at_once(self, store: Store) -> None:
+    async def test_any_worker_may_claim_an_interrupted_job_at_once(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.interrupted(lease(claim)))
         other = await Hand(store).join()
@@ -196,7 +196,7 @@ class TestAckInterrupted:
         assert (again.id, again.attempt) == (claim.id, 1)
         assert again.token > claim.token
 
-    async def test_after_a_failed_attempt_only_its_own_is_given_back(self, store: Store) -> None:
+    async def test_only_the_interrupted_attempt_is_given_back(self, store: Store) -> None:
         await one(store)
         hand = await Hand(store).join()
         first = await hand.take_one()

@@ -1,4 +1,4 @@
-"""Cancel is final: an order beats every ack and every rescue. And jobs that may begin only once."""
+"""Cancel orders: an order wins over every ack and every rescue. And ``early`` jobs, which begin only once."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ async def ordered(store: Store, *, early: bool = False) -> tuple[Hand, Claim]:
 
 @pytest.mark.asyncio
 class TestCancelOrder:
-    async def test_a_running_job_gets_an_order_and_runs_on(self, store: Store) -> None:
+    async def test_a_running_job_gets_an_order_and_keeps_running(self, store: Store) -> None:
         _, claim = await ordered(store)
         found = await row(store, claim)
         assert (found.state, found.ordered, found.token) == (State.RUNNING, True, claim.token)
 
-    async def test_the_owner_is_told_with_every_turn(self, store: Store) -> None:
+    async def test_every_turn_of_the_owner_returns_the_order(self, store: Store) -> None:
         hand, claim = await ordered(store)
         for _ in range(2):
             said = await hand.turn()
             assert [(order.id, order.token) for order in said.orders] == [(claim.id, claim.token)]
         assert [order.id for order in (await hand.repeat()).orders] == [claim.id]
 
-    async def test_nobody_else_is_told(self, store: Store) -> None:
+    async def test_no_other_worker_gets_the_order(self, store: Store) -> None:
         await ordered(store)
         other, _ = await running(store)
         assert (await other.turn()).orders == ()
@@ -77,7 +77,7 @@ class TestCancelOrder:
 
     @pytest.mark.parametrize("ack", ACKS)
     async def test_every_ack_ends_it_as_cancelled(self, store: Store, ack: str) -> None:
-        """Whatever the ack says; what the attempt came to is kept in the attempts."""
+        """Whatever the ack says; the outcome of the attempt is stored in the attempts."""
         hand, claim = await ordered(store)
         report = ACKS[ack](lease(claim))
         assert applied(await hand.turn(report))
@@ -105,7 +105,7 @@ class TestCancelOrder:
         await store.retire(hand.name, Outcome.INTERRUPTED, [Ack.succeeded(lease(claim))])
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
 
-    async def test_it_beats_an_early_jobs_death(self, store: Store) -> None:
+    async def test_an_early_job_with_an_order_is_cancelled(self, store: Store) -> None:
         hand, claim = await ordered(store, early=True)
         await store.rescue(hand.name, hand.beats, Outcome.CRASHED)
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
@@ -128,14 +128,14 @@ class TestCancelWaiting:
         hand = await Hand(store).join()
         assert await hand.take(5) == ()
 
-    async def test_what_has_ended_is_refused_with_its_state(self, store: Store) -> None:
+    async def test_an_ended_job_is_refused_with_its_state(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.succeed(claim)
         waiting = await one(store)
         said = await store.act(Action.CANCEL, Query(ids=(claim.id, waiting.id)))
         assert (said.done, said.refused) == ((waiting.id,), ((claim.id, State.SUCCEEDED),))
 
-    async def test_cancelled_twice_is_refused_the_second_time(self, store: Store) -> None:
+    async def test_a_second_cancel_is_refused(self, store: Store) -> None:
         made = await one(store)
         await store.act(Action.CANCEL, Query(ids=(made.id,)))
         before = await row(store, made)
@@ -143,7 +143,7 @@ class TestCancelWaiting:
         assert (said.done, said.refused) == ((), ((made.id, State.CANCELLED),))
         assert await row(store, made) == before
 
-    async def test_many_at_once(self, store: Store) -> None:
+    async def test_many_jobs_are_cancelled_at_once(self, store: Store) -> None:
         later, ready = job(delay=50), job()
         blocked = job(after=[ready])
         await put_in(store, later, ready, blocked)
@@ -173,7 +173,7 @@ class TestEarly:
         assert said.dead == (claim.id,)
         assert await state(store, claim) == State.DEAD
 
-    async def test_handed_back_before_it_began_it_is_ready(self, store: Store) -> None:
+    async def test_an_early_job_that_never_began_is_ready_again(self, store: Store) -> None:
         hand, claim = await running(store, job(early=True))
         await hand.turn(Ack.returned(lease(claim)))
         assert await state(store, claim) == State.READY

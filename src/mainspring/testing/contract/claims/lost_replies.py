@@ -35,7 +35,7 @@ STEPS = (
 )  # fmt: skip
 
 
-class Client:
+class LossyClient:
     """A client whose connection breaks after the step named ``losing``; it repeats what got no answer."""
 
     def __init__(self, losing: str | None) -> None:
@@ -60,10 +60,10 @@ class Client:
         return reply
 
 
-class Worker:
+class RepeatingWorker:
     """Turns of one worker under a client that may lose replies."""
 
-    def __init__(self, store: Store, client: Client, queue: str) -> None:
+    def __init__(self, store: Store, client: LossyClient, queue: str) -> None:
         self.store = store
         self.client = client
         self.hand = Hand(store)
@@ -92,7 +92,7 @@ class Worker:
 
 async def life(store: Store, clock: MovableClock, losing: str | None) -> dict[str, object]:
     """Four jobs from enqueue to their end; returns what is left in the store of each."""
-    client, queue = Client(losing), f"life-{new_id().hex}"
+    client, queue = LossyClient(losing), f"life-{new_id().hex}"
     gate = bucket(f"gate-{queue}", 1)
     gated = job(queue=queue, buckets=[gate])
     child, later, plain = job(queue=queue, after=[gated]), job(queue=queue, delay=SECOND), job(queue=queue)
@@ -100,7 +100,7 @@ async def life(store: Store, clock: MovableClock, losing: str | None) -> dict[st
     repeat = msgspec.structs.replace(batch, retry=True)
     await client.step("enqueue", lambda: store.enqueue(batch), lambda: store.enqueue(repeat))
 
-    first = Worker(store, client, queue)
+    first = RepeatingWorker(store, client, queue)
     await first.beat("register", register=True)
     held = await first.take("claim", 2)
     ends = (Ack.failed(lease(held[gated.id]), ERROR, retry_in=0), Ack.succeeded(lease(held[plain.id]), b"1"))
@@ -113,12 +113,12 @@ async def life(store: Store, clock: MovableClock, losing: str | None) -> dict[st
     await first.turn("obey", Ack.cancelled(lease(held[later.id])))
     await client.step("rescue", lambda: store.rescue(first.hand.name, first.hand.beats, Outcome.CRASHED))
 
-    second = Worker(store, client, queue)
+    second = RepeatingWorker(store, client, queue)
     await second.beat("register 2", register=True)
     await second.take("claim 2", 1)
     await client.step("retire", lambda: store.retire(second.hand.name, Outcome.INTERRUPTED))
 
-    third = Worker(store, client, queue)
+    third = RepeatingWorker(store, client, queue)
     await third.beat("register 3", register=True)
     held = await third.take("claim 3", 1)
     await third.turn("end the parent", Ack.succeeded(lease(held[gated.id]), b"2"))
@@ -138,21 +138,19 @@ async def life(store: Store, clock: MovableClock, losing: str | None) -> dict[st
 @pytest.mark.asyncio
 class TestLostReplies:
     @pytest.mark.parametrize("losing", STEPS)
-    async def test_nothing_is_stranded_and_nothing_doubled(
-        self, store: Store, clock: MovableClock, losing: str
-    ) -> None:
+    async def test_no_job_is_lost_or_doubled(self, store: Store, clock: MovableClock, losing: str) -> None:
         undisturbed = await life(store, clock, None)
         assert await life(store, clock, losing) == undisturbed
         counts = await store.count(Query.everything())
         assert {state: n for state, n in counts.items() if n} == {State.SUCCEEDED: 6, State.CANCELLED: 2}
         assert not any(each.running for each in await store.workers())
 
-    async def test_the_bucket_is_free_afterwards(self, store: Store) -> None:
-        """A claim whose reply was lost holds its place once, and once only."""
+    async def test_capacity_is_free_afterwards(self, store: Store) -> None:
+        """A claim whose reply was lost uses capacity once, and only once."""
         gate = bucket("gate", 1)
         jobs = [job(buckets=[gate], task=TASK) for _ in range(2)]
         await store.enqueue(Batch(id=new_id().bytes, jobs=tuple(jobs)))
-        worker = Worker(store, Client("claim"), "q")
+        worker = RepeatingWorker(store, LossyClient("claim"), "q")
         await worker.beat("register", register=True)
         held = await worker.take("claim", 1)
         await worker.turn("report ends", *(Ack.succeeded(lease(claim)) for claim in held.values()))

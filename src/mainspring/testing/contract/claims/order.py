@@ -1,4 +1,4 @@
-"""Which ready job is handed out: priority, then the order of arrival; never an expired one."""
+"""Which ready job is claimed: by priority, then by the order of arrival, never an expired job."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class TestClaimOrder:
         assert ids(await hand.take(5)) == [wanted.id]
         assert ids(await hand.take(5, "other/any", "q/async")) == ids([other, kin])
 
-    async def test_a_queue_whose_name_begins_alike_is_another_queue(self, store: Store) -> None:
+    async def test_a_queue_with_a_common_prefix_is_another_queue(self, store: Store) -> None:
         made = await one(store, job(queue="q2"))
         hand = await Hand(store).join()
         assert await hand.take(5, LANE) == ()
         assert ids(await hand.take(5, "q2/any")) == [made.id]
 
     async def test_named_lanes_are_merged(self, store: Store) -> None:
-        """Several lanes of one want are one line, ordered by priority and arrival over all of them."""
+        """Several lanes of one want are ordered together, by priority and arrival."""
         jobs = [job(kind=kind, priority=priority) for priority in (0, 5) for kind in ("async", "any", "async", "any")]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -92,7 +92,7 @@ class TestClaimOrder:
         assert ids(await hand.take(5)) == ids([jobs[4], *jobs[:4]])
 
     async def test_wants_are_served_one_after_the_other(self, store: Store) -> None:
-        """Each want has its own number of places, the same lane may be in several."""
+        """Each want has its own number of jobs; the same lane may be in several wants."""
         left, right, both = job(kind="async"), job(kind="thread"), [job() for _ in range(3)]
         await put_in(store, *both, left, right)
         hand = await Hand(store).join()
@@ -100,8 +100,8 @@ class TestClaimOrder:
         assert ids(said.claims) == ids([both[0], both[1], both[2], right])
         assert ids(await hand.take(5, "q/async")) == [left.id]
 
-    async def test_a_job_that_comes_back_stands_behind_those_that_waited(self, store: Store) -> None:
-        """Each entry into ready gives a new place in the line."""
+    async def test_a_job_that_is_ready_again_comes_after_waiting_jobs(self, store: Store) -> None:
+        """Each entry into ready gives a new ``seq``."""
         first, second = job(), job()
         await put_in(store, first, second)
         hand = await Hand(store).join()
@@ -110,7 +110,7 @@ class TestClaimOrder:
         assert ids(await hand.take(2)) == ids([second, first])
 
     async def test_an_expired_job_is_never_handed_out(self, store: Store, clock: MovableClock) -> None:
-        """Also when nobody has promoted since, and also at the head of the line."""
+        """Also if no promotion ran since, and also if it is the first job of its lane."""
         stale, fresh = job(expires_in=5 * SECOND, priority=50), job()
         await put_in(store, stale, fresh)
         clock.advance("6s")
@@ -119,7 +119,7 @@ class TestClaimOrder:
         await store.promote()
         assert await state(store, stale) == State.CANCELLED
 
-    async def test_many_expired_heads_hide_nobody(self, store: Store, clock: MovableClock) -> None:
+    async def test_many_expired_jobs_do_not_hide_others(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(expires_in=SECOND) for _ in range(300)))
         fresh = await one(store)
         clock.advance("2s")
@@ -140,7 +140,7 @@ class TestOldest:
         assert ids(await hand.take(2, oldest=1)) == ids([old, higher])
         assert ids(await hand.take(1)) == [high.id]
 
-    async def test_oldest_looks_over_all_lanes_of_the_want(self, store: Store) -> None:
+    async def test_oldest_compares_all_lanes_of_the_want(self, store: Store) -> None:
         gate = bucket("gate", 1)
         old, older = job(kind="async", priority=-5), job(priority=-100, buckets=[gate])
         await put_in(store, older, old, job(priority=100))

@@ -1,4 +1,4 @@
-"""Promotion and expiry: the store's time moves jobs."""
+"""Promotion and expiry by the store's clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["TestExpiry", "TestPromote"]
 
 @pytest.mark.asyncio
 class TestPromote:
-    async def test_not_before_it_is_due(self, store: Store, clock: MovableClock) -> None:
+    async def test_no_job_is_promoted_before_it_is_due(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(delay=10 * SECOND))
         clock.advance("9s")
         assert (await store.promote()).promoted == 0
@@ -42,14 +42,14 @@ class TestPromote:
         assert (said.promoted, said.now, said.queues) == (1, clock.now_us(), ("q",))
         assert (await hand.take_one()).id == made.id
 
-    async def test_retrying_jobs_too(self, store: Store, clock: MovableClock) -> None:
+    async def test_retrying_jobs_are_promoted_too(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=5 * SECOND))
         clock.advance("5s")
         assert (await store.promote()).promoted == 1
         assert await state(store, claim) == State.READY
 
-    async def test_those_due_first_stand_first_in_line(self, store: Store, clock: MovableClock) -> None:
+    async def test_jobs_due_first_are_claimed_first(self, store: Store, clock: MovableClock) -> None:
         late, early, middle = job(delay=3 * SECOND), job(delay=SECOND), job(delay=2 * SECOND)
         await put_in(store, late, early, middle)
         clock.advance("5s")
@@ -57,7 +57,7 @@ class TestPromote:
         hand = await Hand(store).join()
         assert ids(await hand.take(3)) == ids([early, middle, late])
 
-    async def test_promoted_jobs_stand_behind_those_that_waited(self, store: Store, clock: MovableClock) -> None:
+    async def test_promoted_jobs_come_after_waiting_jobs(self, store: Store, clock: MovableClock) -> None:
         later, ready = job(delay=SECOND), job()
         await put_in(store, later, ready)
         clock.advance("5s")
@@ -65,7 +65,7 @@ class TestPromote:
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([ready, later])
 
-    async def test_it_works_in_slices_that_begin_with_the_oldest(self, store: Store, clock: MovableClock) -> None:
+    async def test_slices_begin_with_the_job_due_first(self, store: Store, clock: MovableClock) -> None:
         jobs = [job(delay=n * SECOND) for n in range(1, 6)]
         await put_in(store, *reversed(jobs))
         clock.advance("10s")
@@ -77,7 +77,7 @@ class TestPromote:
         assert ids(await hand.take(5)) == ids(jobs[:2])
         assert [(await store.promote(limit=2)).promoted for _ in range(3)] == [2, 1, 0]
 
-    async def test_it_tells_when_to_come_again(self, store: Store, clock: MovableClock) -> None:
+    async def test_next_due_is_the_moment_of_the_next_job(self, store: Store, clock: MovableClock) -> None:
         """The next promotion or the next expiry, whichever is first."""
         now = clock.now_us()
         assert (await store.promote()).next_due is None
@@ -131,7 +131,7 @@ class TestExpiry:
         assert (await store.promote()).expired == 0
         await hand.succeed(claim)
 
-    async def test_not_before_its_time(self, store: Store, clock: MovableClock) -> None:
+    async def test_no_job_expires_before_its_time(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(expires_in=5 * SECOND))
         clock.advance("4s")
         assert (await store.promote()).expired == 0

@@ -1,4 +1,4 @@
-"""Two clients at the same moment. Each pair is tried in several rounds; the end must be right in every one."""
+"""Two clients at the same moment. Each pair is tried in several rounds; the result must be right in every round."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TestRaces:
             await asyncio.gather(here.succeed(first), there.succeed(second))
             assert await state(store, join) == State.READY
 
-    async def test_two_turns_at_the_limit(self, store: Store, second_store: Store) -> None:
-        """One place is left and two workers ask: one gets it."""
+    async def test_two_turns_race_for_the_last_capacity(self, store: Store, second_store: Store) -> None:
+        """Capacity for one job is left and two workers ask: one gets it."""
         gate = bucket("gate", 2)
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS):
@@ -45,14 +45,14 @@ class TestRaces:
             await there.succeed(*theirs)
             await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs)), states=(State.READY,)))
 
-    async def test_one_job_and_many_workers(self, store: Store, second_store: Store) -> None:
+    async def test_many_workers_race_for_one_job(self, store: Store, second_store: Store) -> None:
         hands = [await Hand(place).join() for place in (store, second_store) for _ in range(3)]
         for _ in range(ROUNDS):
             made = await one(store)
             taken = [claim for claims in await asyncio.gather(*(hand.take(1) for hand in hands)) for claim in claims]
             assert ids(taken) == [made.id]
 
-    async def test_a_child_that_comes_while_its_parent_ends(self, store: Store, second_store: Store) -> None:
+    async def test_an_enqueue_of_a_child_races_the_end_of_its_parent(self, store: Store, second_store: Store) -> None:
         """Whichever is first: the child is ready, never blocked for ever."""
         hand = await Hand(store).join()
         for _ in range(ROUNDS):
@@ -63,8 +63,8 @@ class TestRaces:
             found = await row(store, child)
             assert (found.state, found.deps) == (State.READY, 0)
 
-    async def test_a_repeat_that_comes_while_its_job_ends(self, store: Store, second_store: Store) -> None:
-        """It is looked for in two places while it goes from one to the other: none is made a second time."""
+    async def test_a_repeated_enqueue_races_the_end_of_its_job(self, store: Store, second_store: Store) -> None:
+        """The job moves to history while the store searches for it: no second job is made."""
         hand = await Hand(store).join()
         for _ in range(10 * ROUNDS):
             made = await one(store)
@@ -97,7 +97,7 @@ class TestRaces:
             assert (await state(store, made), bool(said.done)) in {(State.CANCELLED, True), (State.SUCCEEDED, False)}
 
     async def test_beat_against_rescue(self, store: Store, second_store: Store) -> None:
-        """Either the beat counts and nothing is taken, or the worker is told that it is lost."""
+        """Either the beat counts and nothing is taken, or the reply says that the worker is lost."""
         for _ in range(ROUNDS):
             hand = await Hand(store).join()
             made = await one(store, job(queue="b"))
@@ -109,7 +109,7 @@ class TestRaces:
             await store.act(Action.CANCEL, Query(ids=(made.id,)))
 
     async def test_ack_against_rescue(self, store: Store, second_store: Store) -> None:
-        """The job ends or goes back; the owner is told which."""
+        """The job ends or is ready again; the reply tells the owner which."""
         for _ in range(ROUNDS):
             hand = await Hand(store).join()
             made = await one(store, job(queue="a"))

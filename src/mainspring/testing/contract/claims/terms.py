@@ -1,4 +1,4 @@
-"""Base lanes with terms: jobs that only some workers may take wait apart from the others, whatever befalls them."""
+"""Base lanes with terms: jobs that only some workers may claim stay apart from other jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU_LANE = base_lane("q", GPU)
 
 @pytest.mark.asyncio
 class TestTerms:
-    async def test_each_set_of_marks_is_a_lane_of_its_own(self, store: Store) -> None:
+    async def test_each_set_of_terms_has_its_own_lane(self, store: Store) -> None:
         """Also where one begins like the other."""
         jobs = [job(kind=on_terms("async", terms)) for terms in SETS]
         await put_in(store, *jobs)
@@ -32,19 +32,19 @@ class TestTerms:
             assert ids(claims) == [made.id]
             assert claims[0].lane == base_lane("q", made.kind)
 
-    async def test_one_want_merges_them(self, store: Store) -> None:
+    async def test_one_want_merges_several_lanes(self, store: Store) -> None:
         low, high, other = job(kind=PLAIN), job(kind=GPU, priority=5), job(kind=on_terms("async", ["big"]), priority=9)
         await put_in(store, low, high, other)
         hand = await Hand(store).join()
         assert ids(await hand.take(9, base_lane("q", PLAIN), GPU_LANE)) == ids([high, low])
 
-    async def test_what_is_handed_back_stays_in_its_lane(self, store: Store) -> None:
+    async def test_a_handed_back_job_stays_in_its_lane(self, store: Store) -> None:
         hand, claim = await running(store, job(kind=GPU))
         await hand.turn(Ack.returned(lease(claim)))
         assert (await row(store, claim)).lane == GPU_LANE
 
-    async def test_a_parked_job_keeps_its_marks(self, store: Store) -> None:
-        """Who knows the task and names the lane gets it, and nobody else."""
+    async def test_a_parked_job_keeps_its_terms(self, store: Store) -> None:
+        """Only a worker that knows the task and names the lane gets it."""
         made = await one(store, job(kind=GPU))
         stranger = await Hand(store, tasks=()).join()
         await stranger.turn(Ack.returned(lease(await stranger.take_one(GPU_LANE)), park=True))
@@ -54,7 +54,7 @@ class TestTerms:
         assert await expert.take(9, base_lane("q", PLAIN), LANE) == ()
         assert ids(await expert.take(9, GPU_LANE)) == [made.id]
 
-    async def test_a_suspect_keeps_its_marks(self, store: Store) -> None:
+    async def test_a_suspect_keeps_its_terms(self, store: Store) -> None:
         made = await one(store, job(kind=GPU, crashes=2))
         hand = await Hand(store).join()
         await hand.take_one(GPU_LANE)
@@ -65,7 +65,7 @@ class TestTerms:
         assert ids(await other.take(9, GPU_LANE)) == [made.id]
 
     @pytest.mark.parametrize("key", ["", "7"])
-    async def test_a_limited_job_keeps_its_marks(self, store: Store, key: str) -> None:
+    async def test_a_limited_job_keeps_its_terms(self, store: Store, key: str) -> None:
         gate = bucket("gate", 1, key=key)
         first, second, plain = job(kind=GPU, buckets=[gate]), job(kind=GPU, buckets=[gate]), job(kind=PLAIN)
         await put_in(store, first, second, plain)
@@ -74,7 +74,7 @@ class TestTerms:
         assert ids(await hand.take(9, GPU_LANE)) == [first.id]
         assert ids(await hand.take(9, base_lane("q", PLAIN))) == [plain.id]
 
-    async def test_a_retry_by_hand_keeps_them(self, store: Store) -> None:
+    async def test_a_retry_by_hand_keeps_the_terms(self, store: Store) -> None:
         hand, claim = await running(store, job(kind=GPU, crashes=1))
         await store.rescue(hand.name, hand.beats, Outcome.CRASHED)
         assert (await row(store, claim)).state is State.DEAD
@@ -82,7 +82,7 @@ class TestTerms:
         found = await row(store, claim)
         assert (found.state, found.lane) == (State.READY, GPU_LANE)
 
-    async def test_wants_for_many_lanes_are_filled_each_by_its_number(self, store: Store) -> None:
+    async def test_each_of_many_wants_gets_its_number_of_jobs(self, store: Store) -> None:
         """As a worker asks that shares its claims by weight: one want for each queue."""
         await put_in(store, *(job(queue=queue, kind=PLAIN) for _ in range(9) for queue in ("a", "b", "c")))
         hand = await Hand(store, queues=("a", "b", "c")).join()

@@ -1,4 +1,4 @@
-"""Time and order are the store's: tokens only grow, client clocks decide nothing."""
+"""The store decides time and order: tokens only grow, and the clocks of clients decide nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestTokens:
         clock.advance("1s")
         assert (await hand.take_one(f"{claim.queue}/any")).token == clock.now_us()
 
-    async def test_they_grow_through_every_way_back(self, store: Store) -> None:
+    async def test_tokens_grow_after_every_way_back_to_ready(self, store: Store) -> None:
         hand, claim = await running(store, job(crashes=9))
         tokens = [claim.token]
         for back in ("interrupted", "failed", "rescued", "retired"):
@@ -52,7 +52,7 @@ class TestTokens:
             tokens.append(claim.token)
         assert tokens == sorted(set(tokens))
 
-    async def test_they_grow_when_the_clock_goes_back(self, store: Store, clock: MovableClock) -> None:
+    async def test_tokens_grow_when_the_clock_goes_back(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.interrupted(lease(claim)))
         step_back(clock)
@@ -75,7 +75,7 @@ class TestClocks:
         made = await one(store)
         assert (await hand.take_one()).id == made.id
 
-    async def test_a_clock_that_leaps_rescues_nobody(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_clock_that_leaps_rescues_no_job(self, store: Store, clock: MovableClock) -> None:
         """Rescue goes by beat numbers; the time alone takes no job from its owner."""
         hand, claim = await running(store)
         clock.advance("240h")
@@ -84,7 +84,7 @@ class TestClocks:
         await hand.succeed(claim)
 
     async def test_order_is_by_arrival_whatever_the_ids_say(self, store: Store) -> None:
-        """A producer whose clock is an hour off makes ids from another time; nobody jumps the line."""
+        """A producer whose clock is an hour off makes ids from another time; its jobs do not overtake others."""
         first = await one(store)
         past = await one(store, job(id=(1).to_bytes(6, "big") + b"\x70" + bytes(9)))
         future = await one(store, job(id=b"\xff" * 6 + b"\x7f" + bytes(9)))

@@ -1,4 +1,4 @@
-"""Turns: numbered, repeatable, and every ack compared by (job, token, worker)."""
+"""Turns: numbered and repeatable; every ack is compared by (job, token, worker)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TestTurnNumbers:
         assert again.claims == claims
         assert again.claims[0].turn == 1
 
-    async def test_a_repeat_takes_no_work_that_came_since(self, store: Store) -> None:
+    async def test_a_repeat_claims_no_new_job(self, store: Store) -> None:
         hand = await Hand(store).join()
         assert await hand.take(2) == ()
         made = await one(store)
@@ -86,7 +86,7 @@ class TestTurnNumbers:
         for _ in range(2):
             assert ids((await hand.repeat()).claims) == [second.id]
 
-    async def test_claims_that_were_never_heard_of_come_again(self, store: Store) -> None:
+    async def test_claims_of_an_unread_reply_are_returned_again(self, store: Store) -> None:
         """A worker that goes on with the next number without having read the last reply."""
         await put_in(store, *(job() for _ in range(3)))
         hand = await Hand(store).join()
@@ -96,7 +96,7 @@ class TestTurnNumbers:
         assert len(said.claims) == 3
         assert {claim.turn for claim in said.claims if claim in unheard} == {1}
 
-    async def test_claims_that_were_seen_do_not_come_again(self, store: Store) -> None:
+    async def test_claims_of_a_read_reply_are_not_returned_again(self, store: Store) -> None:
         await one(store)
         hand = await Hand(store).join()
         await hand.take(1)
@@ -139,7 +139,7 @@ class TestTurnNumbers:
         clock.advance("3s")
         assert (await hand.turn()).now == clock.now_us()
 
-    async def test_a_worker_may_turn_through_any_client(self, store: Store, second_store: Store) -> None:
+    async def test_a_worker_may_send_turns_through_any_client(self, store: Store, second_store: Store) -> None:
         """A turn repeated through another connection is the same turn."""
         await put_in(store, job(), job())
         hand = await Hand(store).join()
@@ -156,7 +156,7 @@ class TestAcksAreCompared:
         assert (set(said.already), said.stale) == (pairs(claim), ())
 
     @pytest.mark.parametrize("end", ["failed", "snoozed", "interrupted"])
-    async def test_already_for_every_door_out_of_running(self, store: Store, end: str) -> None:
+    async def test_already_for_every_kind_of_ack(self, store: Store, end: str) -> None:
         """The worker must be able to learn what became of a job that waits again."""
         hand, claim = await running(store)
         ack = {
@@ -171,8 +171,8 @@ class TestAcksAreCompared:
         assert await row(store, claim) == before
 
     @pytest.mark.parametrize("first", ["succeeded", "failed", "dead"])
-    async def test_another_word_of_the_owner_for_an_ended_attempt_is_stale(self, store: Store, first: str) -> None:
-        """``already`` would tell the worker that its second word counts."""
+    async def test_another_ack_of_the_owner_for_an_ended_attempt_is_stale(self, store: Store, first: str) -> None:
+        """``already`` would mean that the second ack counts."""
         hand, claim = await running(store)
         ack = {
             "succeeded": Ack.succeeded(lease(claim)),
@@ -194,7 +194,7 @@ class TestAcksAreCompared:
             assert (said.stale, said.already) == (((claim.id, token),), ())
         assert await row(store, claim) == before
 
-    async def test_a_job_that_exists_nowhere_is_stale(self, store: Store) -> None:
+    async def test_an_ack_of_an_unknown_job_is_stale(self, store: Store) -> None:
         hand = await Hand(store).join()
         unknown = Lease(new_id().bytes, 5)
         assert (await hand.turn(Ack.succeeded(unknown))).stale == (unknown,)
@@ -209,7 +209,7 @@ class TestAcksAreCompared:
         assert await row(store, claim) == before
 
     async def test_another_workers_finished_lease_is_stale(self, store: Store) -> None:
-        """``already`` is said only to the owner whose ack it was."""
+        """Only the owner whose ack was applied gets ``already``."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         thief = await Hand(store).join()
@@ -247,7 +247,7 @@ class TestAcksAreCompared:
         assert said.stale == ((first.id, first.token - 1),)
         assert [await state(store, each) for each in (first, second)] == [State.SUCCEEDED, State.SUCCEEDED]
 
-    async def test_acks_free_their_places_before_the_claims(self, store: Store) -> None:
+    async def test_acks_free_capacity_before_the_claims(self, store: Store) -> None:
         """One turn reports a job and takes the next through the same bucket."""
         gate = bucket("gate", 1)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
@@ -267,7 +267,7 @@ class TestAcksAreCompared:
 
 @pytest.mark.asyncio
 class TestUnstorable:
-    async def test_an_ack_that_cannot_be_kept_does_not_poison_the_others(self, store: Store) -> None:
+    async def test_an_unstorable_ack_does_not_affect_the_others(self, store: Store) -> None:
         """A due time beyond what any store holds: that ack alone is refused, its job runs on."""
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
@@ -284,13 +284,13 @@ class TestUnstorable:
 
 @pytest.mark.asyncio
 class TestHolds:
-    async def test_nothing_is_gone_while_the_leases_are_good(self, store: Store) -> None:
+    async def test_valid_leases_are_not_gone(self, store: Store) -> None:
         await put_in(store, job(), job())
         hand = await Hand(store).join()
         claims = await hand.take(2)
         assert (await hand.turn(holds=claims)).gone == ()
 
-    async def test_what_the_worker_has_not_is_gone(self, store: Store) -> None:
+    async def test_leases_that_the_worker_lost_are_gone(self, store: Store) -> None:
         """A lease of another, an older token and a finished job are all named."""
         hand, mine = await running(store)
         _, theirs = await running(store)
@@ -316,7 +316,7 @@ class TestHolds:
 @pytest.mark.asyncio
 class TestParking:
     async def test_a_parked_job_waits_for_a_worker_that_knows_its_task(self, store: Store) -> None:
-        """The one who handed it back does not get it again; one who registered the task does."""
+        """The worker that handed it back does not get it again; a worker that registered the task does."""
         made = await one(store)
         stranger = await Hand(store, tasks=("other.task",)).join()
         claim = await stranger.take_one()
@@ -327,7 +327,7 @@ class TestParking:
         expert = await Hand(store).join()
         assert (await expert.take_one()).id == made.id
 
-    async def test_parked_jobs_stand_in_line_with_the_others(self, store: Store) -> None:
+    async def test_parked_jobs_keep_their_order_among_others(self, store: Store) -> None:
         parked, low, high = job(priority=5), job(priority=-1), job(priority=9)
         await one(store, parked)
         stranger = await Hand(store, tasks=()).join()
@@ -351,7 +351,7 @@ class TestParking:
         assert len(second) == 1
         assert {first[0].id, second[0].id} == {parked.id, other.id}
 
-    async def test_returned_without_park_is_for_everybody(self, store: Store) -> None:
+    async def test_a_job_returned_without_park_is_for_every_worker(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.returned(lease(claim)))
         found = await row(store, claim)

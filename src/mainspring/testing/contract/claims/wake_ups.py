@@ -1,4 +1,4 @@
-"""Wake-ups: a listener hears of work that another client brought. They may be lost, so the limits are generous."""
+"""Wake-ups: a listener is woken by work of another client. Wake-ups may be lost, so the time limits are generous."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TestWakeUps:
         assert await listener.wait(LONG)
         listener.close()
 
-    async def test_ones_own_enqueue_wakes(self, store: Store) -> None:
+    async def test_an_enqueue_of_the_same_client_wakes(self, store: Store) -> None:
         listener = await store.listen("w", ["q"])
         await one(store)
         assert await listener.wait(LONG)
@@ -60,7 +60,7 @@ class TestWakeUps:
         first.close()
         second.close()
 
-    async def test_without_news_the_wait_ends(self, store: Store) -> None:
+    async def test_a_wait_without_a_wake_up_ends(self, store: Store) -> None:
         listener = await store.listen("w", ["q"])
         assert not await listener.wait(0.01)
         listener.close()

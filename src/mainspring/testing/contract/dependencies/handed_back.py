@@ -1,4 +1,4 @@
-"""A worker hands back a job that is of no part though its task is: from then on it is, and waits as it should have."""
+"""A worker hands back a job that is no run of a schedule though its task says so: from then on it is a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mainspring.worker.records import Claim
 
 from .release import after, noted, of, succeeds, waiting
 
-__all__ = ["TestJoining", "TestJoiningAround"]
+__all__ = ["TestHandedBackAsRun", "TestHandedBackAsRunInContext"]
 
 
 def joined(claim: Claim, part: str = "x", *buckets: Bucket) -> Ack:
@@ -42,7 +42,7 @@ def joined(claim: Claim, part: str = "x", *buckets: Bucket) -> Ack:
 
 
 async def handed_back(hand: Hand, *made: NewJob, part: str = "x") -> None:
-    """These jobs are enqueued, claimed, and handed back as jobs of the part."""
+    """These jobs are enqueued, claimed, and handed back as runs of the schedule."""
     await put_in(hand.store, *made)
     claims = await hand.take(len(made))
     assert ids(claims) == ids(made)
@@ -50,9 +50,11 @@ async def handed_back(hand: Hand, *made: NewJob, part: str = "x") -> None:
 
 
 @pytest.mark.asyncio
-class TestJoining:
-    async def test_it_waits_until_each_has_succeeded(self, store: Store, second_store: Store) -> None:
-        """It was not tried: no attempt is used up, and none of its claims was one of the part."""
+class TestHandedBackAsRun:
+    async def test_a_handed_back_run_waits_until_each_dependency_has_succeeded(
+        self, store: Store, second_store: Store
+    ) -> None:
+        """It was not tried: no attempt is used up, and its claim was no start of the schedule."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         made = job()
@@ -68,8 +70,8 @@ class TestJoining:
         await hand.succeed(claim)
         assert await outcomes(store, made) == [Outcome.INTERRUPTED]
 
-    async def test_it_keeps_its_place_when_all_is_noted(self, store: Store) -> None:
-        """And takes the notes away, as the next start of the part."""
+    async def test_it_keeps_its_position_when_all_successes_are_recorded(self, store: Store) -> None:
+        """And it deletes the recorded successes, as the next start of the schedule."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -80,8 +82,8 @@ class TestJoining:
         assert await noted(store) == {"a": False}
         assert ids(await hand.take(9)) == [made.id, later.id]
 
-    async def test_those_that_were_enqueued_first_are_released_first(self, store: Store) -> None:
-        """Whenever they were handed back, and whether they were of the part from the start."""
+    async def test_runs_enqueued_first_are_released_first(self, store: Store) -> None:
+        """Whenever they were handed back, and whether or not they were runs from the start."""
         await after(store, "x", "a")
         first, second, third = await one(store), await one(store, of("x", queue="q")), await one(store)
         hand = await Hand(store).join()
@@ -96,7 +98,7 @@ class TestJoining:
             await hand.succeed(claim)
 
     @pytest.mark.parametrize("waits", [True, False], ids=["released later", "released at once"])
-    async def test_a_success_before_its_start_is_not_noted(self, store: Store, waits: bool) -> None:
+    async def test_a_success_before_its_start_is_not_recorded(self, store: Store, waits: bool) -> None:
         """Though it was claimed before: that was no start."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
@@ -112,8 +114,8 @@ class TestJoining:
         assert await noted(store) == {"a": True}
         await hand.succeed(claim)
 
-    async def test_its_own_success_is_noted_for_others(self, store: Store) -> None:
-        """Also if its own part waits for nobody: then it is ready at once."""
+    async def test_its_own_success_is_recorded_for_dependents(self, store: Store) -> None:
+        """Also if its own schedule has no dependencies: then it is ready at once."""
         await after(store, "y", "x")
         other = await one(store, of("y"))
         hand = await Hand(store).join()
@@ -127,7 +129,7 @@ class TestJoining:
         for mark in ("own", part_mark("x")):
             assert ids((await store.find(Query(marks=(mark,)))).jobs) == [made.id]
 
-    async def test_one_that_is_of_a_part_keeps_it(self, store: Store) -> None:
+    async def test_a_run_keeps_its_schedule(self, store: Store) -> None:
         await after(store, "x", "a")
         await after(store, "y", "a")
         hand = await Hand(store).join()
@@ -140,7 +142,7 @@ class TestJoining:
         assert await noted(store, "x") == {"a": True}
         assert ids(await hand.take(9)) == [made.id]
 
-    async def test_claims_tell_who_is_of_a_part(self, store: Store) -> None:
+    async def test_claims_say_whether_a_job_is_a_run(self, store: Store) -> None:
         """Alone and among others, limited and not, and when a turn is repeated."""
         limited = bucket("roomy", 9)
         jobs = [job(), of("x", queue="q"), job(marks=["x"]), job(buckets=[limited])]
@@ -154,8 +156,8 @@ class TestJoining:
 
 
 @pytest.mark.asyncio
-class TestJoiningAround:
-    async def test_with_limits_that_it_did_not_name(self, store: Store) -> None:
+class TestHandedBackAsRunInContext:
+    async def test_handed_back_with_limits_and_a_schedule(self, store: Store) -> None:
         gate, key = Bucket("gate"), Bucket("tenant", "7")
         await store.declare_limits([Limit(name="gate", size=1), Limit(name="tenant", size=1)])
         await after(store, "x", "a")
@@ -172,7 +174,7 @@ class TestJoiningAround:
         assert ids(await hand.take(9)) == [made.id]
         assert [each.used for each in await store.buckets([gate, key])] == [1, 1]
 
-    async def test_a_rate_that_it_named_is_given_back(self, store: Store) -> None:
+    async def test_the_start_of_its_rate_is_given_back(self, store: Store) -> None:
         """The attempt that never began has cost nothing."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
@@ -192,8 +194,8 @@ class TestJoiningAround:
         assert await ending(store, made) == (State.CANCELLED, Reason.BY_USER)
         assert await waiting(store) == []
 
-    async def test_what_ends_a_waiting_job_ends_it(self, store: Store, clock: MovableClock) -> None:
-        """And it is in nobody's way."""
+    async def test_cancel_expiry_and_delete_end_it(self, store: Store, clock: MovableClock) -> None:
+        """And then it holds back no other run."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         cancelled, expired, deleted, last = job(), job(expires_in=SECOND), job(), job()
@@ -230,7 +232,7 @@ class TestJoiningAround:
         found = await row(store, made)
         assert (found.state, found.deps, found.attempt) == (State.BLOCKED, 1, 0)
 
-    async def test_at_the_end_of_a_worker(self, store: Store) -> None:
+    async def test_a_retirement_hands_back_as_run(self, store: Store) -> None:
         await after(store, "x", "a")
         hand, other = await Hand(store).join(), await Hand(store).join()
         await succeeds(other, "a")
@@ -242,8 +244,8 @@ class TestJoiningAround:
         await succeeds(other, "a")
         assert ids(await other.take(9)) == [second.id]
 
-    async def test_in_a_queue_with_settings(self, store: Store) -> None:
-        """The last comes first there, it counts for the depth, and waits in the order of the part."""
+    async def test_handed_back_in_a_queue_with_settings(self, store: Store) -> None:
+        """In a lifo queue; it counts for the depth, and waits in the order of its schedule."""
         await store.configure_queue("q", QueueSettings(order="lifo", max_depth=5))
         await after(store, "x", "a")
         hand = await Hand(store).join()
@@ -255,7 +257,7 @@ class TestJoiningAround:
         await succeeds(hand, "a")
         assert ids(await hand.take(9)) == [first.id]
 
-    async def test_unlinking_the_part_lets_it_go(self, store: Store) -> None:
+    async def test_removing_the_dependencies_releases_it(self, store: Store) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made = [job(), job()]

@@ -1,4 +1,4 @@
-"""Parts at the same moment: no release is lost and none comes twice. And random walks, compared with a model."""
+"""Dependencies at the same moment: no release is lost or doubled. And random walks, compared with a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.worker.records import Claim
 
 from .release import after, noted, of, succeeds
 
-__all__ = ["TestPartRaces", "TestPartWalks"]
+__all__ = ["TestDependencyRaces", "TestDependencyWalks"]
 
 ROUNDS = 20
 NAMES = ("a", "b", "x", "y")
@@ -27,8 +27,8 @@ LANES = tuple(f"{name}/any" for name in NAMES)
 
 
 @pytest.mark.asyncio
-class TestPartRaces:
-    async def test_one_that_comes_while_the_other_succeeds(self, store: Store, second_store: Store) -> None:
+class TestDependencyRaces:
+    async def test_an_enqueue_races_a_success(self, store: Store, second_store: Store) -> None:
         """Whichever is first: it is released."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
@@ -41,7 +41,7 @@ class TestPartRaces:
             assert await noted(store) == {"a": False}
             await hand.succeed(await hand.take_one("x/any"))
 
-    async def test_two_that_succeed_at_once(self, store: Store, second_store: Store) -> None:
+    async def test_two_concurrent_successes(self, store: Store, second_store: Store) -> None:
         await after(store, "x", "a", "b")
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS):
@@ -52,8 +52,8 @@ class TestPartRaces:
             assert await state(store, made) == State.READY
             await here.succeed(await here.take_one("x/any"))
 
-    async def test_two_that_succeed_while_many_come(self, store: Store, second_store: Store) -> None:
-        """One of those that came is released, and the others wait."""
+    async def test_two_successes_race_many_enqueues(self, store: Store, second_store: Store) -> None:
+        """One of the new runs is released, and the others wait."""
         await after(store, "x", "a", "b")
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS // 2):
@@ -69,8 +69,8 @@ class TestPartRaces:
             await here.succeed(await here.take_one("x/any"))
             await store.act(Action.CANCEL, Query(states=(State.BLOCKED,)))
 
-    async def test_successes_of_one_part_by_many(self, store: Store, second_store: Store) -> None:
-        """Two parts that wait for each other's sources: locks are taken in one order."""
+    async def test_concurrent_successes_of_one_schedule(self, store: Store, second_store: Store) -> None:
+        """Two schedules that depend on the same others: locks are taken in one order."""
         await store.set_dependencies([ScheduleDependency("x", ("a", "b")), ScheduleDependency("y", ("b", "a"))])
         hands = [await Hand(place).join() for place in (store, second_store) * 2]
         for _ in range(ROUNDS // 2):
@@ -82,8 +82,8 @@ class TestPartRaces:
             for lane in ("x/any", "y/any"):
                 await hands[0].succeed(await hands[0].take_one(lane))
 
-    async def test_a_success_against_the_claim_of_the_released_one(self, store: Store, second_store: Store) -> None:
-        """Noted if the claim was first, else not: the next one is released in the one case."""
+    async def test_a_success_races_the_claim_of_the_released_run(self, store: Store, second_store: Store) -> None:
+        """The success is recorded if the claim was first, else not; only in the first case the next run is released."""
         await after(store, "x", "a")
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS):
@@ -100,8 +100,8 @@ class TestPartRaces:
                 await succeeds(here, "a")
             await there.succeed(await there.take_one("x/any"))
 
-    async def test_a_success_against_a_cancel(self, store: Store, second_store: Store) -> None:
-        """The first in line goes: it was released before, or the next one is."""
+    async def test_a_success_races_a_cancel(self, store: Store, second_store: Store) -> None:
+        """The first waiting run is cancelled: it was released before, or the next run is released."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         for _ in range(ROUNDS):
@@ -115,8 +115,8 @@ class TestPartRaces:
                 await succeeds(hand, "a")
             await hand.succeed(await hand.take_one("x/any"))
 
-    async def test_a_success_against_another_link(self, store: Store, second_store: Store) -> None:
-        """Nobody is left behind by a part that waits for nobody any more."""
+    async def test_a_success_races_a_change_of_dependencies(self, store: Store, second_store: Store) -> None:
+        """No run keeps waiting after its schedule has no dependencies any more."""
         hand = await Hand(store).join()
         for _ in range(ROUNDS // 2):
             await after(store, "x", "a", "b")
@@ -129,8 +129,8 @@ class TestPartRaces:
             await hand.succeed(*(await hand.take(9, "x/any")))
 
 
-class Model:
-    """What the contract says of parts."""
+class DependencyModel:
+    """The rules of the contract for dependencies of schedules."""
 
     def __init__(self) -> None:
         self.links: dict[str, dict[str, bool]] = {}
@@ -192,13 +192,13 @@ class Model:
         ]
 
 
-class Walk:
-    """Somebody who does this and that, through two clients."""
+class DependencyWalk:
+    """Random calls through two clients."""
 
     def __init__(self, seed: int, *stores: Store) -> None:
         self.draw = random.Random(seed)
         self.stores = stores
-        self.model = Model()
+        self.model = DependencyModel()
         self.hand = Hand(stores[0])
         self.held: list[Claim] = []
 
@@ -259,10 +259,10 @@ class Walk:
 
 
 @pytest.mark.asyncio
-class TestPartWalks:
+class TestDependencyWalks:
     @pytest.mark.parametrize("seed", range(8))
     async def test_random_walks(self, store: Store, second_store: Store, seed: int) -> None:
-        walk = Walk(seed, store, second_store)
+        walk = DependencyWalk(seed, store, second_store)
         await walk.hand.join()
         often, seldom = (walk.enqueue, walk.take, walk.end), (walk.cancel, walk.retry, walk.link)
         for _ in range(60):

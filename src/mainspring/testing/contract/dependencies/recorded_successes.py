@@ -1,4 +1,4 @@
-"""What is noted for those who wait: the success of a job, by whatever door, and nothing else."""
+"""Which successes are recorded for dependent schedules: those of runs, however they ended, and no other ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.testing.contract.hands import ERROR, Hand, ids, lease, one, runn
 
 from .release import after, noted, of, succeeds
 
-__all__ = ["TestPartNotes"]
+__all__ = ["TestRecordedSuccesses"]
 
 End = Callable[[Store, Hand, Lease], Awaitable[None]]
 
@@ -63,9 +63,9 @@ OTHER_ENDS = [fails, dies, gives_up, snoozes, returns, obeys, crashes, comes_too
 
 
 @pytest.mark.asyncio
-class TestPartNotes:
+class TestRecordedSuccesses:
     @pytest.mark.parametrize("end", OTHER_ENDS, ids=lambda end: end.__name__)
-    async def test_only_success_is_noted(self, store: Store, end: End) -> None:
+    async def test_only_success_is_recorded(self, store: Store, end: End) -> None:
         await after(store, "x", "a")
         made = await one(store, of("x"))
         hand, claim = await running(store, of("a", crashes=1))
@@ -73,14 +73,14 @@ class TestPartNotes:
         assert await noted(store) == {"a": False}
         assert await state(store, made) == State.BLOCKED
 
-    async def test_a_success_that_comes_with_the_retirement(self, store: Store) -> None:
+    async def test_a_success_acked_by_a_retirement_is_recorded(self, store: Store) -> None:
         await after(store, "x", "a")
         made = await one(store, of("x"))
         hand, claim = await running(store, of("a"))
         await store.retire(hand.name, Outcome.INTERRUPTED, [Ack.succeeded(lease(claim))])
         assert await state(store, made) == State.READY
 
-    async def test_a_success_after_failures_and_by_another_epoch(self, store: Store) -> None:
+    async def test_a_success_after_failures_and_in_another_epoch_is_recorded(self, store: Store) -> None:
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
@@ -91,7 +91,7 @@ class TestPartNotes:
         await hand.succeed(await hand.take_one("a/any"))
         assert await noted(store) == {"a": True}
 
-    async def test_a_repeated_ack_is_noted_once(self, store: Store) -> None:
+    async def test_a_repeated_ack_is_recorded_once(self, store: Store) -> None:
         """The reply was lost, and meanwhile the job that was released runs."""
         await after(store, "x", "a")
         first, second = await one(store, of("x")), await one(store, of("x"))
@@ -104,8 +104,8 @@ class TestPartNotes:
         assert await noted(store) == {"a": False}
         assert await state(store, second) == State.BLOCKED
 
-    async def test_the_success_of_a_job_that_was_there_before_the_link(self, store: Store) -> None:
-        """Enqueued, scheduled or running: it counts from the link on."""
+    async def test_the_success_of_an_earlier_run_is_recorded(self, store: Store) -> None:
+        """Enqueued, scheduled or running when the dependency was set: its success counts."""
         hand, claim = await running(store, of("a"))
         waits = await one(store, of("b"))
         await after(store, "x", "a", "b")
@@ -116,7 +116,7 @@ class TestPartNotes:
         assert await state(store, waits) == State.SUCCEEDED
         assert await state(store, made) == State.READY
 
-    async def test_what_was_before_the_link_is_not_noted(self, store: Store) -> None:
+    async def test_a_success_before_the_dependency_is_not_recorded(self, store: Store) -> None:
         hand = await Hand(store).join()
         await succeeds(hand, "a")
         await after(store, "x", "a")

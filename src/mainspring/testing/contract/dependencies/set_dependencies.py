@@ -1,4 +1,4 @@
-"""What parts wait for can be said anew, and somebody may be in a hurry."""
+"""Dependencies can be set again, and a forced run does not wait for them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mainspring.testing.contract.hands import Hand, ids, one, put_in, state
 
 from .release import after, forced, noted, of, succeeds, waiting
 
-__all__ = ["TestForced", "TestLinks"]
+__all__ = ["TestForcedRuns", "TestSetDependencies"]
 
 
 @pytest.mark.asyncio
-class TestForced:
-    async def test_it_waits_for_nobody(self, store: Store) -> None:
+class TestForcedRuns:
+    async def test_a_forced_run_does_not_wait(self, store: Store) -> None:
         await after(store, "x", "a")
         first, now = await one(store, of("x")), of("x")
         await forced(store, now)
         assert [await state(store, each) for each in (first, now)] == [State.BLOCKED, State.READY]
         assert await waiting(store) == [first.id]
 
-    async def test_it_takes_the_notes_away(self, store: Store) -> None:
+    async def test_a_forced_run_deletes_the_recorded_successes(self, store: Store) -> None:
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -31,7 +31,7 @@ class TestForced:
         assert await noted(store) == {"a": False, "b": False}
         assert len(await hand.take(9, "x/any")) == 2
 
-    async def test_it_is_the_one_that_was_released_last(self, store: Store) -> None:
+    async def test_a_forced_run_counts_as_the_last_released(self, store: Store) -> None:
         await after(store, "x", "a")
         await forced(store, of("x"))
         hand = await Hand(store).join()
@@ -41,7 +41,7 @@ class TestForced:
         await succeeds(hand, "a")
         assert await noted(store) == {"a": True}
 
-    async def test_one_that_is_there_already_takes_nothing(self, store: Store) -> None:
+    async def test_a_forced_repeat_of_a_waiting_run_changes_nothing(self, store: Store) -> None:
         await after(store, "x", "a", "b")
         made = await one(store, of("x"))
         hand = await Hand(store).join()
@@ -52,8 +52,8 @@ class TestForced:
 
 
 @pytest.mark.asyncio
-class TestLinks:
-    async def test_how_they_stand(self, store: Store, second_store: Store) -> None:
+class TestSetDependencies:
+    async def test_dependency_rows_show_successes_and_waiting_runs(self, store: Store, second_store: Store) -> None:
         await store.set_dependencies(
             [ScheduleDependency("y", ("b", "a", "b")), ScheduleDependency("x", ("y",)), ScheduleDependency("z", ())]
         )
@@ -65,14 +65,14 @@ class TestLinks:
             ScheduleDependencyRow(name="y", after=(("a", False), ("b", True))),
         ]
 
-    async def test_a_hundred_are_named(self, store: Store) -> None:
+    async def test_a_row_names_a_hundred_waiting_runs_at_most(self, store: Store) -> None:
         await after(store, "x", "a")
         made = [of("x") for _ in range(120)]
         await put_in(store, *made)
         assert await waiting(store) == ids(made[:100])
 
-    async def test_the_last_word_stands(self, store: Store) -> None:
-        """What was noted of those that stay is not forgotten, and nothing is noted of a new one."""
+    async def test_the_last_call_holds(self, store: Store) -> None:
+        """Successes of dependencies that remain stay recorded, and no success of a new dependency is recorded."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -84,7 +84,7 @@ class TestLinks:
         await after(store, "x", "a", "c")
         assert await noted(store) == {"a": False, "c": False}
 
-    async def test_more_hold_back_those_who_wait(self, store: Store) -> None:
+    async def test_a_new_dependency_holds_back_waiting_runs(self, store: Store) -> None:
         await after(store, "x", "a")
         made = await one(store, of("x"))
         await after(store, "x", "a", "b")
@@ -94,7 +94,7 @@ class TestLinks:
         await succeeds(hand, "b")
         assert await state(store, made) == State.READY
 
-    async def test_fewer_release_the_first_if_the_rest_is_noted(self, store: Store) -> None:
+    async def test_removing_a_dependency_releases_the_first_run(self, store: Store) -> None:
         await after(store, "x", "a", "b")
         first, second = await one(store, of("x")), await one(store, of("x"))
         hand = await Hand(store).join()
@@ -103,7 +103,7 @@ class TestLinks:
         assert [await state(store, each) for each in (first, second)] == [State.READY, State.BLOCKED]
         assert await noted(store) == {"a": False}
 
-    async def test_none_releases_all_in_their_order(self, store: Store) -> None:
+    async def test_removing_all_dependencies_releases_all_runs_in_order(self, store: Store) -> None:
         await after(store, "x", "a")
         made = sorted((of("x") for _ in range(5)), key=lambda each: each.id, reverse=True)
         await put_in(store, *made)
@@ -113,8 +113,8 @@ class TestLinks:
         assert await store.dependencies() == []
         assert await state(store, await one(store, of("x"))) == State.READY
 
-    async def test_nothing_is_kept_of_a_part_that_waits_for_nobody(self, store: Store) -> None:
-        """Neither what was noted, nor who was released last."""
+    async def test_nothing_is_stored_of_a_schedule_without_dependencies(self, store: Store) -> None:
+        """Neither recorded successes nor the run that was released last."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -125,7 +125,7 @@ class TestLinks:
         await succeeds(hand, "b")
         assert await noted(store) == {"a": False, "b": True}
 
-    async def test_those_that_were_there_before_the_link_do_not_wait(self, store: Store) -> None:
+    async def test_runs_enqueued_before_the_dependency_do_not_wait(self, store: Store) -> None:
         made = await one(store, of("x"))
         await after(store, "x", "a")
         assert await state(store, made) == State.READY

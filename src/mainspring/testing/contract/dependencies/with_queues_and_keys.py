@@ -1,4 +1,4 @@
-"""Jobs that wait for parts stand in queues and have keys: what those say holds too."""
+"""Runs that wait for dependencies obey their queues and unique keys."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from mainspring.testing.contract.unique_keys.replace import MODES, KeyMode
 
 from .release import after, forced, noted, of, succeeds, waiting
 
-__all__ = ["TestPartsAndKeys", "TestPartsAndQueues"]
+__all__ = ["TestDependenciesAndKeys", "TestDependenciesAndQueues"]
 
 
 @pytest.mark.asyncio
-class TestPartsAndQueues:
-    async def test_limits_and_fair_keys(self, store: Store) -> None:
+class TestDependenciesAndQueues:
+    async def test_released_jobs_have_their_limits_and_fair_keys(self, store: Store) -> None:
         await after(store, "x", "a")
         gate, tenant = bucket("gate", 1), bucket("tenant", 1, key="7")
         fair = FairKey("f")
@@ -58,7 +58,7 @@ class TestPartsAndQueues:
             await hand.succeed(*(await hand.take(9)))
             assert await state(store, second) == State.SUCCEEDED
 
-    async def test_one_of_a_stack_comes_before_all_others(self, store: Store) -> None:
+    async def test_a_released_lifo_job_comes_first(self, store: Store) -> None:
         """At its release, and by its priority."""
         await store.configure_queue("q", QueueSettings(order="lifo"))
         await after(store, "x", "a")
@@ -70,7 +70,7 @@ class TestPartsAndQueues:
         await after(store, "x")
         assert ids(await hand.take(9)) == [first.id, plain.id, second.id]
 
-    async def test_those_that_wait_count_for_the_depth(self, store: Store) -> None:
+    async def test_waiting_runs_count_for_the_depth(self, store: Store) -> None:
         await store.configure_queue("x", QueueSettings(max_depth=2))
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(2)]
@@ -82,7 +82,7 @@ class TestPartsAndQueues:
         await hand.take_one("x/any")
         assert await state(store, await one(store, of("x"))) == State.BLOCKED
 
-    async def test_one_that_makes_room_is_in_nobodys_way(self, store: Store) -> None:
+    async def test_a_dropped_run_holds_back_no_other(self, store: Store) -> None:
         await store.configure_queue("x", QueueSettings(max_depth=2, on_full="drop_oldest"))
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(3)]
@@ -93,7 +93,7 @@ class TestPartsAndQueues:
 
     @pytest.mark.parametrize("error", [QueueDraining, QueueDisabled, QueueFull], ids=lambda error: error.__name__)
     @pytest.mark.parametrize("force", [False, True])
-    async def test_one_that_is_refused_takes_no_notes(
+    async def test_a_refused_run_does_not_use_recorded_successes(
         self, store: Store, error: type[MainspringError], force: bool
     ) -> None:
         await after(store, "x", "a")
@@ -111,7 +111,7 @@ class TestPartsAndQueues:
         assert await gone(store, refused)
         assert await noted(store) == {"a": True}
 
-    async def test_one_that_is_skipped_takes_no_notes(self, store: Store) -> None:
+    async def test_a_skipped_run_does_not_use_recorded_successes(self, store: Store) -> None:
         await after(store, "x", "a")
         await succeeds(await Hand(store).join(), "a")
         await store.disable_queues(["x"], DisabledMode.SKIP)
@@ -124,7 +124,7 @@ class TestPartsAndQueues:
         assert await state(store, third) == State.READY
 
     @pytest.mark.parametrize("how", ["paused", "draining", "disabled"])
-    async def test_one_is_released_into_whatever_its_queue_does(self, store: Store, how: str) -> None:
+    async def test_a_run_is_released_in_every_mode_of_its_queue(self, store: Store, how: str) -> None:
         await after(store, "x", "a")
         made = await one(store, of("x"))
         if how == "disabled":
@@ -139,9 +139,9 @@ class TestPartsAndQueues:
 
 
 @pytest.mark.asyncio
-class TestPartsAndKeys:
-    async def test_the_holder_answers(self, store: Store) -> None:
-        """One that is not inserted waits for nobody and takes nothing."""
+class TestDependenciesAndKeys:
+    async def test_the_holder_of_a_unique_key_answers(self, store: Store) -> None:
+        """A run that is not inserted waits for nothing and uses no recorded success."""
         await after(store, "x", "a")
         holder = await one(store, of("x", unique=UniqueKey(b"k" * 16)))
         assert await put_in(store, of("x", unique=UniqueKey(b"k" * 16))) == [Enqueued(holder.id, False)]
@@ -154,7 +154,7 @@ class TestPartsAndKeys:
         assert await noted(store) == {"a": True}
         await hand.succeed(claim)
 
-    async def test_one_that_supersedes_another_waits_behind_all(self, store: Store) -> None:
+    async def test_a_superseding_run_waits_behind_all_others(self, store: Store) -> None:
         await after(store, "x", "a")
         first = await one(store, of("x", unique=UniqueKey(b"k" * 16)))
         second = await one(store, of("x"))
@@ -163,9 +163,7 @@ class TestPartsAndKeys:
         assert await waiting(store) == [second.id, third.id]
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_is_replaced_waits_in_its_place(
-        self, store: Store, clock: MovableClock, mode: KeyMode
-    ) -> None:
+    async def test_a_replaced_run_waits_in_its_position(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         """And once it was released it is not held back."""
         key = UniqueKey(b"k" * 16, 0 if mode == "keep_last" else SECOND, mode=mode)
         await after(store, "x", "a")
@@ -185,7 +183,7 @@ class TestPartsAndKeys:
         assert [claim.record for claim in await hand.take(9, "x/any")] == [b"newer"]
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_is_replaced_by_a_forced_one_is_released(
+    async def test_a_run_replaced_by_a_forced_one_is_released(
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
         key = UniqueKey(b"k" * 16, 0 if mode == "keep_last" else SECOND, mode=mode)
@@ -201,8 +199,10 @@ class TestPartsAndKeys:
         assert ids(await hand.take(9, "x/any")) == [first.id]
 
     @pytest.mark.parametrize("part", [None, "y", "z"])
-    async def test_one_that_is_replaced_by_one_of_another_part(self, store: Store, part: str | None) -> None:
-        """It goes on waiting in its place; one that is not held back is not, whatever its new part waits for."""
+    async def test_a_run_replaced_by_a_run_of_another_schedule(self, store: Store, part: str | None) -> None:
+        """A waiting run keeps waiting in its position; a released run stays released, whatever its new schedule depends
+        on.
+        """
         await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("b",))])
         hand = await Hand(store).join()
         held, free = UniqueKey(b"k" * 16, mode="keep_last"), UniqueKey(b"f" * 16, mode="keep_last")
@@ -215,8 +215,8 @@ class TestPartsAndKeys:
         await succeeds(hand, "a")
         assert ids(await hand.take(9, "n/any")) == [first.id]
 
-    async def test_one_that_is_replaced_by_a_forced_one_of_no_part(self, store: Store) -> None:
-        """It waits for no parts any more, and the part that it was of has not started."""
+    async def test_a_run_replaced_by_a_forced_job_of_no_schedule(self, store: Store) -> None:
+        """It waits for no dependencies any more, and its old schedule has not started."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -227,7 +227,7 @@ class TestPartsAndKeys:
         assert await waiting(store) == []
         assert await noted(store) == {"a": True, "b": False}
 
-    async def test_one_of_keep_last_waits_for_the_one_before_it_too(self, store: Store) -> None:
+    async def test_a_keep_last_run_waits_for_the_job_before_it_too(self, store: Store) -> None:
         key = UniqueKey(b"k" * 16, mode="keep_last")
         await after(store, "x", "a")
         hand = await Hand(store).join()
@@ -239,7 +239,7 @@ class TestPartsAndKeys:
         await hand.succeed(claim)
         assert await state(store, second) == State.READY
 
-    async def test_a_repeated_batch_does_nothing_again(self, store: Store) -> None:
+    async def test_a_repeated_batch_changes_nothing(self, store: Store) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -252,12 +252,12 @@ class TestPartsAndKeys:
         assert await store.enqueue(again) == [Enqueued(made.id, False)]
         assert await noted(store) == {"a": True}
 
-    async def test_a_follow_up_job_is_of_no_part(self, store: Store) -> None:
+    async def test_a_follow_up_job_is_no_run(self, store: Store) -> None:
         follow = job(id=bytes(16), marks=[part_mark("x")])
         with pytest.raises(StoreConflict, match="part"):
             await one(store, job(follows=[FollowUp(State.SUCCEEDED, follow)]))
 
-    async def test_a_blocking_enqueue_obeys_too(self, store: Store) -> None:
+    async def test_enqueue_now_obeys_dependencies(self, store: Store) -> None:
         await after(store, "x", "a")
         made = of("x")
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(made,)))
@@ -266,7 +266,7 @@ class TestPartsAndKeys:
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(now,), forced=True))
         assert await state(store, now) == State.READY
 
-    async def test_a_part_that_nobody_waits_for_and_that_waits_for_nobody(self, store: Store) -> None:
+    async def test_a_schedule_without_dependencies_and_dependents(self, store: Store) -> None:
         """Jobs with the mark are jobs like all others."""
         await after(store, "other", "else")
         jobs = [of("x", queue="q") for _ in range(5)]

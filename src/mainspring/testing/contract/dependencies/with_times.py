@@ -1,4 +1,4 @@
-"""Jobs that wait for parts are jobs like all others: whatever else is said of them holds too."""
+"""Runs that wait for dependencies obey parents, delays, expiry and actions of users."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from mainspring.testing.contract.hands import (
 
 from .release import after, forced, noted, of, succeeds, waiting
 
-__all__ = ["TestPartsAndTimes", "TestReleasedOnce"]
+__all__ = ["TestDependenciesAndTimes", "TestReleasedOnce"]
 
 
 @pytest.mark.asyncio
-class TestPartsAndTimes:
-    async def test_one_with_parents_waits_for_both(self, store: Store) -> None:
+class TestDependenciesAndTimes:
+    async def test_a_run_with_parents_waits_for_both(self, store: Store) -> None:
         """Whichever comes first."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
@@ -55,8 +55,8 @@ class TestPartsAndTimes:
         await succeeds(hand, "a")
         assert ids(await hand.take(9, "x/any")) == [made.id]
 
-    async def test_the_end_of_a_parent_ends_it(self, store: Store) -> None:
-        """And it is in nobody's way; nor does one take notes that is born with an ended parent."""
+    async def test_the_end_of_a_parent_ends_a_waiting_run(self, store: Store) -> None:
+        """And then it holds back no other run. A run inserted as cancelled uses no recorded successes."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         parent = await one(store, job(queue="p"))
@@ -75,7 +75,7 @@ class TestPartsAndTimes:
         free = await one(store, of("x", after=[ignoring(parent)]))
         assert await state(store, free) == State.READY
 
-    async def test_others_may_wait_for_it(self, store: Store) -> None:
+    async def test_other_jobs_may_depend_on_a_waiting_run(self, store: Store) -> None:
         await after(store, "x", "a")
         made = of("x")
         child = job(after=[made], queue="c")
@@ -86,8 +86,8 @@ class TestPartsAndTimes:
         await hand.succeed(await hand.take_one("x/any"))
         assert await state(store, child) == State.READY
 
-    async def test_one_that_is_due_later(self, store: Store, clock: MovableClock) -> None:
-        """Its delay counts from the enqueue. While it is scheduled nothing is noted."""
+    async def test_a_released_run_that_is_due_later_is_scheduled(self, store: Store, clock: MovableClock) -> None:
+        """Its delay counts from the enqueue. While it is scheduled, no success is recorded."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made, due = await one(store, of("x", delay=30 * SECOND)), clock.now_us() + 30 * SECOND
@@ -106,14 +106,14 @@ class TestPartsAndTimes:
         assert ((await row(store, second)).state, (await row(store, second)).due) == (State.SCHEDULED, at)
         await hand.succeed(claim)
 
-    async def test_one_whose_time_came_while_it_waited_is_ready(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_released_run_whose_time_has_come_is_ready(self, store: Store, clock: MovableClock) -> None:
         await after(store, "x", "a")
         made = await one(store, of("x", delay=5 * SECOND))
         clock.advance("10s")
         await succeeds(await Hand(store).join(), "a")
         assert await state(store, made) == State.READY
 
-    async def test_one_that_expires(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_waiting_run_expires(self, store: Store, clock: MovableClock) -> None:
         await after(store, "x", "a")
         first, second = await one(store, of("x", expires_in=SECOND)), await one(store, of("x"))
         clock.advance("2s")
@@ -123,8 +123,8 @@ class TestPartsAndTimes:
         await succeeds(await Hand(store).join(), "a")
         assert await state(store, second) == State.READY
 
-    async def test_one_that_is_late_is_passed_over(self, store: Store, clock: MovableClock) -> None:
-        """Though nobody has ended it yet: the notes would be lost with it."""
+    async def test_an_expired_run_is_passed_over(self, store: Store, clock: MovableClock) -> None:
+        """Though no call has ended it yet: the recorded successes would be lost with it."""
         await after(store, "x", "a")
         first, second = await one(store, of("x", expires_in=SECOND)), await one(store, of("x"))
         clock.advance("2s")
@@ -135,9 +135,7 @@ class TestPartsAndTimes:
         await store.promote()
         assert await ending(store, first) == (State.CANCELLED, Reason.EXPIRED)
 
-    async def test_one_that_was_released_and_is_late_is_waited_for_no_more(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_an_expired_released_run_is_not_waited_for(self, store: Store, clock: MovableClock) -> None:
         await after(store, "x", "a")
         await one(store, of("x", expires_in=SECOND))
         hand = await Hand(store).join()
@@ -149,7 +147,7 @@ class TestPartsAndTimes:
         assert await state(store, await one(store, of("x"))) == State.READY
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
-    async def test_what_is_taken_away_by_hand_is_in_nobodys_way(self, store: Store, action: Action) -> None:
+    async def test_a_cancelled_run_holds_back_no_other(self, store: Store, action: Action) -> None:
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(3)]
         await store.act(action, Query(ids=(jobs[0].id,)))
@@ -161,7 +159,7 @@ class TestPartsAndTimes:
         await succeeds(hand, "a")
         assert ids(await hand.take(9, "x/any")) == [jobs[2].id]
 
-    async def test_all_at_once_by_hand(self, store: Store) -> None:
+    async def test_all_waiting_runs_cancelled_at_once(self, store: Store) -> None:
         await after(store, "x", "a")
         jobs = [of("x", queue="x") for _ in range(50)]
         await put_in(store, *jobs)
@@ -176,7 +174,7 @@ class TestPartsAndTimes:
 
 @pytest.mark.asyncio
 class TestReleasedOnce:
-    async def test_what_comes_back_does_not_wait_again(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_that_is_ready_again_does_not_wait_again(self, store: Store, clock: MovableClock) -> None:
         """By a retry, a snooze, a return, an interruption, a crash, silence, and a retry by hand."""
         await after(store, "x", "a")
         made = await one(store, of("x", crashes=9))
@@ -205,7 +203,7 @@ class TestReleasedOnce:
             assert await state(store, made) == State.READY
         assert await noted(store) == {"a": False}
 
-    async def test_one_that_never_was_does_not_wait_after_a_retry_by_hand(self, store: Store) -> None:
+    async def test_a_never_released_run_does_not_wait_after_a_retry_by_hand(self, store: Store) -> None:
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -216,8 +214,8 @@ class TestReleasedOnce:
         assert await noted(store) == {"a": True, "b": False}
         await hand.succeed(await hand.take_one("x/any"))
 
-    async def test_one_that_was_claimed_is_waited_for_no_more(self, store: Store) -> None:
-        """It retries, and what succeeds meanwhile is noted."""
+    async def test_a_claimed_run_is_not_waited_for(self, store: Store) -> None:
+        """It retries, and successes in the meantime are recorded."""
         await after(store, "x", "a")
         await one(store, of("x"))
         hand = await Hand(store).join()

@@ -1,4 +1,4 @@
-"""Lanes of fair keys: every way in and out of them, and what else holds their jobs back."""
+"""Lanes of fair keys: every way into and out of them, and what else holds their jobs back."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class TestFairLanes:
         assert len(said.claims) == 7
         assert len((await hand.turn(wants=[Want((LANE,), 10, 0, 0)])).claims) == 0
 
-    async def test_what_is_ahead_of_a_slot_is_shared_too(self, store: Store) -> None:
+    async def test_claims_ahead_of_a_slot_are_shared_too(self, store: Store) -> None:
         await put_in(store, *some(20, "a"), *some(20, "b"))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 10, 0, 0)])
         assert Counter(keys(said.claims)) == {"a": 5, "b": 5}
 
-    async def test_cancelled_heads_are_passed_over(self, store: Store) -> None:
+    async def test_cancelled_first_jobs_are_passed_over(self, store: Store) -> None:
         jobs = some(6, "a")
         await put_in(store, *jobs, *some(6, "b"))
         await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs[:3]))))
@@ -59,7 +59,7 @@ class TestFairLanes:
         assert Counter(keys(await hand.take(4))) == {"a": 2, "b": 2}
         assert Counter(keys(await hand.take(9))) == {"a": 1, "b": 4}
 
-    async def test_a_lane_that_was_cancelled_empty_is_in_nobodys_way(self, store: Store) -> None:
+    async def test_a_lane_emptied_by_cancels_does_not_block(self, store: Store) -> None:
         jobs = some(5, "a")
         await put_in(store, *jobs, *some(5, "b"))
         await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs))))
@@ -68,7 +68,7 @@ class TestFairLanes:
         await put_in(store, *some(2, "a"))
         assert keys(await hand.take(9)) == ["a"] * 2
 
-    async def test_what_was_cancelled_costs_its_key_nothing(self, store: Store) -> None:
+    async def test_a_cancelled_job_does_not_count_for_its_key(self, store: Store) -> None:
         jobs = some(200, "a")
         await put_in(store, *jobs, *some(50, "b"))
         hand = await Hand(store).join()
@@ -128,7 +128,7 @@ class TestFairLanes:
         second = await hand.take_one()
         assert {first.id, second.id} == set(ids(jobs))
 
-    async def test_its_place_can_be_changed(self, store: Store) -> None:
+    async def test_a_fair_job_can_be_reprioritised(self, store: Store) -> None:
         jobs = some(5, "a")
         await put_in(store, *some(5, "b"), *jobs)
         await store.act(Action.REPRIORITISE, Query(ids=(jobs[4].id,)), priority=9)
@@ -157,7 +157,7 @@ class TestFairLanes:
         assert Counter(keys(claims)) == {"a": 2, "b": 2, "c": 2}
         assert Counter(keys(await hand.take(4))) == {"c": 4}
 
-    async def test_a_lane_that_waited_for_room_has_no_credit_for_it(self, store: Store) -> None:
+    async def test_a_lane_that_waited_for_capacity_gets_no_credit(self, store: Store) -> None:
         held = [job(fair=of("a"), buckets=[bucket("tenant", 1, key="a")], record=b"a") for _ in range(30)]
         await put_in(store, *held, *some(300, "b"))
         hand = await Hand(store).join()
@@ -166,7 +166,7 @@ class TestFairLanes:
         await store.set_limit_size("tenant", 100)
         assert 9 <= Counter(keys(await hand.take(20)))["a"] <= 11
 
-    async def test_a_full_gate_holds_back_only_its_own(self, store: Store) -> None:
+    async def test_a_full_unkeyed_limit_holds_back_only_its_jobs(self, store: Store) -> None:
         gate = bucket("gate", 1)
         await put_in(store, *(job(fair=of("a"), buckets=[gate], record=b"a") for _ in range(5)), *some(5, "b"))
         hand = await Hand(store).join()
@@ -184,7 +184,7 @@ class TestFairLanes:
         await store.promote()
         assert Counter(keys(await hand.take(6)))["a"] == 2
 
-    async def test_a_repeated_turn_shows_the_same_claims(self, store: Store) -> None:
+    async def test_a_repeated_turn_returns_the_same_claims(self, store: Store) -> None:
         await put_in(store, *some(9, "a"), *some(9, "b"))
         hand = await Hand(store).join()
         first = await hand.take(6)
@@ -196,11 +196,11 @@ class TestFairLanes:
         with pytest.raises(StoreConflict):
             await one(store, job(follows=[FollowUp(State.SUCCEEDED, follow)]))
 
-    async def test_its_lane_tells_its_key(self, store: Store) -> None:
+    async def test_the_lane_of_a_job_names_its_fair_key(self, store: Store) -> None:
         made = await one(store, job(fair=of("acme", 5)))
         assert (await row(store, made)).lane == "q/any#*=5*acme"
 
-    async def test_it_wakes_and_waits_like_any_job(self, store: Store, clock: MovableClock) -> None:
+    async def test_fair_jobs_wake_and_wait_like_any_job(self, store: Store, clock: MovableClock) -> None:
         later = job(fair=of("a"), delay=MINUTE)
         child = job(fair=of("b"), after=[later])
         await put_in(store, later, child)
@@ -215,7 +215,7 @@ class TestFairLanes:
         await hand.succeed(claim)
         assert (await hand.take_one()).id == child.id
 
-    async def test_pruning_forgets_what_nobody_waits_in(self, store: Store) -> None:
+    async def test_pruning_deletes_empty_lanes(self, store: Store) -> None:
         jobs = [each for n in range(50) for each in some(1, n)]
         await put_in(store, *jobs, *some(5, "a"))
         await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs))))

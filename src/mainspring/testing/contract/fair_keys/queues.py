@@ -1,4 +1,4 @@
-"""Fair keys in queues that have an order, limits or a depth of their own, and behind breakers."""
+"""Fair keys in queues with an order, limits or a depth, and behind breakers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIFO = QueueSettings(order="lifo")
 
 @pytest.mark.asyncio
 class TestFairQueues:
-    async def test_of_a_stack_each_key_gets_its_newest(self, store: Store) -> None:
+    async def test_each_key_of_a_lifo_queue_gets_its_newest_job(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         mine, others = some(5, "a"), some(5, "b")
         await put_in(store, *mine, *others)
@@ -35,7 +35,7 @@ class TestFairQueues:
         assert set(ids(claims)) == set(ids([*mine[3:], *others[3:]]))
         assert len(await hand.take(9)) == 6
 
-    async def test_a_stack_is_drawn_as_it_grows(self, store: Store) -> None:
+    async def test_a_growing_lifo_queue_hands_out_the_newest(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         hand = await Hand(store).join()
         first = await one(store, *some(1, "a"))
@@ -44,7 +44,7 @@ class TestFairQueues:
         third = await one(store, *some(1, "a"))
         assert ids(await hand.take(9)) == ids([third, first])
 
-    async def test_a_queue_that_becomes_a_stack_keeps_what_waits(self, store: Store) -> None:
+    async def test_a_queue_that_becomes_lifo_keeps_its_waiting_jobs(self, store: Store) -> None:
         older = some(3, "a")
         await put_in(store, *older)
         await store.configure_queue("q", LIFO)
@@ -67,7 +67,7 @@ class TestFairQueues:
         await hand.succeed(*claims[:2])
         assert len(await hand.take(9)) == 2
 
-    async def test_beside_limits_of_their_own(self, store: Store) -> None:
+    async def test_queue_limits_beside_limits_of_the_jobs(self, store: Store) -> None:
         await store.declare_limits([Limit(name="gate", size=6)])
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
         for key in "abc":
@@ -80,7 +80,7 @@ class TestFairQueues:
         await hand.succeed(*claims)
         assert len(await hand.take(20)) == 6
 
-    async def test_the_oldest_makes_room_whatever_its_key(self, store: Store) -> None:
+    async def test_the_oldest_job_is_dropped_whatever_its_key(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=4, on_full="drop_oldest"))
         for key in "aaaabb":
             await one(store, *some(1, key))
@@ -98,9 +98,7 @@ class TestFairQueues:
         assert len(await hand.take(9)) == 9
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_a_job_that_is_replaced_is_that_of_its_last_key(
-        self, store: Store, clock: MovableClock, mode: KeyMode
-    ) -> None:
+    async def test_a_replaced_job_has_its_last_fair_key(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         first = await one(store, latest(mode, fair=of("a"), record=b"a"))
         await put_in(store, *some(3, "a"), *some(3, "b"))
         await put_in(store, latest(mode, fair=of("c", 2), record=b"c"))

@@ -1,4 +1,4 @@
-"""Fair keys: claims are shared by weight between keys with a backlog, and nobody waits for a place that is free."""
+"""Fair keys: keys with a backlog share the claims by weight, and no job waits while a slot is free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of(key: object, weight: float = 1) -> FairKey:
 
 
 def some(n: int, key: object, weight: float = 1, *, priority: int = 0) -> list[NewJob]:
-    """Jobs whose records tell whose they are."""
+    """Jobs whose records name their fair key."""
     return [job(fair=of(key, weight), priority=priority, record=str(key).encode()) for _ in range(n)]
 
 
@@ -32,7 +32,7 @@ def keys(claims: Sequence[Claim]) -> list[str]:
 
 
 async def drawn(hands: Sequence[Hand], n: int, sizes: Sequence[int]) -> list[str]:
-    """Whose the first ``n`` claims are, made by these hands in turn, so many at a time."""
+    """The fair keys of the first ``n`` claims, made by these workers in turn, some jobs at a time."""
     found: list[str] = []
     turns = 0
     while len(found) < n:
@@ -64,9 +64,7 @@ class TestFairShares:
             assert abs(got["a"] - got["b"]) <= 1, (size, got)
 
     @pytest.mark.parametrize("sizes", [[1], [10], [1, 7, 50, 3]])
-    async def test_weights_are_kept_to_over_two_workers(
-        self, store: Store, second_store: Store, sizes: list[int]
-    ) -> None:
+    async def test_weights_hold_over_two_workers(self, store: Store, second_store: Store, sizes: list[int]) -> None:
         n = 300
         weights = {"a": 5, "b": 3, "c": 2}
         for key, weight in weights.items():
@@ -78,7 +76,7 @@ class TestFairShares:
             for key, weight in weights.items():
                 assert abs(got[key] / first - weight / 10) <= 0.05, (key, got)
 
-    async def test_weights_are_kept_to_by_workers_at_the_same_time(self, store: Store, second_store: Store) -> None:
+    async def test_weights_hold_for_concurrent_workers(self, store: Store, second_store: Store) -> None:
         for key, weight in {"a": 5, "b": 3, "c": 2}.items():
             await put_in(store, *some(700, key, weight))
         hands = [await Hand(each).join() for each in (store, second_store, store, second_store)]
@@ -95,7 +93,7 @@ class TestFairShares:
         for key, share in {"a": 0.5, "b": 0.3, "c": 0.2}.items():
             assert abs(got[key] / len(found) - share) <= 0.05, got
 
-    async def test_one_key_alone_is_served_in_order_and_as_many_as_are_wanted(self, store: Store) -> None:
+    async def test_a_single_key_gets_all_claims_in_order(self, store: Store) -> None:
         jobs = some(300, "a", 0.001)
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -109,7 +107,7 @@ class TestFairShares:
         await put_in(store, *some(1, "new"))
         assert "new" in keys(await hand.take(2))
 
-    async def test_a_key_that_had_nothing_to_do_has_no_credit_for_it(self, store: Store) -> None:
+    async def test_an_idle_key_gets_no_credit(self, store: Store) -> None:
         await put_in(store, *some(2, "idle"), *some(400, "busy"))
         hand = await Hand(store).join()
         await hand.take(104)
@@ -117,7 +115,7 @@ class TestFairShares:
         got = Counter(keys(await hand.take(40)))
         assert 19 <= got["idle"] <= 21
 
-    async def test_who_comes_back_again_and_again_gets_no_more_than_its_share(self, store: Store) -> None:
+    async def test_a_key_that_returns_often_gets_no_more_than_its_share(self, store: Store) -> None:
         """One that never has more than one job, enqueued as soon as the last was claimed, among ten with a backlog."""
         for n in range(10):
             await put_in(store, *some(60, n, 1 + n / 10))
@@ -130,7 +128,7 @@ class TestFairShares:
                 await put_in(store, *some(1, "eager"))
         assert 10 <= got <= 20, got
 
-    async def test_many_keys_each_get_one_before_anybody_gets_two(self, store: Store) -> None:
+    async def test_each_of_many_keys_gets_one_claim_before_any_gets_two(self, store: Store) -> None:
         await put_in(store, *some(500, "flood"))
         for n in range(4):
             await put_in(store, *(each for m in range(100) for each in some(2, 100 * n + m)))
@@ -138,7 +136,7 @@ class TestFairShares:
         found = await drawn([hand], 401, [64])
         assert len(set(found)) == 401
 
-    async def test_a_flood_leaves_the_others_what_they_had(self, store: Store) -> None:
+    async def test_a_flood_of_one_key_does_not_reduce_the_shares_of_others(self, store: Store) -> None:
         await put_in(store, *some(900, "flood"))
         hand = await Hand(store).join()
         waits = []
@@ -159,7 +157,7 @@ class TestFairShares:
         got = Counter(keys(await hand.take(40, "q/async", "q/thread", "q/any")))
         assert 19 <= got["other"] <= 21, got
 
-    async def test_who_nobody_asked_for_has_no_credit_for_it(self, store: Store) -> None:
+    async def test_a_key_in_lanes_that_no_worker_asked_for_gets_no_credit(self, store: Store) -> None:
         """Of a kind of slot that was not free, for instance."""
         await put_in(store, *(job(kind="async", fair=of("a"), record=b"a") for _ in range(100)))
         await put_in(store, *(job(kind="thread", fair=of("b"), record=b"b") for _ in range(40)))
@@ -167,7 +165,7 @@ class TestFairShares:
         await hand.take(60, "q/async")
         assert 9 <= Counter(keys(await hand.take(20, "q/async", "q/thread")))["b"] <= 11
 
-    async def test_queues_are_apart(self, store: Store) -> None:
+    async def test_queues_share_separately(self, store: Store) -> None:
         """What one queue has handed out is nothing to the keys of another."""
         await put_in(store, *some(50, "a"))
         hand = await Hand(store).join()
@@ -201,7 +199,7 @@ class TestFairShares:
             found += [claim.record.decode() for claim in claims if claim.priority == 0]
         assert abs(found.count("a") / len(found) - 0.8) <= 0.05, Counter(found)
 
-    async def test_by_age_the_oldest_comes_whatever_its_key(self, store: Store) -> None:
+    async def test_oldest_ignores_fair_keys(self, store: Store) -> None:
         old = some(3, "a", priority=-50)
         await put_in(store, *old, *some(20, "b"), *some(20, "c"))
         hand = await Hand(store).join()
@@ -209,7 +207,7 @@ class TestFairShares:
         assert got[:2] == ids(old[:2])
         assert Counter(keys(await hand.take(6))) == {"b": 3, "c": 3}
 
-    async def test_among_others_they_stand_at_the_place_of_the_one_whose_turn_it_is(self, store: Store) -> None:
+    async def test_fair_jobs_have_the_position_of_the_next_fair_job(self, store: Store) -> None:
         first, plain, second = some(1, "a"), [job(record=b"-"), job(record=b"-")], some(1, "b")
         await put_in(store, *first, *plain, *second)
         hand = await Hand(store).join()

@@ -1,4 +1,4 @@
-"""What people do to jobs: retry, run now, reprioritise, delete; one by one and in slices."""
+"""Actions of users: retry, run now, reprioritise, delete; for one job and in slices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ from mainspring.testing.contract.hands import (
     state,
 )
 
-__all__ = ["TestDelete", "TestQueriesOfActs", "TestReprioritise", "TestRetryByHand", "TestRunNow", "TestSlices"]
+__all__ = [
+    "TestActionsInSlices",
+    "TestDelete",
+    "TestQueriesOfActions",
+    "TestReprioritise",
+    "TestRetryByHand",
+    "TestRunNow",
+]
 
 
 BY_HAND = [Action.CANCEL, Action.RETRY, Action.RUN_NOW, Action.REPRIORITISE, Action.DELETE]
@@ -43,7 +50,7 @@ async def do(store: Store, action: Action, *jobs: NewJob | bytes, priority: int 
 @pytest.mark.asyncio
 class TestRetryByHand:
     async def test_a_dead_job_is_ready_in_a_new_epoch(self, store: Store) -> None:
-        """Attempts from 1, crashes forgotten, priority kept, the token going on."""
+        """Attempts from 1, no crashes, the same priority, and a growing token."""
         hand, claim = await running(store, job(priority=4))
         await hand.kill(claim)
         said = await do(store, Action.RETRY, claim.id)
@@ -63,7 +70,7 @@ class TestRetryByHand:
         found = await row(store, claim)
         assert (found.state, found.result, found.finished) == (State.READY, None, None)
 
-    async def test_it_is_in_one_place(self, store: Store) -> None:
+    async def test_a_retried_job_is_found_once(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.kill(claim)
         await do(store, Action.RETRY, claim.id)
@@ -108,7 +115,7 @@ class TestRetryByHand:
         await hand.succeed(again)
         assert await state(store, claim) == State.SUCCEEDED
 
-    async def test_an_expired_job_that_is_wanted_now_can_run(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_expired_job_can_be_retried(self, store: Store, clock: MovableClock) -> None:
         """A deadline that has passed does not end the new epoch before it began."""
         made = await one(store, job(expires_in=SECOND))
         clock.advance("2s")
@@ -153,21 +160,21 @@ class TestRunNow:
 
 @pytest.mark.asyncio
 class TestReprioritise:
-    async def test_it_changes_the_line(self, store: Store) -> None:
+    async def test_a_new_priority_changes_the_order(self, store: Store) -> None:
         first, second = job(), job()
         await put_in(store, first, second)
         assert (await do(store, Action.REPRIORITISE, second, priority=50)).done == (second.id,)
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([second, first])
 
-    async def test_among_equals_it_keeps_its_place(self, store: Store) -> None:
+    async def test_a_reprioritised_job_keeps_its_seq(self, store: Store) -> None:
         first, second = job(priority=5), job()
         await put_in(store, first, second)
         await do(store, Action.REPRIORITISE, first)
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([first, second])
 
-    async def test_a_scheduled_job_keeps_it(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_scheduled_job_keeps_its_new_priority(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(delay=SECOND))
         await do(store, Action.REPRIORITISE, made, priority=-7)
         clock.advance("1s")
@@ -177,7 +184,7 @@ class TestReprioritise:
 
 @pytest.mark.asyncio
 class TestDelete:
-    async def test_a_deleted_job_is_in_no_place(self, store: Store) -> None:
+    async def test_a_deleted_job_is_not_found(self, store: Store) -> None:
         made = await one(store)
         assert (await do(store, Action.DELETE, made)).done == (made.id,)
         assert await gone(store, made)
@@ -185,15 +192,15 @@ class TestDelete:
         assert await hand.take(5) == ()
         assert sum((await store.count(Query.everything())).values()) == 0
 
-    async def test_its_attempts_go_with_it(self, store: Store) -> None:
+    async def test_delete_deletes_the_attempts(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.kill(claim)
         assert await outcomes(store, claim) == [Outcome.FAILED]
         await do(store, Action.DELETE, claim.id)
         assert await store.attempts(claim.id) == []
 
-    async def test_the_owners_repeated_ack_is_answered(self, store: Store) -> None:
-        """The row that could have said ``already`` is gone: the ack is stale and brings nothing back."""
+    async def test_a_repeated_ack_of_a_deleted_job_is_answered(self, store: Store) -> None:
+        """The row that would give ``already`` is deleted: the ack is stale and brings nothing back."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         await do(store, Action.DELETE, claim.id)
@@ -216,7 +223,7 @@ class TestDelete:
 
 
 @pytest.mark.asyncio
-class TestQueriesOfActs:
+class TestQueriesOfActions:
     @pytest.mark.parametrize("action", BY_HAND)
     async def test_an_empty_query_is_refused(self, store: Store, action: Action) -> None:
         made = await one(store)
@@ -224,12 +231,12 @@ class TestQueriesOfActs:
             await store.act(action, Query())
         assert await state(store, made) == State.READY
 
-    async def test_no_ids_means_nobody(self, store: Store) -> None:
+    async def test_a_query_with_no_ids_matches_no_job(self, store: Store) -> None:
         made = await one(store)
         assert (await store.act(Action.DELETE, Query(ids=()))).done == ()
         assert await state(store, made) == State.READY
 
-    async def test_everything_is_said_on_purpose(self, store: Store) -> None:
+    async def test_everything_matches_all_jobs(self, store: Store) -> None:
         jobs = [job(), job(delay=5), job(queue="other")]
         await put_in(store, *jobs)
         assert set((await store.act(Action.CANCEL, Query.everything())).done) == set(ids(jobs))
@@ -241,10 +248,10 @@ class TestQueriesOfActs:
         query = Query.where(queues=["a"], tasks=["x"], states=[State.READY])
         assert (await store.act(Action.CANCEL, query)).done == (wanted.id,)
 
-    async def test_an_id_that_is_nowhere_is_neither_done_nor_refused(self, store: Store) -> None:
+    async def test_an_unknown_id_is_neither_done_nor_refused(self, store: Store) -> None:
         assert await do(store, Action.CANCEL, job()) == ActResult()
 
-    async def test_another_action_is_not_for_hands(self, store: Store) -> None:
+    async def test_an_action_that_users_cannot_do_is_refused(self, store: Store) -> None:
         """Claims and acks are for workers."""
         made = await one(store)
         for action in (Action.CLAIM, Action.ACK_SUCCEEDED, Action.RESCUE, Action.PROMOTE, Action.ENQUEUE):
@@ -266,9 +273,9 @@ async def in_slices(store: Store, action: Action, query: Query, *, priority: int
 
 
 @pytest.mark.asyncio
-class TestSlices:
+class TestActionsInSlices:
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE, Action.REPRIORITISE])
-    async def test_over_waiting_jobs(self, store: Store, action: Action) -> None:
+    async def test_waiting_jobs_in_slices(self, store: Store, action: Action) -> None:
         jobs = [job() for _ in range(5)]
         await put_in(store, *jobs)
         done = await in_slices(store, action, Query.where(queues=["q"]), priority=9)
@@ -290,13 +297,13 @@ class TestSlices:
         assert (await store.count(Query.everything()))[State.READY] == 5
 
     async def test_cancel_over_running_jobs_reaches_every_one(self, store: Store) -> None:
-        """An order that stands already does not fill the slice of the next."""
+        """Jobs that have an order already do not fill the next slice."""
         await put_in(store, *(job() for _ in range(5)))
         hand = await Hand(store).join()
         await hand.take(5)
         await in_slices(store, Action.CANCEL, Query.where(queues=["q"]))
         assert len((await hand.turn()).orders) == 5
 
-    async def test_a_slice_that_was_not_full_says_so(self, store: Store) -> None:
+    async def test_a_slice_that_is_not_full_has_no_more(self, store: Store) -> None:
         await put_in(store, job(), job())
         assert not (await store.act(Action.CANCEL, Query.where(queues=["q"]), limit=5)).more

@@ -1,4 +1,4 @@
-"""Dependents: a join fires once, after all its parents; no dependent is forgotten."""
+"""Dependents: a join is released once, after all its parents, and no dependent is forgotten."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TestJoin:
 
     @pytest.mark.parametrize("fair", [None, of("a")], ids=["plain", "fair"])
     @pytest.mark.parametrize("limited", [[bucket("gate", 2)], [bucket("gate", 2), bucket("tenant", 1, key="7")]])
-    async def test_also_a_child_with_limits_that_nobody_else_has(
+    async def test_the_turn_that_ends_the_parent_can_claim_a_limited_child(
         self, store: Store, limited: list[Bucket], fair: FairKey | None
     ) -> None:
         parent = await one(store)
@@ -164,7 +164,7 @@ class TestJoin:
         assert await ending(store, join) == (State.CANCELLED, Reason.PARENT)
 
     @pytest.mark.parametrize("end", BAD_ENDS)
-    async def test_a_child_that_ignores_it_becomes_ready(self, store: Store, end: str) -> None:
+    async def test_a_child_with_the_policy_ignore_becomes_ready(self, store: Store, end: str) -> None:
         parent = job(crashes=1)
         child = job(after=[ignoring(parent)])
         await put_in(store, parent, child)
@@ -185,7 +185,7 @@ class TestJoin:
         await hand.succeed(second)
         assert await state(store, join) == State.READY
 
-    async def test_the_end_runs_down_the_whole_chain(self, store: Store) -> None:
+    async def test_a_bad_end_cancels_the_whole_chain(self, store: Store) -> None:
         """A cancelled child is an end for its own children, in the same step."""
         jobs = [job()]
         for _ in range(20):
@@ -271,7 +271,7 @@ class TestJoin:
         assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
         assert await state(store, careless) == State.READY
 
-    async def test_a_cancelled_child_is_left_alone_by_its_parents_end(self, store: Store) -> None:
+    async def test_the_end_of_a_parent_does_not_change_a_cancelled_child(self, store: Store) -> None:
         parent = job()
         child = job(after=[parent])
         await put_in(store, parent, child)
@@ -285,7 +285,7 @@ class TestJoin:
 @pytest.mark.asyncio
 class TestEdgesAndActs:
     async def test_deleting_a_waiting_parent_ends_its_children_by_policy(self, store: Store) -> None:
-        """It will never succeed: nobody waits for a job that is in no place."""
+        """The parent will never succeed: no child waits for a job that does not exist."""
         parent = job()
         child, careless = job(after=[parent]), job(after=[ignoring(parent)])
         grandchild = job(after=[child])
@@ -315,7 +315,7 @@ class TestEdgesAndActs:
         assert await gone(store, child)
         assert await state(store, sibling) == State.READY
 
-    async def test_a_child_retried_by_hand_is_free_of_its_parents(self, store: Store) -> None:
+    async def test_a_child_retried_by_hand_does_not_wait_for_its_parents(self, store: Store) -> None:
         """It was cancelled while it waited and is wanted now: the parent's later death does not end it."""
         parent = job()
         child = job(after=[parent])

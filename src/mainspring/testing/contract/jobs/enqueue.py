@@ -1,4 +1,4 @@
-"""Enqueue: all or nothing, in order, once."""
+"""Enqueue: all jobs of a batch or none, in order, and once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["TestEnqueue", "TestParents", "TestRecords"]
 @pytest.mark.asyncio
 class TestEnqueue:
     async def test_a_plain_job_is_ready(self, store: Store, clock: MovableClock) -> None:
-        """It stands in its base lane, untried, unowned, with the store's time of arrival."""
+        """It is in its base lane, without attempts, without an owner, with the store's time of the enqueue."""
         made = await one(store, job(priority=7, crashes=2))
         found = await row(store, made)
         assert (found.state, found.reason, found.lane, found.queue, found.task) == (
@@ -67,12 +67,12 @@ class TestEnqueue:
         found = await row(store, made)
         assert (found.state, found.due) == (State.SCHEDULED, clock.now_us() + 30 * SECOND)
 
-    async def test_a_moment_ahead_makes_it_scheduled(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_at_in_the_future_makes_it_scheduled(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(run_at=clock.now_us() + SECOND))
         found = await row(store, made)
         assert (found.state, found.due) == (State.SCHEDULED, clock.now_us() + SECOND)
 
-    async def test_a_moment_that_has_passed_makes_it_ready(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_at_in_the_past_makes_it_ready(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(run_at=clock.now_us() - SECOND))
         assert await state(store, made) == State.READY
 
@@ -88,8 +88,8 @@ class TestEnqueue:
         counts = await store.count(Query.everything())
         assert (counts[State.READY], counts[State.SCHEDULED]) == (500, 500)
 
-    async def test_jobs_of_several_tasks_stand_in_the_order_of_the_batch(self, store: Store) -> None:
-        """Also those that are new among others that are there already."""
+    async def test_jobs_of_several_tasks_are_claimed_in_the_order_of_the_batch(self, store: Store) -> None:
+        """Also new jobs among others that exist already."""
         jobs = [job(task=f"task-{n % 3}", crashes=3 + n % 2) for n in range(40)]
         await put_in(store, *jobs[10:30:3])
         said = await put_in(store, *jobs)
@@ -99,9 +99,7 @@ class TestEnqueue:
         assert ids(await hand.take(50)) == ids([*jobs[10:30:3], *new])
 
     @pytest.mark.parametrize("delay", [0, SECOND])
-    async def test_jobs_that_are_alike_all_have_what_they_share(
-        self, store: Store, clock: MovableClock, delay: int
-    ) -> None:
+    async def test_jobs_with_equal_options_all_get_them(self, store: Store, clock: MovableClock, delay: int) -> None:
         """A store may write once what they have in common; an odd one among them has its own."""
         alike = partial(job, task="t", queue="mine", kind="async", priority=7, crashes=5, early=True, delay=delay)
         jobs = [alike(record=b"%d" % n) for n in range(4)]
@@ -134,7 +132,7 @@ class TestEnqueue:
     async def test_an_empty_batch_inserts_nothing(self, store: Store) -> None:
         assert await put_in(store) == []
 
-    async def test_sent_twice_it_is_made_once(self, store: Store) -> None:
+    async def test_a_batch_sent_twice_is_inserted_once(self, store: Store) -> None:
         """Also without the retry flag, while the job is live; the first one's options stay."""
         made = await one(store, job(priority=1))
         again = job(id=made.id, priority=2)
@@ -172,7 +170,7 @@ class TestEnqueue:
         assert await put_in(store, job(id=claim.id), retry=True) == [Enqueued(claim.id, False)]
         assert await state(store, claim) == State.CANCELLED
 
-    async def test_a_first_try_that_was_held_back_on_its_way_acts_as_a_retry(self, store: Store) -> None:
+    async def test_a_delayed_first_try_acts_as_a_retry(self, store: Store) -> None:
         """The repeat came first, its job was run and ended meanwhile; also by the blocking twin."""
         made, more = job(), job()
         batch = Batch(id=new_id().bytes, jobs=(made, more))
@@ -196,7 +194,7 @@ class TestEnqueue:
         await hand.succeed(*await hand.take(5))
         assert await state(store, child) == State.READY
 
-    async def test_the_blocking_twin_does_the_same(self, store: Store) -> None:
+    async def test_enqueue_now_inserts_the_same(self, store: Store) -> None:
         parent = job()
         child = job(after=[parent])
         said = store.enqueue_now(Batch(id=new_id().bytes, jobs=(parent, child)))
@@ -224,7 +222,7 @@ class TestParents:
             State.BLOCKED, State.READY, State.BLOCKED,
         ]  # fmt: skip
 
-    async def test_a_parent_that_exists_nowhere_is_named(self, store: Store) -> None:
+    async def test_an_unknown_parent_is_named(self, store: Store) -> None:
         missing = new_id()
         with pytest.raises(StoreConflict, match=f"(?i){missing}|{missing.hex}"):
             await put_in(store, job(after=[Edge(missing.bytes)]))
@@ -235,14 +233,14 @@ class TestParents:
         with pytest.raises(StoreConflict):
             await put_in(store, job(after=[Edge(claim.id), Edge(new_id().bytes)]))
 
-    async def test_a_parent_that_succeeded_holds_nobody(self, store: Store) -> None:
+    async def test_a_child_of_a_succeeded_parent_is_ready(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.succeed(claim)
         child = await one(store, job(after=[Edge(claim.id)]))
         found = await row(store, child)
         assert (found.state, found.deps) == (State.READY, 0)
 
-    async def test_a_child_of_a_dead_parent_is_born_cancelled(self, store: Store) -> None:
+    async def test_a_child_of_a_dead_parent_is_inserted_as_cancelled(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.kill(claim)
         child, waiting = job(after=[Edge(claim.id)]), await one(store)
@@ -250,7 +248,7 @@ class TestParents:
         assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
         assert await state(store, waiting) == State.READY
 
-    async def test_a_child_of_a_cancelled_parent_is_born_cancelled(self, store: Store) -> None:
+    async def test_a_child_of_a_cancelled_parent_is_inserted_as_cancelled(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.cancelled(lease(claim)))
         child = await one(store, job(after=[Edge(claim.id)]))
@@ -262,7 +260,7 @@ class TestParents:
         child = await one(store, job(after=[Edge(claim.id, "ignore")]))
         assert await state(store, child) == State.READY
 
-    async def test_born_cancelled_is_an_end_for_its_own_children(self, store: Store) -> None:
+    async def test_a_job_inserted_as_cancelled_ends_its_own_children(self, store: Store) -> None:
         """The whole rest of the chain is resolved in the same step."""
         hand, claim = await running(store)
         await hand.kill(claim)
@@ -311,7 +309,7 @@ class TestRecords:
         (attempt,) = await store.attempts(claim.id)
         assert attempt.error == EVERY_BYTE
 
-    async def test_names_are_text_of_any_kind(self, store: Store) -> None:
+    async def test_names_may_be_any_text(self, store: Store) -> None:
         """Names reach every statement and key: quotes, spaces, braces and wide letters stay what they are."""
         queue, task = 'it\'s; "q" {x}:*%_\\ Größe 🐛', "модуль.задача'%s{}"
         gate = bucket("tenant:it's {7} 🐛", 1)

@@ -1,4 +1,4 @@
-"""Every door into a final state makes the follow-up job for that end."""
+"""Every way into a final state inserts the follow-up job for that state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.testing.contract.hands import ERROR, SECOND, Hand, job, lease, o
 
 from .follow_ups import followed, follower, followers
 
-__all__ = ["TestFollowUpDoors"]
+__all__ = ["TestFollowUpsOfEveryEnd"]
 
 Door = Callable[[Store, MovableClock], Awaitable[NewJob]]
 
@@ -120,9 +120,9 @@ DOORS: dict[str, tuple[State, Door]] = {
 
 
 @pytest.mark.asyncio
-class TestFollowUpDoors:
+class TestFollowUpsOfEveryEnd:
     @pytest.mark.parametrize("door", DOORS)
-    async def test_every_end_makes_its_own(self, store: Store, clock: MovableClock, door: str) -> None:
+    async def test_every_end_inserts_its_follow_up_job(self, store: Store, clock: MovableClock, door: str) -> None:
         """The one for this end, and no other."""
         end, go = DOORS[door]
         made = await go(store, clock)

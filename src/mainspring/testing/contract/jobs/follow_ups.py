@@ -1,4 +1,4 @@
-"""Follow-up jobs: made in the very step in which their job ends, once for each epoch."""
+"""Follow-up jobs: inserted in the step in which their job ends, once for each epoch."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def followers(store: Store, of: NewJob, epoch: int = 1) -> list[State]:
 
 @pytest.mark.asyncio
 class TestFollowUps:
-    async def test_not_before_the_end(self, store: Store) -> None:
+    async def test_no_follow_up_before_the_end(self, store: Store) -> None:
         hand, claim = await running(store, made := followed())
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         await store.promote()
@@ -83,7 +83,7 @@ class TestFollowUps:
         await hand.turn(Ack.returned(lease(again)))
         assert await followers(store, made) == []
 
-    async def test_it_is_what_was_asked_for(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_follow_up_has_all_its_options(self, store: Store, clock: MovableClock) -> None:
         """Its times count from the end of the job that it follows."""
         own = new_id().bytes
         wanted = NewJob(
@@ -103,14 +103,14 @@ class TestFollowUps:
         assert (found.enqueued, found.due, found.expires) == (now, now + 5 * SECOND, now + 60 * SECOND)
         assert ids((await store.find(Query.where(tags=["a", "^p"]))).jobs) == [found.id]
 
-    async def test_several_for_one_end(self, store: Store) -> None:
+    async def test_several_follow_ups_for_one_end(self, store: Store) -> None:
         own = new_id().bytes
         them = [job(id=derived_id(own, bytes([n])), queue="then") for n in range(3)]
         hand, claim = await running(store, job(id=own, follows=[FollowUp(State.DEAD, each) for each in them]))
         await hand.kill(claim)
         assert ids(await hand.take(9, "then/any")) == [each.id[:14] + b"\0\1" for each in them]
 
-    async def test_among_plain_successes_of_one_turn(self, store: Store) -> None:
+    async def test_follow_ups_among_plain_successes_of_one_turn(self, store: Store) -> None:
         jobs = [job(), followed(), job(), followed(ends=(State.DEAD,))]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -119,7 +119,7 @@ class TestFollowUps:
         assert await followers(store, jobs[1]) == [State.SUCCEEDED]
         assert await followers(store, jobs[3]) == []
 
-    async def test_a_repeated_turn_makes_none(self, store: Store) -> None:
+    async def test_a_repeated_turn_makes_no_second_follow_up(self, store: Store) -> None:
         hand, claim = await running(store, made := followed())
         await hand.succeed(claim)
         said = await hand.repeat()
@@ -127,14 +127,14 @@ class TestFollowUps:
         assert sum((await store.count(Query.everything())).values()) == 2
         assert await followers(store, made) == [State.SUCCEEDED]
 
-    async def test_a_stale_ack_makes_none(self, store: Store) -> None:
+    async def test_a_stale_ack_makes_no_follow_up(self, store: Store) -> None:
         hand, claim = await running(store, made := followed())
         await store.rescue(hand.name, hand.beats, Outcome.LOST)
         other = await Hand(store).join()
         await other.turn(Ack.succeeded(lease(claim)))
         assert await followers(store, made) == []
 
-    async def test_each_epoch_has_its_own(self, store: Store) -> None:
+    async def test_each_epoch_has_its_own_follow_up(self, store: Store) -> None:
         hand, claim = await running(store, made := followed())
         await hand.kill(claim)
         for epoch in (2, 3):
@@ -147,12 +147,12 @@ class TestFollowUps:
         assert await followers(store, made, 4) == [State.SUCCEEDED]
         assert len(await hand.take(9, "dead/any")) == 3
 
-    async def test_a_deleted_job_has_no_end(self, store: Store) -> None:
+    async def test_delete_makes_no_follow_up(self, store: Store) -> None:
         made = await one(store, followed())
         await store.act(Action.DELETE, Query(ids=(made.id,)))
         assert await followers(store, made) == []
 
-    async def test_a_job_that_was_made_anew_does_not_double_them(self, store: Store) -> None:
+    async def test_a_job_that_is_enqueued_again_does_not_double_its_follow_ups(self, store: Store) -> None:
         """Deleted and spawned again, it has the same id and begins in the first epoch."""
         hand, claim = await running(store, made := followed())
         await hand.succeed(claim)
@@ -164,7 +164,7 @@ class TestFollowUps:
         assert await hand.take(9, "succeeded/any") == ()
 
     @pytest.mark.parametrize("mode", [QueueMode.DRAINING, QueueMode.PAUSED])
-    async def test_whatever_the_mode_of_its_queue(self, store: Store, mode: QueueMode) -> None:
+    async def test_a_follow_up_is_inserted_in_every_mode_of_its_queue(self, store: Store, mode: QueueMode) -> None:
         hand, claim = await running(store, made := followed())
         await store.set_queue_mode(["succeeded"], mode)
         await hand.succeed(claim)
@@ -181,7 +181,7 @@ class TestFollowUps:
         await hand.succeed(await hand.take_one())
         assert await followers(store, made) == [State.SUCCEEDED]
 
-    async def test_with_parents_and_limits(self, store: Store) -> None:
+    async def test_follow_ups_of_a_job_with_parents_and_limits(self, store: Store) -> None:
         """Its own, not the follow-up's."""
         parent = await one(store, job(queue="p"))
         made = msgspec.structs.replace(followed(after=(Edge(parent.id),)), buckets=(bucket("gate", 1),))
@@ -192,7 +192,7 @@ class TestFollowUps:
         found = await row(store, follower(made, State.SUCCEEDED))
         assert (found.state, found.lane, found.deps) == (State.READY, "succeeded/any", 0)
 
-    async def test_it_wakes_its_queue(self, store: Store) -> None:
+    async def test_a_follow_up_wakes_listeners(self, store: Store) -> None:
         hand, claim = await running(store, followed())
         listener = await store.listen("w", ["succeeded"])
         waiting = asyncio.create_task(listener.wait(30.0))
@@ -200,8 +200,8 @@ class TestFollowUps:
         assert await waiting
         listener.close()
 
-    async def test_a_child_of_a_followed_parent(self, store: Store) -> None:
-        """Whoever waits for the job does not wait for its follow-up."""
+    async def test_a_child_of_a_parent_with_follow_ups(self, store: Store) -> None:
+        """A dependent of the job does not wait for its follow-up job."""
         made = followed()
         child = job(after=[made])
         await put_in(store, made, child)
@@ -209,7 +209,7 @@ class TestFollowUps:
         await hand.succeed(await hand.take_one())
         assert await state(store, child) == State.READY
 
-    async def test_two_ends_at_the_same_moment(self, store: Store, second_store: Store) -> None:
+    async def test_two_concurrent_ends_make_one_follow_up(self, store: Store, second_store: Store) -> None:
         """An ack against a rescue: the job ends once or goes back, its follow-up is made once or not."""
         for _ in range(8):
             made = followed()
@@ -225,7 +225,7 @@ class TestFollowUps:
 @pytest.mark.asyncio
 class TestRefusedFollowUps:
     @pytest.mark.parametrize("what", ["unique", "parents", "limits", "follow-ups", "no end", "no room"])
-    async def test_what_it_cannot_have(self, store: Store, what: str) -> None:
+    async def test_options_that_a_follow_up_cannot_have_are_refused(self, store: Store, what: str) -> None:
         """Refused with the whole batch, not found out at the end."""
         plain, own, parent = job(), new_id().bytes, await one(store)
         place = derived_id(own, b"then")
@@ -280,7 +280,7 @@ class TestRefusedFollowUps:
             wanted.task, wanted.queue, wanted.priority, wanted.crashes,
         )  # fmt: skip
 
-    async def test_a_good_one_beside_it(self, store: Store) -> None:
+    async def test_a_valid_follow_up_is_accepted(self, store: Store) -> None:
         made = await one(store, followed())
         hand = await Hand(store).join()
         claims: tuple[Claim, ...] = await hand.take(1, LANE)

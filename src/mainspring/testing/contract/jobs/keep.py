@@ -1,4 +1,4 @@
-"""What a job says of its own keeping, and what its unique window says."""
+"""The ``keep`` of a job and the window of its unique key decide when the job is pruned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TestKeep"]
 @pytest.mark.asyncio
 class TestKeep:
     @pytest.mark.parametrize("end", ["succeeded", "cancelled"])
-    async def test_a_job_may_go_earlier_than_the_rest(self, store: Store, clock: MovableClock, end: str) -> None:
+    async def test_keep_deletes_a_job_earlier_than_retention(self, store: Store, clock: MovableClock, end: str) -> None:
         """By its own keep alone, even if it is young."""
         hand, claim = await running(store, job(keep=HOUR // 2))
         await hand.turn(Ack.cancelled(lease(claim)) if end == "cancelled" else Ack.succeeded(lease(claim)))
@@ -30,11 +30,11 @@ class TestKeep:
         assert await store.prune(RULES) == 1
         assert await gone(store, claim)
 
-    async def test_a_job_that_is_not_to_be_kept_goes_at_once(self, store: Store) -> None:
+    async def test_a_keep_of_zero_deletes_at_once(self, store: Store) -> None:
         await finished(store, keep=0)
         assert await store.prune(RULES) == 1
 
-    async def test_a_job_may_stay_longer_than_the_rest(self, store: Store, clock: MovableClock) -> None:
+    async def test_keep_keeps_a_job_longer_than_retention(self, store: Store, clock: MovableClock) -> None:
         (long,) = await finished(store, keep=50 * HOUR)
         clock.advance("49h")
         await finished(store, 4)
@@ -53,7 +53,7 @@ class TestKeep:
         assert await store.prune(RULES) == 0
         assert [await gone(store, each) for each in plain] == [False] * 3
 
-    async def test_a_dead_job_is_kept_as_the_dead_are(self, store: Store, clock: MovableClock) -> None:
+    async def test_keep_does_not_apply_to_dead_jobs(self, store: Store, clock: MovableClock) -> None:
         dead = await died(store, keep=0)
         clock.advance("19h")
         assert await store.prune(RULES) == 0
@@ -71,7 +71,7 @@ class TestKeep:
         assert await store.prune(RULES) == 1
 
     @pytest.mark.parametrize("keep", [None, 0])
-    async def test_a_running_window_keeps_its_job(self, store: Store, clock: MovableClock, keep: int | None) -> None:
+    async def test_a_job_with_a_running_window_stays(self, store: Store, clock: MovableClock, keep: int | None) -> None:
         """So a second enqueue is answered with a job that can be read."""
         key = UniqueKey(b"k" * 16, window=50 * HOUR)
         (claim,) = await finished(store, unique=key, keep=keep)
@@ -82,7 +82,7 @@ class TestKeep:
         assert await store.prune(RULES) == 1
         assert (await put_in(store, job(unique=key)))[0].created
 
-    async def test_a_running_window_keeps_a_dead_job(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_dead_job_with_a_running_window_is_not_pruned(self, store: Store, clock: MovableClock) -> None:
         dead = await died(store, unique=UniqueKey(b"k" * 16, window=50 * HOUR))
         clock.advance("49h")
         assert await store.prune(RULES) == 0
@@ -90,7 +90,9 @@ class TestKeep:
         assert await store.prune(RULES) == 1
         assert await gone(store, dead)
 
-    async def test_windows_hold_up_nobody_else(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_running_window_does_not_stop_pruning_of_other_jobs(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         """The oldest stay, what is behind them goes, also in slices."""
         for n in range(3):
             await finished(store, unique=UniqueKey(bytes([n]) * 16, window=50 * HOUR))
@@ -99,7 +101,7 @@ class TestKeep:
         clock.advance("11h")
         assert [await store.prune(RULES, limit=2) for _ in range(3)] == [2, 1, 0]
 
-    async def test_a_key_that_was_taken_over_keeps_its_old_holder_no_longer(
+    async def test_a_key_that_was_taken_over_does_not_keep_its_old_holder(
         self, store: Store, clock: MovableClock
     ) -> None:
         key = UniqueKey(b"k" * 16, window=50 * HOUR, conflict="replace")

@@ -1,4 +1,4 @@
-"""Large records: a turn is bounded in bytes as the engine needs it, and nothing is lost or late for it."""
+"""Large records: a turn has a bound in bytes where the engine needs one, and no job is lost or late."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import LANE, Hand, bucket, ids, job, put_in
 from mainspring.worker.records import Claim, Want
 
-__all__ = ["TestLarge"]
+__all__ = ["TestLargeRecords"]
 
 
 @pytest.mark.asyncio
-class TestLarge:
-    async def test_they_come_whole_and_in_order(self, store: Store) -> None:
-        """However many bytes there are; a store that gives fewer than were wanted for their sake says so."""
+class TestLargeRecords:
+    async def test_large_records_arrive_whole_and_in_order(self, store: Store) -> None:
+        """However many bytes they have; a store that gives fewer claims because of them sets ``more``."""
         sizes = [10, 900_000, 70_000, 700, 400_000] * 3
         jobs = [job(record=bytes([65 + n]) * size) for n, size in enumerate(sizes)]
         await put_in(store, *jobs)
@@ -29,8 +29,8 @@ class TestLarge:
             more = said.more
         assert [(claim.id, claim.record) for claim in claims] == [(each.id, each.record) for each in jobs]
 
-    async def test_from_several_lanes(self, store: Store) -> None:
-        """By priority over all lanes, also where bytes end the turn; those with a limit keep to it."""
+    async def test_large_records_of_several_lanes(self, store: Store) -> None:
+        """By priority over all lanes, also where the bytes end the turn; limited jobs keep to their limits."""
         gate = bucket("gate", 3)
         jobs = [
             job(
@@ -51,8 +51,8 @@ class TestLarge:
             more = said.more
         assert ids(claims) == ids(jobs)
 
-    async def test_leases_that_are_named_need_not_come_again(self, store: Store) -> None:
-        """After trouble a worker asks for all that it holds: what it has not heard of comes, whole."""
+    async def test_claims_of_an_unread_reply_arrive_whole(self, store: Store) -> None:
+        """After trouble a worker sends all its leases; the claims that it never received arrive whole."""
         known, unknown = job(record=b"k" * 300_000), job(record=b"u" * 300_000)
         await put_in(store, known)
         hand = await Hand(store).join()

@@ -1,4 +1,4 @@
-"""What is kept of a job beside its state: marks, how long it is kept, what it died of, who cancelled it and why."""
+"""What the store keeps of a job beside its state: marks, retention, error type, and the reason of a cancel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mainspring.testing.contract.hands import (
     state,
 )
 
-__all__ = ["TestKeepByDoors", "TestLabels", "TestMarks", "TestNamedEnds", "TestNotes"]
+__all__ = ["TestExpiredIds", "TestKeepOfEveryEnd", "TestLabels", "TestMarks", "TestNotes"]
 
 
 async def marked(store: Store, *marks: str) -> list[bytes]:
@@ -44,7 +44,7 @@ class TestMarks:
         assert await marked(store, "red", "^p") == [first.id]
         assert await marked(store, "blue") == []
 
-    async def test_they_follow_it_into_every_place(self, store: Store) -> None:
+    async def test_marks_stay_in_every_state(self, store: Store) -> None:
         jobs = [job(marks=["red"]) for _ in range(4)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -55,7 +55,7 @@ class TestMarks:
         await store.act(Action.RETRY, Query.where(states=[State.DEAD]))
         assert await marked(store, "red") == sorted(ids(jobs))
 
-    async def test_they_go_with_the_job(self, store: Store, clock: MovableClock) -> None:
+    async def test_marks_are_deleted_with_the_job(self, store: Store, clock: MovableClock) -> None:
         """Deleted or pruned: the id that comes again has only the marks that it brings."""
         waiting, ended = job(marks=["red"]), job(marks=["red"], queue="b")
         await put_in(store, waiting, ended)
@@ -67,13 +67,13 @@ class TestMarks:
         await put_in(store, job(id=waiting.id), job(id=ended.id))
         assert await marked(store, "red") == []
 
-    async def test_a_repeat_adds_none(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_adds_no_marks(self, store: Store) -> None:
         made = await one(store, job(marks=["red"]))
         await put_in(store, job(id=made.id, marks=["blue"]), retry=True)
         await put_in(store, job(id=made.id, marks=["blue"]))
         assert (await marked(store, "red"), await marked(store, "blue")) == ([made.id], [])
 
-    async def test_a_thousand_jobs_in_one_batch(self, store: Store) -> None:
+    async def test_a_thousand_jobs_with_marks_in_one_batch(self, store: Store) -> None:
         jobs = [job(marks=["red", f"n{n % 10}"]) for n in range(1000)]
         await put_in(store, *jobs)
         assert (await store.count(Query(marks=("red",))))[State.READY] == 1000
@@ -81,7 +81,7 @@ class TestMarks:
 
 
 @pytest.mark.asyncio
-class TestKeepByDoors:
+class TestKeepOfEveryEnd:
     """A ``keep`` of the job's own counts from its end, whichever end that is but death."""
 
     async def pruned(self, store: Store, clock: MovableClock, made: NewJob) -> None:
@@ -92,25 +92,25 @@ class TestKeepByDoors:
         await store.prune(Retention())
         assert await gone(store, made)
 
-    async def test_of_a_success(self, store: Store, clock: MovableClock) -> None:
+    async def test_keep_of_a_success(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, made := job(keep=10 * SECOND))
         clock.advance("1h")
         await hand.succeed(claim)
         await self.pruned(store, clock, made)
 
-    async def test_of_a_success_with_dependents(self, store: Store, clock: MovableClock) -> None:
+    async def test_keep_of_a_success_with_dependents(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, made := job(keep=10 * SECOND))
         await put_in(store, job(after=[made]))
         await hand.succeed(claim)
         await self.pruned(store, clock, made)
 
-    async def test_of_a_cancelled_one(self, store: Store, clock: MovableClock) -> None:
+    async def test_keep_of_a_cancelled_job(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(keep=10 * SECOND))
         clock.advance("1h")
         await store.act(Action.CANCEL, Query(ids=(made.id,)))
         await self.pruned(store, clock, made)
 
-    async def test_longer_than_the_others(self, store: Store, clock: MovableClock) -> None:
+    async def test_keep_longer_than_retention(self, store: Store, clock: MovableClock) -> None:
         kept, plain = job(keep=HOUR), job()
         await put_in(store, kept, plain)
         hand = await Hand(store).join()
@@ -120,7 +120,7 @@ class TestKeepByDoors:
         assert await gone(store, plain)
         assert await state(store, kept) == State.SUCCEEDED
 
-    async def test_a_dead_one_stays(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_dead_job_ignores_keep(self, store: Store, clock: MovableClock) -> None:
         """Until retention lets it go; and after a retry its keep counts again."""
         hand, claim = await running(store, made := job(keep=10 * SECOND))
         await hand.kill(claim)
@@ -131,7 +131,7 @@ class TestKeepByDoors:
         await hand.succeed(await hand.take_one())
         await self.pruned(store, clock, made)
 
-    async def test_a_retried_one_is_not_dropped_while_it_lives(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_retried_job_is_not_pruned_while_it_is_live(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, made := job(keep=10 * SECOND))
         await hand.succeed(claim)
         await store.act(Action.RETRY, Query(ids=(made.id,)))
@@ -140,7 +140,7 @@ class TestKeepByDoors:
         assert await state(store, made) == State.READY
 
     @pytest.mark.parametrize("children", [0, 1])
-    async def test_the_largest_number_is_for_ever(self, store: Store, clock: MovableClock, children: int) -> None:
+    async def test_the_largest_keep_is_for_ever(self, store: Store, clock: MovableClock, children: int) -> None:
         hand, claim = await running(store, made := job(keep=2**63 - 1))
         await put_in(store, *(job(after=[made]) for _ in range(children)))
         await hand.succeed(claim)
@@ -151,7 +151,7 @@ class TestKeepByDoors:
 
 @pytest.mark.asyncio
 class TestLabels:
-    async def test_dead_jobs_are_grouped_by_what_they_died_of(self, store: Store) -> None:
+    async def test_dead_jobs_are_grouped_by_error_type(self, store: Store) -> None:
         """Where there was no error, by the reason."""
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
@@ -165,7 +165,7 @@ class TestLabels:
         found = await store.find(Query.where(errors=["shop.errors.Broken"]))
         assert set(ids(found.jobs)) == {first.id, second.id}
 
-    async def test_a_retried_job_dies_of_something_else(self, store: Store) -> None:
+    async def test_a_retried_job_gets_a_new_error_type(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.kill(claim, label="A")
         await store.act(Action.RETRY, Query(ids=(claim.id,)))
@@ -178,13 +178,13 @@ class TestNotes:
     async def cancel(self, store: Store, which: bytes, reason: str) -> None:
         await store.act(Action.CANCEL, Query(ids=(which,)), reason=reason)
 
-    async def test_of_a_waiting_job(self, store: Store) -> None:
+    async def test_the_reason_of_a_cancelled_waiting_job(self, store: Store) -> None:
         made = await one(store)
         await self.cancel(store, made.id, "not needed 🐛")
         assert (await row(store, made)).note == "not needed 🐛"
 
     @pytest.mark.parametrize("door", ["ack", "rescue", "retire"])
-    async def test_of_a_running_job(self, store: Store, door: str) -> None:
+    async def test_the_reason_of_a_cancelled_running_job(self, store: Store, door: str) -> None:
         hand, claim = await running(store)
         await self.cancel(store, claim.id, "not needed")
         await self.cancel(store, claim.id, "said again")
@@ -197,7 +197,7 @@ class TestNotes:
         found = await row(store, claim)
         assert (found.state, found.reason, found.note) == (State.CANCELLED, Reason.BY_USER, "not needed")
 
-    async def test_nobody_said_anything(self, store: Store) -> None:
+    async def test_a_cancel_without_a_reason(self, store: Store) -> None:
         hand, claim = await running(store)
         await self.cancel(store, claim.id, "")
         await hand.turn(Ack.cancelled(lease(claim)))
@@ -205,7 +205,7 @@ class TestNotes:
         await self.cancel(store, waiting.id, "")
         assert [(await row(store, each)).note for each in (claim, waiting)] == [None, None]
 
-    async def test_a_new_epoch_has_none(self, store: Store) -> None:
+    async def test_a_new_epoch_has_no_note(self, store: Store) -> None:
         made = await one(store)
         await self.cancel(store, made.id, "not needed")
         await store.act(Action.RETRY, Query(ids=(made.id,)))
@@ -213,7 +213,7 @@ class TestNotes:
 
 
 @pytest.mark.asyncio
-class TestNamedEnds:
+class TestExpiredIds:
     async def test_a_promotion_names_what_expired(self, store: Store, clock: MovableClock) -> None:
         """Not what ended with it, and not what ended before."""
         parent, other = job(expires_in=SECOND), job(expires_in=SECOND)
@@ -225,7 +225,7 @@ class TestNamedEnds:
         assert (sorted(said.ended), said.expired) == (sorted(ids([parent, other])), 2)
         assert (await store.promote()).ended == ()
 
-    async def test_in_slices(self, store: Store, clock: MovableClock) -> None:
+    async def test_expired_ids_in_slices(self, store: Store, clock: MovableClock) -> None:
         jobs = [job(expires_in=SECOND) for _ in range(450)]
         await put_in(store, *jobs)
         clock.advance("2s")

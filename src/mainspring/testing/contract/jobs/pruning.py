@@ -1,4 +1,4 @@
-"""Retention: by age and number, never the young, the dead apart."""
+"""Retention: by age and by number, never within ``keep_at_least``, and separately for dead jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def died(store: Store, **options: Any) -> Claim:
 
 @pytest.mark.asyncio
 class TestPrune:
-    async def test_by_age(self, store: Store, clock: MovableClock) -> None:
+    async def test_jobs_are_pruned_by_age(self, store: Store, clock: MovableClock) -> None:
         (old,) = await finished(store, 1)
         clock.advance("9h")
         assert await store.prune(RULES) == 0
@@ -57,7 +57,7 @@ class TestPrune:
         assert await gone(store, old)
         assert await state(store, young) == State.SUCCEEDED
 
-    async def test_by_number_the_oldest_first(self, store: Store, clock: MovableClock) -> None:
+    async def test_jobs_are_pruned_by_number_oldest_first(self, store: Store, clock: MovableClock) -> None:
         done = []
         for _ in range(5):
             done += await finished(store, 1)
@@ -66,8 +66,8 @@ class TestPrune:
         assert await store.prune(RULES) == 2
         assert [await gone(store, each) for each in done] == [True, True, False, False, False]
 
-    async def test_of_those_that_ended_together_none_is_too_many(self, store: Store, clock: MovableClock) -> None:
-        """A number never makes fewer than it says."""
+    async def test_jobs_that_ended_together_stay_together(self, store: Store, clock: MovableClock) -> None:
+        """``keep_count`` never leaves fewer jobs than it says."""
         await finished(store, 2)
         clock.advance("1m")
         together = await finished(store, 5)
@@ -75,7 +75,7 @@ class TestPrune:
         assert await store.prune(RULES) == 2
         assert [await gone(store, each) for each in together] == [False] * 5
 
-    async def test_a_number_of_zero_keeps_none(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_keep_count_of_zero_keeps_no_job(self, store: Store, clock: MovableClock) -> None:
         await finished(store)
         await died(store)
         rules = Retention(keep_count=0, keep_dead_count=0, keep_at_least=HOUR)
@@ -84,13 +84,13 @@ class TestPrune:
         await finished(store)
         assert await store.prune(rules) == 2
 
-    async def test_never_the_young(self, store: Store, clock: MovableClock) -> None:
-        """Results are there for whoever waits, however many there are."""
+    async def test_jobs_within_keep_at_least_are_never_pruned(self, store: Store, clock: MovableClock) -> None:
+        """Results stay for callers that wait, however many there are."""
         await finished(store, 6)
         clock.advance("59m")
         assert await store.prune(RULES) == 0
 
-    async def test_the_dead_are_kept_longer(self, store: Store, clock: MovableClock) -> None:
+    async def test_dead_jobs_are_kept_longer(self, store: Store, clock: MovableClock) -> None:
         """Neither the age of the others nor their number touches a dead letter."""
         hand, dead = await running(store)
         await hand.kill(dead)
@@ -102,7 +102,7 @@ class TestPrune:
         assert await store.prune(RULES) == 1
         assert await gone(store, dead)
 
-    async def test_the_dead_by_number(self, store: Store, clock: MovableClock) -> None:
+    async def test_dead_jobs_are_pruned_by_number(self, store: Store, clock: MovableClock) -> None:
         """The oldest first, but none of the young; the others do not count."""
         dead = []
         for _ in range(4):
@@ -115,7 +115,7 @@ class TestPrune:
         assert await store.prune(rules) == 2
         assert [await gone(store, each) for each in dead] == [True, True, False, False]
 
-    async def test_cancelled_jobs_go_with_the_succeeded(self, store: Store, clock: MovableClock) -> None:
+    async def test_cancelled_jobs_are_pruned_like_succeeded_ones(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.cancelled(lease(claim)))
         clock.advance("11h")
@@ -129,12 +129,12 @@ class TestPrune:
         assert await store.prune(RULES) == 0
         assert sum((await store.count(Query.everything())).values()) == 4
 
-    async def test_in_slices(self, store: Store, clock: MovableClock) -> None:
+    async def test_pruning_in_slices(self, store: Store, clock: MovableClock) -> None:
         await finished(store, 5)
         clock.advance("11h")
         assert [await store.prune(RULES, limit=2) for _ in range(4)] == [2, 2, 1, 0]
 
-    async def test_attempts_and_logs_go_too(self, store: Store, clock: MovableClock) -> None:
+    async def test_pruning_deletes_attempts_and_logs(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         await store.report(hand.name, [AttemptReport(id=claim.id, token=claim.token, logs=(LogLine(1, "INFO", "x"),))])
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
@@ -162,7 +162,7 @@ class TestPrune:
         await hand.succeed(claim)
         assert sum((await store.count(Query.everything())).values()) == 3, "the second follow-up job was made"
 
-    async def test_a_job_that_was_retried_meanwhile_stays_whole(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_that_was_retried_in_the_meantime_stays(self, store: Store, clock: MovableClock) -> None:
         (claim,) = await finished(store)
         clock.advance("11h")
         await store.act(Action.RETRY, Query(ids=(claim.id,)))
@@ -179,10 +179,10 @@ class TestPrune:
         assert await state(store, child) == State.READY
 
     @pytest.mark.parametrize("make", [one_finished, died], ids=["finished", "dead"])
-    async def test_past_its_retention_it_goes_when_its_window_is_over(
+    async def test_a_job_is_pruned_when_its_window_is_over(
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
-        """Whether or not somebody tried before; and the others do not wait for it."""
+        """Whether or not a prune ran before; and other jobs do not wait for it."""
         held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
         other = await make(store)
         clock.advance("21h")
@@ -196,7 +196,7 @@ class TestPrune:
         assert await gone(store, held)
 
     @pytest.mark.parametrize("make", [one_finished, died], ids=["finished", "dead"])
-    async def test_a_window_does_not_hold_a_job_that_has_lost_its_key(
+    async def test_a_window_does_not_keep_a_job_that_lost_its_key(
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
         held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
@@ -207,7 +207,7 @@ class TestPrune:
         assert await gone(store, held)
 
     @pytest.mark.parametrize("make", [one_finished, died], ids=["finished", "dead"])
-    async def test_the_retention_that_counts_is_that_of_the_day(
+    async def test_the_current_retention_decides(
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
         """It may have become longer while a window held the job, which then keeps no other from going."""
@@ -224,7 +224,7 @@ class TestPrune:
         assert await store.prune(longer) == 1
         assert await gone(store, held)
 
-    async def test_a_window_is_longer_than_a_keep(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_whose_window_is_longer_than_its_keep_stays(self, store: Store, clock: MovableClock) -> None:
         held = await one_finished(store, unique=UniqueKey(b"k" * 16, 30 * HOUR), keep=HOUR)
         clock.advance("2h")
         await store.prune(RULES)
@@ -233,7 +233,7 @@ class TestPrune:
         await store.prune(RULES)
         assert await gone(store, held)
 
-    async def test_rows_of_lost_workers_leave_the_fleet(self, store: Store, clock: MovableClock) -> None:
+    async def test_rows_of_lost_workers_are_pruned(self, store: Store, clock: MovableClock) -> None:
         lost, alive = await Hand(store).join(), await Hand(store).join()
         await store.rescue(lost.name, lost.beats, Outcome.LOST)
         clock.advance("59m")

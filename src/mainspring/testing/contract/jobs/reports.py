@@ -1,4 +1,4 @@
-"""Progress and log lines: only the owner of a good lease writes them."""
+"""Progress and log lines: only the owner of a valid lease writes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def report(claim: Claim, progress: bytes | None = b"50", *, token: int | None = 
 
 @pytest.mark.asyncio
 class TestReports:
-    async def test_progress_is_seen_by_everybody(self, store: Store, second_store: Store) -> None:
+    async def test_every_client_sees_progress(self, store: Store, second_store: Store) -> None:
         hand, claim = await running(store)
         assert await store.report(hand.name, [report(claim, b"\x00\xff")]) == [True]
         assert (await row(second_store, claim)).progress == b"\x00\xff"
@@ -34,7 +34,7 @@ class TestReports:
         assert (await row(store, claim)).progress == b"100"
 
     async def test_log_lines_stay_in_order(self, store: Store) -> None:
-        """Numbered from 1, whatever their times say; also when the job has ended."""
+        """Numbered from 1, whatever their times are; also after the end of the job."""
         hand, claim = await running(store)
         lines = [LogLine(5, "INFO", "one"), LogLine(5, "WARNING", "two \x00 🐛"), LogLine(4, "ERROR", "three")]
         for line in lines:
@@ -44,7 +44,7 @@ class TestReports:
         await hand.succeed(claim)
         assert await store.logs(claim.id) == kept
 
-    async def test_without_progress_the_old_one_stays(self, store: Store) -> None:
+    async def test_a_report_without_progress_keeps_the_last_progress(self, store: Store) -> None:
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, b"1")])
         await store.report(hand.name, [report(claim, None, lines=1)])
@@ -58,14 +58,14 @@ class TestReports:
         kept = await store.logs(claim.id)
         assert [(line.at, line.n) for line in kept] == [(at, at + 1) for at in range(50, 1050)]
 
-    async def test_lines_are_counted_even_if_they_are_not_kept(self, store: Store) -> None:
-        """So whoever reads on by number misses no later line."""
+    async def test_line_numbers_count_deleted_lines(self, store: Store) -> None:
+        """So a reader that continues by number misses no later line."""
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, lines=2500)])
         kept = await store.logs(claim.id)
         assert [(line.at, line.n) for line in kept] == [(at, at + 1) for at in range(1500, 2500)]
 
-    async def test_reading_on_after_a_line(self, store: Store) -> None:
+    async def test_logs_after_a_number(self, store: Store) -> None:
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, lines=5)])
         assert [line.n for line in await store.logs(claim.id, 3)] == [4, 5]
@@ -73,7 +73,7 @@ class TestReports:
         await store.report(hand.name, [report(claim, lines=1)])
         assert [(line.n, line.text) for line in await store.logs(claim.id, 5)] == [(6, "line 0")]
 
-    async def test_the_numbers_go_on_over_attempts_and_epochs(self, store: Store) -> None:
+    async def test_line_numbers_continue_over_attempts_and_epochs(self, store: Store) -> None:
         """A retry by hand takes the progress away and leaves the log."""
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, b"50", lines=2)])
@@ -113,7 +113,7 @@ class TestReports:
         await hand.turn(Ack.interrupted(lease(claim)))
         assert await store.report(hand.name, [report(claim)]) == [False]
 
-    async def test_each_report_is_judged_alone(self, store: Store) -> None:
+    async def test_each_report_of_a_call_is_checked_separately(self, store: Store) -> None:
         await put_in(store, job(), job())
         hand = await Hand(store).join()
         first, second = await hand.take(2)
@@ -121,14 +121,14 @@ class TestReports:
         assert said == [True, False, True]
         assert [(await row(store, each)).progress for each in (first, second)] == [b"1", b"2"]
 
-    async def test_logs_go_with_a_deleted_job(self, store: Store) -> None:
+    async def test_delete_deletes_the_logs(self, store: Store) -> None:
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, lines=3)])
         await hand.succeed(claim)
         await store.act(Action.DELETE, Query(ids=(claim.id,)))
         assert await store.logs(claim.id) == []
 
-    async def test_reporting_is_no_sign_of_life(self, store: Store) -> None:
+    async def test_a_report_is_no_heartbeat(self, store: Store) -> None:
         """Only beats count against a rescue."""
         hand, claim = await running(store)
         seen = hand.beats

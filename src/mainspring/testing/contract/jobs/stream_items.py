@@ -1,4 +1,4 @@
-"""Stream items: each has a place, only the owner of a good lease puts one there."""
+"""Stream items: each has a number, and only the owner of a valid lease stores one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import ERROR, Hand, job, lease, one, running
 from mainspring.worker.records import Claim
 
-__all__ = ["TestItems"]
+__all__ = ["TestStreamItems"]
 
 
 async def send(hand: Hand, claim: Claim, *items: tuple[int, bytes]) -> bool:
@@ -21,15 +21,15 @@ async def send(hand: Hand, claim: Claim, *items: tuple[int, bytes]) -> bool:
 
 
 @pytest.mark.asyncio
-class TestItems:
-    async def test_in_order_of_place(self, store: Store, second_store: Store) -> None:
-        """Whatever the order in which they came; the bytes are nobody's business."""
+class TestStreamItems:
+    async def test_items_come_in_the_order_of_their_numbers(self, store: Store, second_store: Store) -> None:
+        """Whatever the order of their arrival; the bytes may be anything."""
         hand, claim = await running(store)
         assert await send(hand, claim, (1, b""), (10, b"\x00\xff"))
         assert await send(hand, claim, (2, b'"two"'))
         assert await second_store.items(claim.id) == [(1, b""), (2, b'"two"'), (10, b"\x00\xff")]
 
-    async def test_one_goes_on_where_one_stopped(self, store: Store) -> None:
+    async def test_items_after_a_number(self, store: Store) -> None:
         hand, claim = await running(store)
         items = [(n, b"%d" % n) for n in range(1, 31)]
         await send(hand, claim, *items)
@@ -39,7 +39,7 @@ class TestItems:
         assert await store.items(claim.id, 30) == []
         assert await store.items(claim.id, limit=0) == []
 
-    async def test_a_later_attempt_replaces_place_by_place(self, store: Store) -> None:
+    async def test_a_later_attempt_replaces_items_by_number(self, store: Store) -> None:
         hand, claim = await running(store)
         await send(hand, claim, (1, b"old"), (2, b"old"))
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
@@ -55,13 +55,13 @@ class TestItems:
             assert await send(hand, claim, (1, b"x"), (2, b"y"))
         assert await store.items(claim.id) == [(1, b"x"), (2, b"y")]
 
-    async def test_they_stay_with_the_ended_job(self, store: Store) -> None:
+    async def test_items_of_an_ended_job_stay(self, store: Store) -> None:
         hand, claim = await running(store)
         await send(hand, claim, (1, b"x"))
         await hand.succeed(claim)
         assert await store.items(claim.id) == [(1, b"x")]
 
-    async def test_without_a_good_lease_nothing_is_stored(self, store: Store) -> None:
+    async def test_items_without_a_valid_lease_are_refused(self, store: Store) -> None:
         """Neither by another worker, nor by the late owner, nor after the end."""
         old, claim = await running(store)
         thief = await Hand(store).join()
@@ -81,7 +81,7 @@ class TestItems:
         await store.act(Action.RETRY, Query(ids=(claim.id,)))
         assert await store.items(claim.id) == []
 
-    async def test_they_go_with_a_deleted_job(self, store: Store) -> None:
+    async def test_delete_deletes_the_items(self, store: Store) -> None:
         hand, claim = await running(store)
         await send(hand, claim, (1, b"x"))
         await hand.succeed(claim)
@@ -89,5 +89,5 @@ class TestItems:
         await one(store, job(id=claim.id))
         assert await store.items(claim.id) == []
 
-    async def test_of_a_job_that_is_nowhere(self, store: Store) -> None:
+    async def test_items_of_an_unknown_job(self, store: Store) -> None:
         assert await store.items(b"\x01" * 16) == []

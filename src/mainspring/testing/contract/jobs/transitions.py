@@ -21,7 +21,7 @@ from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import ERROR, HOUR, Hand, job, lease, one, put_in, row
 from mainspring.worker.records import Claim, Want
 
-__all__ = ["TestTransitions", "TestTransitionsByHand"]
+__all__ = ["TestActionsOfUsers", "TestTransitions"]
 
 BY_HAND = (Action.RUN_NOW, Action.REPRIORITISE, Action.RETRY, Action.DELETE)
 FAR = 100 * HOUR
@@ -136,13 +136,15 @@ class TestTransitions:
 
 
 @pytest.mark.asyncio
-class TestTransitionsByHand:
+class TestActionsOfUsers:
     @pytest.mark.parametrize(("state", "action"), pairs(list(BY_HAND)))
     async def test_as_the_table_says(self, store: Store, clock: MovableClock, state: State, action: Action) -> None:
         await try_pair(store, clock, state, action)
 
     @pytest.mark.parametrize(("state", "action"), pairs([*BY_HAND, Action.CANCEL]))
-    async def test_the_reply_tells_which(self, store: Store, clock: MovableClock, state: State, action: Action) -> None:
+    async def test_the_reply_names_changed_and_refused_jobs(
+        self, store: Store, clock: MovableClock, state: State, action: Action
+    ) -> None:
         """``done`` where the table has the step, else ``refused`` with the state that stood in the way."""
         scene = await arrange(store, clock, state, action)
         said = await store.act(action, Query(ids=(scene.job.id,)))

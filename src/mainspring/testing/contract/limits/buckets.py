@@ -1,4 +1,4 @@
-"""Buckets: a limit holds at every instant and nothing can leak."""
+"""Buckets: a limit holds at every moment, and no capacity leaks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EXITS: dict[str, Exit] = {
 
 @pytest.mark.asyncio
 class TestBuckets:
-    async def test_a_limited_job_lives_in_the_lane_of_its_buckets(self, store: Store) -> None:
+    async def test_a_limited_job_is_in_the_lane_of_its_buckets(self, store: Store) -> None:
         made = await one(store, job(buckets=[bucket("tenant:7", 1), bucket("gate", 2)]))
         assert (await row(store, made)).lane == limited_lane(LANE, [bucket("gate", 2), bucket("tenant:7", 1)])
 
@@ -71,12 +71,12 @@ class TestBuckets:
         hand = await Hand(store).join()
         assert len(await hand.take(5, "a/any", "b/any", "c/any")) == 2
 
-    async def test_other_buckets_have_their_own_room(self, store: Store) -> None:
+    async def test_each_bucket_has_its_own_capacity(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket(f"tenant:{n}", 1)]) for n in (1, 1, 2, 2, 3)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 3
 
-    async def test_two_buckets_both_need_room(self, store: Store) -> None:
+    async def test_a_job_needs_capacity_in_all_its_buckets(self, store: Store) -> None:
         gate, tenant = bucket("gate", 3), bucket("tenant:7", 1)
         both, only_gate = [job(buckets=[gate, tenant]) for _ in range(3)], [job(buckets=[gate]) for _ in range(3)]
         await put_in(store, *both, *only_gate)
@@ -89,7 +89,7 @@ class TestBuckets:
         assert ids(await hand.take(9)) == [both[1].id]
 
     @pytest.mark.parametrize("door", EXITS)
-    async def test_every_door_out_of_running_frees_its_place(self, store: Store, door: str) -> None:
+    async def test_every_end_of_an_attempt_frees_its_capacity(self, store: Store, door: str) -> None:
         """And frees it once: the limit is exact afterwards, not one more and not one less."""
         hand = await Hand(store).join()
         leaving = await one(store, job(buckets=[GATE]))
@@ -100,7 +100,7 @@ class TestBuckets:
         next_hand = await Hand(store).join()
         assert len(await next_hand.take(9)) == 2
 
-    async def test_an_ack_that_is_repeated_frees_nothing_twice(self, store: Store) -> None:
+    async def test_a_repeated_ack_frees_capacity_once(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[GATE]) for _ in range(6)))
         hand = await Hand(store).join()
         first, _ = await hand.take(2)
@@ -108,7 +108,7 @@ class TestBuckets:
             await hand.turn(Ack.succeeded(lease(first)))
         assert len(await hand.take(9)) == 1
 
-    async def test_a_stale_ack_frees_nothing(self, store: Store) -> None:
+    async def test_a_stale_ack_frees_no_capacity(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[GATE]) for _ in range(6)))
         old = await Hand(store).join()
         late = await old.take(2)
@@ -119,14 +119,14 @@ class TestBuckets:
         await thief.turn(*(Ack.succeeded(lease(claim)) for claim in late))
         assert await new.take(9) == ()
 
-    async def test_a_waiting_job_holds_no_place(self, store: Store) -> None:
+    async def test_a_waiting_job_uses_no_capacity(self, store: Store) -> None:
         waiting = [job(buckets=[GATE], delay=10**9), job(buckets=[GATE])]
         blocked = job(buckets=[GATE], after=[waiting[0]])
         await put_in(store, *waiting, blocked, job(buckets=[GATE]))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 2
 
-    async def test_many_rounds_leak_nothing(self, store: Store) -> None:
+    async def test_no_capacity_leaks_over_many_rounds(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[GATE]) for _ in range(20)))
         hand = await Hand(store).join()
         claims: tuple[Claim, ...] = ()
@@ -137,7 +137,7 @@ class TestBuckets:
         assert await hand.take(9) == ()
         assert (await store.count(Query.everything()))[State.SUCCEEDED] == 20
 
-    async def test_a_full_bucket_is_given_out_in_order_when_room_comes(self, store: Store) -> None:
+    async def test_waiting_jobs_start_in_order_when_capacity_is_freed(self, store: Store) -> None:
         jobs = [job(buckets=[GATE], priority=priority) for priority in (0, 0, 5, -5)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()

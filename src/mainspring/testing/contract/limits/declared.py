@@ -1,4 +1,4 @@
-"""Limits: declared by name, changed at run time, counted by key; never more than they say, never less than there is."""
+"""Limits: declared by name, changed at run time, counted by key; never exceeded, and never left unused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in, row
 from mainspring.worker.records import Claim, Want
 
-__all__ = ["TestDeclaring", "TestGuests", "TestKeyedLanes", "TestLooking"]
+__all__ = ["TestBucketRows", "TestDeclaredLimits", "TestHolders", "TestKeyedLanes"]
 
 
 def tenant(key: object, size: int = 1) -> Bucket:
@@ -25,7 +25,7 @@ def tenant(key: object, size: int = 1) -> Bucket:
 
 
 async def everything(hand: Hand, n: int, *lanes: str) -> list[Claim]:
-    """All that can be had, however many turns the store needs to look."""
+    """All jobs that can be claimed, however many turns the store needs."""
     found: list[Claim] = []
     more = True
     while more and len(found) < n:
@@ -48,13 +48,13 @@ async def leave(store: Store, made: NewJob, door: str, clock: MovableClock) -> N
 
 
 @pytest.mark.asyncio
-class TestDeclaring:
+class TestDeclaredLimits:
     async def test_a_limit_is_made_by_the_first_job_that_names_it(self, store: Store) -> None:
         await one(store, job(buckets=[bucket("gate", 2)]))
         await one(store, job(buckets=[bucket("gate", 9)]))
         assert await store.limits() == [LimitRow(limit=Limit(name="gate", size=2))]
 
-    async def test_the_last_declaration_stands(self, store: Store, second_store: Store) -> None:
+    async def test_the_last_declaration_holds(self, store: Store, second_store: Store) -> None:
         await store.declare_limits([Limit(name="b", size=2), Limit(name="a", kind="rate", size=5, per=SECOND)])
         await second_store.declare_limits([Limit(name="b", size=3)])
         assert [each.limit for each in await store.limits()] == [
@@ -69,7 +69,7 @@ class TestDeclaring:
         await second_store.declare_limits([Limit(name="gate", size=3)])
         assert len(await hand.take(9)) == 2
 
-    async def test_a_size_below_what_runs_lets_nothing_more_in(self, store: Store) -> None:
+    async def test_no_job_starts_while_more_run_than_the_size(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 3)]) for _ in range(9)))
         hand = await Hand(store).join()
         claims = await hand.take(9)
@@ -79,7 +79,7 @@ class TestDeclaring:
         await hand.succeed(claims[2])
         assert len(await hand.take(9)) == 1
 
-    async def test_what_somebody_set_outlives_declarations(self, store: Store) -> None:
+    async def test_a_size_set_by_hand_outlives_declarations(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 3)]) for _ in range(9)))
         assert await store.set_limit_size("gate", 1)
         await store.declare_limits([Limit(name="gate", size=5)])
@@ -89,7 +89,7 @@ class TestDeclaring:
         assert await store.set_limit_size("gate", None)
         assert len(await hand.take(9)) == 4
 
-    async def test_a_size_of_nothing_stops_it(self, store: Store) -> None:
+    async def test_a_size_of_zero_starts_no_job(self, store: Store) -> None:
         await one(store, job(buckets=[bucket("gate", 3)]))
         await store.set_limit_size("gate", 0)
         hand = await Hand(store).join()
@@ -97,11 +97,11 @@ class TestDeclaring:
         await store.set_limit_size("gate", None)
         assert len(await hand.take(9)) == 1
 
-    async def test_nobody_sets_or_forgets_what_is_not_there(self, store: Store) -> None:
+    async def test_setting_or_forgetting_an_unknown_limit_returns_false(self, store: Store) -> None:
         assert not await store.set_limit_size("gate", 1)
         assert not await store.forget_limit("gate")
 
-    async def test_a_limit_that_is_forgotten_limits_nothing(self, store: Store) -> None:
+    async def test_a_forgotten_limit_lets_every_job_through(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(3)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
@@ -110,7 +110,7 @@ class TestDeclaring:
         assert await store.limits() == []
 
     @pytest.mark.parametrize("how", ["declare", "set_size", "forget"])
-    async def test_more_room_wakes_listeners(self, store: Store, second_store: Store, how: str) -> None:
+    async def test_more_capacity_wakes_listeners(self, store: Store, second_store: Store, how: str) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(3)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
@@ -128,8 +128,8 @@ class TestDeclaring:
         listener.close()
 
     @pytest.mark.parametrize("per", [0, SECOND], ids=["concurrency", "rate"])
-    async def test_a_turn_tells_whose_jobs_it_held_back(self, store: Store, per: int) -> None:
-        """So that nobody takes a queue for empty that a limit which others use up keeps waiting."""
+    async def test_a_turn_names_the_queues_that_a_limit_held_back(self, store: Store, per: int) -> None:
+        """So that a worker does not take a queue for empty while a limit holds its jobs back."""
         gate = bucket("gate", 2, per=per)
         await put_in(store, *(job(queue=queue, buckets=[gate]) for queue in ("a", "b", "b")), job(queue="c"))
         await put_in(store, job(queue="d", buckets=[bucket("key", 1, key="7")]))
@@ -140,7 +140,7 @@ class TestDeclaring:
         said = await hand.turn(wants=[Want(tuple(f"{queue}/any" for queue in "abcde"), 9)])
         assert (said.claims, said.held) == ((), ("b",))
 
-    async def test_kinds_can_be_changed(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_kind_of_a_limit_can_be_changed(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(5)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
@@ -151,7 +151,7 @@ class TestDeclaring:
 
 @pytest.mark.asyncio
 class TestKeyedLanes:
-    async def test_each_key_has_its_own_room(self, store: Store, second_store: Store) -> None:
+    async def test_each_key_has_its_own_capacity(self, store: Store, second_store: Store) -> None:
         await put_in(store, *(job(buckets=[tenant(n % 3, 2)]) for n in range(12)))
         first, second = await Hand(store).join(), await Hand(second_store).join()
         got = [*await first.take(4), *await second.take(9)]
@@ -165,7 +165,7 @@ class TestKeyedLanes:
         hand = await Hand(store).join()
         assert len(await everything(hand, 9)) == (1 if key == "a" else 2)
 
-    async def test_limit_and_key_are_told_apart(self, store: Store) -> None:
+    async def test_limits_and_keys_that_read_alike_are_different_buckets(self, store: Store) -> None:
         await put_in(store, job(buckets=[bucket("a", 1, key="b:c")]), job(buckets=[bucket("a:b", 1, key="c")]))
         assert len(await (await Hand(store).join()).take(9)) == 2
 
@@ -178,8 +178,8 @@ class TestKeyedLanes:
         assert ids(await hand.take(9)) == ids([jobs[4], jobs[1], plain, jobs[3], jobs[0], jobs[2], jobs[5]])
 
     @pytest.mark.parametrize("key", [7, 8])
-    async def test_the_oldest_comes_by_age_also_after_it_has_waited(self, store: Store, key: int) -> None:
-        """Whoever frees a place opens the first by priority, and the oldest of all."""
+    async def test_oldest_finds_a_job_that_waited_for_capacity(self, store: Store, key: int) -> None:
+        """Freed capacity makes two lanes claimable: the first by priority, and the oldest of all."""
         await one(store, job(queue="own", buckets=[tenant(7), tenant(8)]))
         hand = await Hand(store).join()
         claim = await hand.take_one("own/any")
@@ -190,7 +190,7 @@ class TestKeyedLanes:
         assert ids(await hand.take(1, oldest=1)) == [old.id]
 
     @pytest.mark.parametrize("door", DOORS)
-    async def test_the_oldest_comes_by_age_also_behind_one_that_left(
+    async def test_oldest_finds_a_job_behind_one_that_left_the_lane(
         self, store: Store, clock: MovableClock, door: str
     ) -> None:
         """The lane of the one that left has a younger job, and is not before the others any more."""
@@ -205,13 +205,13 @@ class TestKeyedLanes:
         await hand.succeed(claim)
         assert ids(await hand.take(1, oldest=1)) == [gone.id if door == "reprioritise" else old.id]
 
-    async def test_the_oldest_of_all_keys_comes_by_age(self, store: Store) -> None:
+    async def test_oldest_compares_all_keys(self, store: Store) -> None:
         old = job(buckets=[tenant(1, 9)], priority=-50)
         await put_in(store, old, *(job(buckets=[tenant(n, 9)]) for n in range(5)))
         hand = await Hand(store).join()
         assert ids(await hand.take(2, oldest=1))[0] == old.id
 
-    async def test_a_full_key_holds_back_nobody_else(self, store: Store) -> None:
+    async def test_a_full_key_holds_back_no_other_key(self, store: Store) -> None:
         flood = [job(buckets=[tenant("flood")], priority=100) for _ in range(300)]
         others = [job(buckets=[tenant(n)]) for n in range(5)]
         await put_in(store, *flood, *others)
@@ -219,8 +219,8 @@ class TestKeyedLanes:
         assert ids(await hand.take(6)) == ids([flood[0], *others])
 
     @pytest.mark.parametrize("limited", ["key", "gate"])
-    async def test_few_with_room_are_found_behind_many_without(self, store: Store, limited: str) -> None:
-        """A thousand keys are full, all of them stand in front."""
+    async def test_keys_with_capacity_are_found_behind_many_full_keys(self, store: Store, limited: str) -> None:
+        """A thousand full keys come first."""
         await store.declare_limits([Limit(name="tenant", size=1), Limit(name="gate", size=5000)])
         gate = [bucket("gate", 5000)] if limited == "gate" else []
         await put_in(store, *(job(buckets=[tenant(n), *gate]) for n in range(1000)))
@@ -230,7 +230,7 @@ class TestKeyedLanes:
         lonely = await one(store, job(buckets=[tenant("lonely"), *gate]))
         assert ids(await everything(hand, 5)) == [lonely.id]
 
-    async def test_a_freed_place_is_taken_by_the_key_that_waits(self, store: Store, second_store: Store) -> None:
+    async def test_freed_capacity_goes_to_the_waiting_key(self, store: Store, second_store: Store) -> None:
         jobs = [job(buckets=[tenant(1)]) for _ in range(3)]
         await put_in(store, *jobs)
         first, second = await Hand(store).join(), await Hand(second_store).join()
@@ -244,7 +244,7 @@ class TestKeyedLanes:
 
     @pytest.mark.parametrize("door", ["ack", "rescue", "retire"])
     @pytest.mark.parametrize("key", ["", "1"], ids=["gate", "key"])
-    async def test_a_freed_place_wakes_listeners(self, store: Store, second_store: Store, door: str, key: str) -> None:
+    async def test_freed_capacity_wakes_listeners(self, store: Store, second_store: Store, door: str, key: str) -> None:
         """Of every queue in which something waits for it."""
         await put_in(store, *(job(queue=queue, buckets=[bucket("tenant", 1, key=key)]) for queue in "qab"))
         hand, other = await Hand(store).join(), await Hand(second_store).join()
@@ -266,8 +266,8 @@ class TestKeyedLanes:
         for listener in listeners:
             listener.close()
 
-    async def test_a_place_that_one_key_cannot_use_goes_to_the_next(self, store: Store) -> None:
-        """Two limits with keys: the job first in line for the free place is stuck on the other limit."""
+    async def test_capacity_that_one_key_cannot_use_goes_to_the_next(self, store: Store) -> None:
+        """Two keyed limits: the first job that waits for the free capacity is held back by the other limit."""
         region, full = bucket("region", 1, key="r"), bucket("tenant", 1, key="full")
         holding, first = job(buckets=[region]), job(buckets=[full])
         stuck = [job(buckets=[region, full], priority=9) for _ in range(3)]
@@ -282,7 +282,7 @@ class TestKeyedLanes:
         await hand.succeed(claims[1])
         assert await hand.take(9) == ()
 
-    async def test_lanes_come_and_go(self, store: Store, second_store: Store) -> None:
+    async def test_empty_lanes_disappear_and_return(self, store: Store, second_store: Store) -> None:
         """A job that comes to a lane just emptied is found."""
         hand, other = await Hand(store).join(), await Hand(second_store).join()
         for turn in range(20):
@@ -292,7 +292,7 @@ class TestKeyedLanes:
             assert await other.take(9) == ()
             await hand.succeed(claim)
 
-    async def test_cancelled_heads_are_no_hindrance(self, store: Store) -> None:
+    async def test_cancelled_first_jobs_do_not_block_a_lane(self, store: Store) -> None:
         jobs = [job(buckets=[tenant(1, 9)], priority=n % 3) for n in range(9)]
         await put_in(store, *jobs)
         await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs[:8]))))
@@ -300,7 +300,7 @@ class TestKeyedLanes:
         assert ids(await everything(hand, 9)) == [jobs[8].id]
 
     @pytest.mark.parametrize("door", DOORS)
-    async def test_a_freed_place_wakes_who_stands_behind_a_head_that_is_gone(
+    async def test_freed_capacity_wakes_a_job_behind_a_cancelled_first_job(
         self, store: Store, clock: MovableClock, door: str
     ) -> None:
         await put_in(store, job(queue="a", buckets=[tenant(1)]))
@@ -319,10 +319,10 @@ class TestKeyedLanes:
         listener.close()
 
     @pytest.mark.parametrize("door", DOORS)
-    async def test_nobody_waits_for_the_moment_of_a_head_that_is_gone(
+    async def test_no_job_waits_for_the_rate_of_a_cancelled_first_job(
         self, store: Store, clock: MovableClock, door: str
     ) -> None:
-        """It cost more than there is room for; those behind it do not."""
+        """The cancelled job cost more than the capacity that is left; the jobs behind it cost less."""
         dear, cheap = (bucket("calls", 100, key="7", cost=cost, per=HOUR) for cost in (60, 1))
         first, head, behind = job(buckets=[dear]), job(buckets=[dear], expires_in=SECOND), job(buckets=[cheap])
         await put_in(store, first, head, behind)
@@ -331,14 +331,14 @@ class TestKeyedLanes:
         await leave(store, head, door, clock)
         assert ids(await everything(hand, 9)) == [behind.id]
 
-    async def test_jobs_that_change_their_priority_are_found(self, store: Store) -> None:
+    async def test_reprioritised_jobs_are_found(self, store: Store) -> None:
         jobs = [job(buckets=[tenant(n, 9)]) for n in (1, 1, 2)]
         await put_in(store, *jobs)
         await store.act(Action.REPRIORITISE, Query(ids=(jobs[1].id,)), priority=50)
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids([jobs[1], jobs[0], jobs[2]])
 
-    async def test_limited_jobs_come_again(self, store: Store, clock: MovableClock) -> None:
+    async def test_limited_jobs_return_to_their_lane(self, store: Store, clock: MovableClock) -> None:
         """Retried, put off, handed back, parked and suspected: each finds its lane again."""
         hand = await Hand(store).join()
         made = await one(store, job(buckets=[tenant(1)], crashes=9))
@@ -359,7 +359,7 @@ class TestKeyedLanes:
         await store.promote()
         assert (await (await Hand(store).join()).take_one()).id == made.id
 
-    async def test_a_place_is_held_through_a_lost_reply(self, store: Store) -> None:
+    async def test_capacity_stays_used_after_a_lost_reply(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[tenant(1)]) for _ in range(2)))
         hand = await Hand(store).join()
         claims = await hand.take(9)
@@ -368,8 +368,8 @@ class TestKeyedLanes:
         assert len(await (await Hand(store).join()).take(9)) == 0
 
     @pytest.mark.parametrize("key", ["", "7"])
-    async def test_a_want_may_ask_for_few_that_are_limited(self, store: Store, key: str) -> None:
-        """Those claimed ahead of a free slot would hold their places for nothing."""
+    async def test_a_want_bounds_the_number_of_limited_jobs(self, store: Store, key: str) -> None:
+        """Jobs claimed ahead of a free slot would use capacity without running."""
         limited = [job(buckets=[bucket("wide", 50, key=key)], priority=9) for _ in range(6)]
         plain = [job() for _ in range(6)]
         await put_in(store, *limited, *plain)
@@ -380,7 +380,7 @@ class TestKeyedLanes:
         assert ids(said.claims) == ids(plain[4:])
         assert len(await hand.take(9)) == 4
 
-    async def test_racing_workers_never_pass_a_key(self, store: Store) -> None:
+    async def test_racing_workers_never_exceed_a_key(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[tenant(n % 4, 2), bucket("gate", 5)]) for n in range(60)))
         hands = [await Hand(store).join() for _ in range(4)]
         done = 0
@@ -396,13 +396,13 @@ class TestKeyedLanes:
 
 
 @pytest.mark.asyncio
-class TestGuests:
+class TestHolders:
     GATE = bucket("gate", 2)
 
     async def guest(self, store: Store, name: bytes, *buckets: Bucket, ttl: int = 30 * SECOND) -> bool:
         return (await store.hold(name, buckets or (self.GATE,), ttl, [Limit(name="gate", size=2)])).ok
 
-    async def test_guests_and_jobs_share_the_room(self, store: Store) -> None:
+    async def test_holders_and_jobs_share_the_capacity(self, store: Store) -> None:
         assert await self.guest(store, b"one")
         await put_in(store, *(job(buckets=[self.GATE]) for _ in range(3)))
         hand = await Hand(store).join()
@@ -415,20 +415,20 @@ class TestGuests:
         assert await store.release(b"one")
         assert len(await hand.take(9)) == 1
 
-    async def test_a_guest_is_told_what_was_full(self, store: Store) -> None:
+    async def test_a_refused_hold_names_the_full_bucket(self, store: Store) -> None:
         for name in (b"one", b"two"):
             await self.guest(store, name)
         said = await store.hold(b"three", [self.GATE], SECOND)
         assert (said.ok, said.full, said.next_at) == (False, "gate", None)
 
-    async def test_a_guest_takes_all_or_nothing(self, store: Store) -> None:
+    async def test_a_hold_gets_all_buckets_or_none(self, store: Store) -> None:
         await store.declare_limits([Limit(name="other", size=1)])
         assert (await store.hold(b"one", [Bucket("other")], SECOND)).ok
         assert not await self.guest(store, b"two", self.GATE, Bucket("other"))
         (found,) = await store.buckets([self.GATE])
         assert found.used == 0
 
-    async def test_a_guest_whose_time_is_over_holds_nothing(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_hold_ends_after_its_ttl(self, store: Store, clock: MovableClock) -> None:
         await self.guest(store, b"one", ttl=SECOND)
         await self.guest(store, b"two", ttl=60 * SECOND)
         await put_in(store, *(job(buckets=[self.GATE]) for _ in range(3)))
@@ -438,7 +438,7 @@ class TestGuests:
         assert len(await hand.take(9)) == 1
         assert not await store.release(b"one")
 
-    async def test_taking_again_renews(self, store: Store, clock: MovableClock) -> None:
+    async def test_holding_again_renews(self, store: Store, clock: MovableClock) -> None:
         for _ in range(5):
             said = await store.hold(b"one", [self.GATE], 2 * SECOND, [Limit(name="gate", size=2)])
             assert (said.ok, said.until) == (True, clock.now_us() + 2 * SECOND)
@@ -446,7 +446,7 @@ class TestGuests:
         (found,) = await store.buckets([self.GATE])
         assert found.used == 1
 
-    async def test_giving_wakes_and_is_said_once(self, store: Store, second_store: Store) -> None:
+    async def test_release_wakes_listeners_and_returns_true_once(self, store: Store, second_store: Store) -> None:
         for name in (b"one", b"two"):
             await self.guest(store, name)
         await one(store, job(buckets=[self.GATE]))
@@ -461,7 +461,7 @@ class TestGuests:
         assert len(await hand.take(9)) == 1
         listener.close()
 
-    async def test_a_guest_of_a_rate_uses_it_up(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_hold_counts_as_a_start_of_a_rate(self, store: Store, clock: MovableClock) -> None:
         calls = bucket("calls", 3, per=SECOND, cost=2)
         limits = [calls.declared] if calls.declared else []
         assert (await store.hold(b"one", [calls], SECOND, limits)).ok
@@ -476,8 +476,8 @@ class TestGuests:
 
 
 @pytest.mark.asyncio
-class TestLooking:
-    async def test_a_bucket_tells_who_is_in_it(self, store: Store) -> None:
+class TestBucketRows:
+    async def test_a_bucket_row_names_its_running_jobs(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[tenant(7, 2)]) for _ in range(5)))
         hand = await Hand(store).join()
         claims = await hand.take(9)
@@ -492,14 +492,14 @@ class TestLooking:
         assert sorted(found.holders) == sorted(ids(claims))
         assert found.next_at is None
 
-    async def test_a_job_tells_its_buckets(self, store: Store) -> None:
+    async def test_a_job_row_names_its_buckets(self, store: Store) -> None:
         """While it lives, in any state and lane."""
         named = (Bucket("calls", "it's 7", 3), Bucket("gate"))
         made = await one(store, job(buckets=reversed(named), delay=SECOND))
         assert (await row(store, made)).buckets == named
         assert (await row(store, await one(store))).buckets == ()
 
-    async def test_many_holders_are_cut_short(self, store: Store) -> None:
+    async def test_a_bucket_row_names_ten_jobs_at_most(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 50)]) for _ in range(30)))
         await (await Hand(store).join()).take(30)
         (found,) = await store.buckets([Bucket("gate")])
@@ -510,7 +510,7 @@ class TestLooking:
         rows = await store.buckets([Bucket("nobody"), Bucket("gate"), Bucket("gate", "new")])
         assert [(each.name, each.used) for each in rows] == [("gate", 0), ("gate=new", 0)]
 
-    async def test_what_it_says_is_what_the_claim_does(self, store: Store) -> None:
+    async def test_bucket_rows_agree_with_the_claim(self, store: Store) -> None:
         hand = await Hand(store).join()
         jobs: list[NewJob] = [job(buckets=[tenant(n % 2, 2), bucket("gate", 3)]) for n in range(8)]
         await put_in(store, *jobs)

@@ -1,4 +1,4 @@
-"""A worker hands back a job that does not name the limits of its task: from then on it does, and keeps its place."""
+"""A worker hands back a job that does not name the limits of its task: from then on the job names them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mainspring.testing.contract.hands import (
 )
 from mainspring.worker.records import Claim, Want
 
-__all__ = ["TestRelaning", "TestRelaningAgain"]
+__all__ = ["TestHandedBackAgain", "TestHandedBackWithLimits"]
 
 GATE, TENANT = Bucket("gate"), Bucket("tenant", "7")
 LIMITS = (Limit(name="gate", size=2), Limit(name="tenant", size=1))
@@ -45,7 +45,7 @@ def relaned(claim: Claim, *buckets: Bucket) -> Ack:
 
 
 async def handed_back(store: Store, n: int, *buckets: Bucket) -> tuple[Hand, list[NewJob]]:
-    """So many plain jobs, each of them claimed and handed back."""
+    """``n`` plain jobs, each of them claimed and handed back."""
     made = [job() for _ in range(n)]
     await put_in(store, *made)
     await store.declare_limits(LIMITS)
@@ -55,7 +55,7 @@ async def handed_back(store: Store, n: int, *buckets: Bucket) -> tuple[Hand, lis
 
 
 @pytest.mark.asyncio
-class TestRelaning:
+class TestHandedBackWithLimits:
     @pytest.mark.parametrize("buckets", [(GATE,), (TENANT,), (GATE, TENANT)], ids=["gate", "key", "both"])
     async def test_it_is_ready_in_the_lane_of_its_buckets(self, store: Store, buckets: tuple[Bucket, ...]) -> None:
         hand, (made,) = await handed_back(store, 1, *buckets)
@@ -68,7 +68,7 @@ class TestRelaning:
         assert (await row(store, made)).attempt == 1
 
     @pytest.mark.parametrize("named", [GATE, TENANT], ids=["gate", "key"])
-    async def test_the_limit_holds_from_then_on(self, store: Store, second_store: Store, named: Bucket) -> None:
+    async def test_the_added_limit_holds_from_then_on(self, store: Store, second_store: Store, named: Bucket) -> None:
         """Over turns and over workers, and all of them run."""
         size = {"gate": 2, "tenant": 1}[named.limit]
         hand, made = await handed_back(store, 5, named)
@@ -85,7 +85,7 @@ class TestRelaning:
             done += claims
         assert sorted(ids(done)) == sorted(ids(made))
 
-    async def test_it_takes_no_place_meanwhile(self, store: Store) -> None:
+    async def test_a_handed_back_job_uses_no_capacity(self, store: Store) -> None:
         await one(store)
         await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
@@ -93,8 +93,8 @@ class TestRelaning:
         assert [each.used for each in await store.buckets([GATE, TENANT])] == [0, 0]
 
     @pytest.mark.parametrize("named", [GATE, TENANT], ids=["gate", "key"])
-    async def test_it_keeps_its_place_in_line(self, store: Store, named: Bucket) -> None:
-        """Before jobs that named the limit all along and were enqueued later, behind those that came before it."""
+    async def test_it_keeps_its_position(self, store: Store, named: Bucket) -> None:
+        """Before jobs that named the limit from the start and were enqueued later, behind those enqueued before."""
         await store.declare_limits(LIMITS)
         first, late, last = job(buckets=[named]), job(), job(buckets=[named])
         await put_in(store, late)
@@ -113,7 +113,7 @@ class TestRelaning:
             await hand.succeed(claim)
         assert order == ids([first, late, last])
 
-    async def test_nobody_waits_behind_a_place_that_it_left(self, store: Store) -> None:
+    async def test_no_job_waits_behind_its_old_position(self, store: Store) -> None:
         """Where it stood before its priority was changed, and changed back in its new lane."""
         jobs = [job() for _ in range(12)]
         made = jobs[9]
@@ -127,7 +127,7 @@ class TestRelaning:
         await store.act(Action.REPRIORITISE, Query(ids=(made.id,)), priority=0)
         assert [*await hand.take(20), *await hand.take(20)][9].id == jobs[10].id
 
-    async def test_priority_counts_before_the_place(self, store: Store) -> None:
+    async def test_priority_comes_before_the_old_position(self, store: Store) -> None:
         await store.declare_limits(LIMITS)
         low, high = job(), job(priority=5)
         hand = await Hand(store).join()
@@ -135,7 +135,7 @@ class TestRelaning:
         await hand.turn(*(relaned(claim, TENANT) for claim in await hand.take(2)))
         assert (await hand.take_one()).id == high.id
 
-    async def test_one_of_a_stack_keeps_its_place(self, store: Store) -> None:
+    async def test_a_lifo_job_keeps_its_position(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(order="lifo"))
         await store.declare_limits(LIMITS)
         old, new = await one(store), await one(store)
@@ -149,8 +149,8 @@ class TestRelaning:
             await hand.succeed(claim)
         assert order == ids([newest, new, old])
 
-    async def test_places_that_others_hold_stay_taken(self, store: Store) -> None:
-        """Also those of the worker that hands it back."""
+    async def test_capacity_of_other_jobs_stays_used(self, store: Store) -> None:
+        """Also the capacity of other jobs of the worker that hands it back."""
         gate = bucket("gate", 1)
         await put_in(store, job(buckets=[gate]), job())
         hand = await Hand(store).join()
@@ -163,8 +163,10 @@ class TestRelaning:
 
     @pytest.mark.parametrize("key", ["", "7"], ids=["gate", "key"])
     @pytest.mark.parametrize("per", [0, 60 * SECOND], ids=["concurrency", "rate"])
-    async def test_its_other_places_are_free_again(self, store: Store, second_store: Store, per: int, key: str) -> None:
-        """It was claimed through a limit of its own: another may start there, and who waits is woken."""
+    async def test_capacity_of_its_other_limits_is_freed(
+        self, store: Store, second_store: Store, per: int, key: str
+    ) -> None:
+        """The job was claimed through a limit of its own: another job may start there, and its listeners are woken."""
         own = bucket("own", 1, per=per, key=key)
         made = await one(store, job(buckets=[own]))
         other = await one(store, job(queue="w", buckets=[own]))
@@ -184,7 +186,7 @@ class TestRelaning:
         assert ids(await waiter.take(1, "w/any")) == [other.id]
 
     @pytest.mark.parametrize("burst", [0, 1], ids=["rate", "smooth"])
-    async def test_what_its_claim_used_up_of_a_rate_is_given_back(self, store: Store, burst: int) -> None:
+    async def test_the_start_of_its_claim_is_given_back_to_rates(self, store: Store, burst: int) -> None:
         """It has not started: its next claim counts."""
         await one(store, job(buckets=[bucket("slow", 1, per=60 * SECOND, burst=burst)]))
         await store.declare_limits(LIMITS)
@@ -205,7 +207,7 @@ class TestRelaning:
         clock.advance("1s")
         assert len(await hand.take(9)) == 1
 
-    async def test_a_cheaper_one_in_front_need_not_wait(self, store: Store) -> None:
+    async def test_a_cheaper_job_in_front_does_not_wait(self, store: Store) -> None:
         """A lane that waits until its first job fits has another first job now."""
         await store.declare_limits([Limit(name="rate", kind="rate", size=3, per=60 * SECOND)])
         cheap = await one(store)
@@ -228,7 +230,7 @@ class TestRelaning:
         assert await listener.wait(10)
         listener.close()
 
-    async def test_a_parked_suspect_stays_one(self, store: Store) -> None:
+    async def test_a_parked_suspect_stays_a_suspect(self, store: Store) -> None:
         made = await one(store, job(crashes=2))
         unlucky = await Hand(store).join()
         await unlucky.take_one()
@@ -244,7 +246,7 @@ class TestRelaning:
         assert await stranger.take(1) == ()
         assert (await hand.take_one()).id == made.id
 
-    async def test_it_obeys_after_a_retry_by_hand(self, store: Store) -> None:
+    async def test_the_added_limit_holds_after_a_retry_by_hand(self, store: Store) -> None:
         hand, (made, _) = await handed_back(store, 2, TENANT)
         await hand.kill(await hand.take_one())
         held = await hand.take_one()
@@ -265,7 +267,7 @@ def _named_twice(claim: Claim) -> Ack:
 
 
 @pytest.mark.asyncio
-class TestRelaningAgain:
+class TestHandedBackAgain:
     async def test_a_repeat_changes_nothing(self, store: Store) -> None:
         await one(store)
         await store.declare_limits(LIMITS)
@@ -277,7 +279,7 @@ class TestRelaningAgain:
         assert await row(store, claim) == before
 
     async def test_a_repeat_after_it_was_claimed_again_changes_nothing(self, store: Store) -> None:
-        """The same worker says it once more, in a later turn: another attempt runs by then."""
+        """The same worker sends the ack again in a later turn, while another attempt runs."""
         hand, (made,) = await handed_back(store, 1, GATE)
         old = hand.last.acks[0]
         claim = await hand.take_one()
@@ -298,7 +300,7 @@ class TestRelaningAgain:
         found = await row(store, claim)
         assert (found.state, found.token, found.buckets, found.lane) == (State.RUNNING, now.token, (), LANE)
 
-    async def test_an_order_outweighs_it(self, store: Store) -> None:
+    async def test_a_cancel_order_ends_the_job(self, store: Store) -> None:
         await one(store)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -306,7 +308,7 @@ class TestRelaningAgain:
         await hand.turn(relaned(claim, GATE))
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
 
-    async def test_the_attempt_is_told_and_does_not_count(self, store: Store) -> None:
+    async def test_the_attempt_is_recorded_and_does_not_count(self, store: Store) -> None:
         hand, (made,) = await handed_back(store, 1, GATE)
         assert await outcomes(store, made) == [Outcome.INTERRUPTED]
         await hand.turn(Ack.failed(lease(await hand.take_one()), ERROR, retry_in=0))
@@ -314,7 +316,9 @@ class TestRelaningAgain:
         assert (await row(store, made)).attempt == 1
 
     @pytest.mark.parametrize("again", [_named_twice, lambda claim: relaned(claim, GATE)], ids=["more", "the same"])
-    async def test_what_it_names_already_stays(self, store: Store, again: Callable[[Claim], Ack]) -> None:
+    async def test_limits_that_it_names_already_do_not_change(
+        self, store: Store, again: Callable[[Claim], Ack]
+    ) -> None:
         """Workers that disagree on a task's limits, or on their keys, cannot hand a job to and fro."""
         hand, (made,) = await handed_back(store, 1, Bucket("tenant", "7", 3))
         await hand.turn(again(await hand.take_one()))
@@ -325,7 +329,7 @@ class TestRelaningAgain:
         assert found.lane == limited_lane(LANE, found.buckets)
         await hand.succeed(await hand.take_one())
 
-    async def test_with_a_retirement(self, store: Store) -> None:
+    async def test_a_retirement_hands_back_with_limits(self, store: Store) -> None:
         await one(store)
         await store.declare_limits(LIMITS)
         hand = await Hand(store).join()
@@ -335,7 +339,7 @@ class TestRelaningAgain:
         found = await row(store, claim)
         assert (found.state, found.buckets, found.attempt) == (State.READY, (GATE, TENANT), 0)
 
-    async def test_many_at_once(self, store: Store) -> None:
+    async def test_many_jobs_in_one_turn(self, store: Store) -> None:
         """Each to the lane of its key."""
         await store.declare_limits(LIMITS)
         made = [job() for _ in range(60)]

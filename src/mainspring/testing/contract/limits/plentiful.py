@@ -1,4 +1,4 @@
-"""Limits with much room: a want gets jobs of theirs ahead of a free slot too, until they get short."""
+"""Plentiful limits: their jobs are claimed ahead of a free slot, until the limit is scarce."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.testing.contract.fair_keys.shares import of
 from mainspring.testing.contract.hands import LANE, SECOND, Hand, bucket, ids, job, one, put_in
 from mainspring.worker.records import Want
 
-__all__ = ["TestRoomy"]
+__all__ = ["TestPlentifulLimits"]
 
 
 @pytest.mark.asyncio
-class TestRoomy:
-    async def test_any_number_until_half_is_left(self, store: Store) -> None:
+class TestPlentifulLimits:
+    async def test_jobs_of_a_plentiful_limit_are_claimed_ahead_until_half_is_left(self, store: Store) -> None:
         jobs = [job(buckets=[bucket("wide", 220)]) for _ in range(150)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -27,7 +27,7 @@ class TestRoomy:
         assert sorted(said.short) == sorted(ids(jobs[110:113]))
 
     @pytest.mark.parametrize(("costs", "n"), [((4,) * 6, 6), ((1, 40) * 3, 5)], ids=["alike", "not alike"])
-    async def test_what_many_cost_adds_up(self, store: Store, costs: tuple[int, ...], n: int) -> None:
+    async def test_costs_of_several_claims_add_up(self, store: Store, costs: tuple[int, ...], n: int) -> None:
         buckets = [bucket("wide", 100, per=SECOND, cost=cost) for cost in costs]
         jobs = [job(buckets=[each]) for each in buckets]
         await put_in(store, *jobs)
@@ -35,7 +35,7 @@ class TestRoomy:
         (found,) = await store.buckets(buckets[:1])
         assert found.used == sum(costs[:n])
 
-    async def test_a_small_limit_is_short(self, store: Store) -> None:
+    async def test_a_small_limit_is_scarce(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("small", PLENTIFUL)]) for _ in range(9)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 9, limited=2)])
@@ -43,7 +43,7 @@ class TestRoomy:
         said = await hand.turn(wants=[Want((LANE,), 3)])
         assert len(said.claims) == len(said.short) == 3
 
-    async def test_all_its_limits_have_to_be_roomy(self, store: Store) -> None:
+    async def test_a_job_with_one_scarce_limit_is_scarce(self, store: Store) -> None:
         wide, small = bucket("wide", 1000), bucket("small", 5)
         await put_in(store, *(job(buckets=[wide, small]) for _ in range(4)), *(job(buckets=[wide]) for _ in range(4)))
         hand = await Hand(store).join()
@@ -52,7 +52,7 @@ class TestRoomy:
         assert len(said.short) == 1
 
     @pytest.mark.parametrize("burst", [0, 100], ids=["sliding", "smooth"])
-    async def test_a_rate_is_short(self, store: Store, burst: int) -> None:
+    async def test_a_rate_is_scarce(self, store: Store, burst: int) -> None:
         """A start counts at its claim: one that waits for a slot would begin in another window."""
         await put_in(store, *(job(buckets=[bucket("calls", 100_000, per=SECOND, burst=burst)]) for _ in range(9)))
         hand = await Hand(store).join()
@@ -61,27 +61,27 @@ class TestRoomy:
         said = await hand.turn(wants=[Want((LANE,), 3)])
         assert len(said.claims) == len(said.short) == 3
 
-    async def test_a_key_is_short(self, store: Store) -> None:
+    async def test_a_keyed_limit_is_scarce(self, store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("tenant", 1000, key="7")]) for _ in range(4)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 4, limited=1)])
         assert len(said.claims) == len(said.short) == 1
 
-    async def test_what_others_hold_counts(self, store: Store, second_store: Store) -> None:
+    async def test_capacity_used_by_other_workers_counts(self, store: Store, second_store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("wide", 220)]) for _ in range(150)))
         other, hand = await Hand(second_store).join(), await Hand(store).join()
         assert len(await other.take(120)) == 120
         said = await hand.turn(wants=[Want((LANE,), 9, limited=1)])
         assert len(said.claims) == len(said.short) == 1
 
-    async def test_plain_jobs_are_never_short(self, store: Store) -> None:
+    async def test_jobs_without_limits_are_never_scarce(self, store: Store) -> None:
         await put_in(store, job(), job(buckets=[bucket("small", 5)]), job(fair=of("a")))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 9)])
         assert len(said.claims) == 3
         assert len(said.short) == 1
 
-    async def test_a_breaker_is_roomy_while_it_is_closed(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_breaker_is_plentiful_while_it_is_closed(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(buckets=[guard()]) for _ in range(30)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 9, limited=0)])
@@ -94,7 +94,7 @@ class TestRoomy:
         said = await hand.turn(wants=[Want((LANE,), 9, limited=1)])
         assert len(said.claims) == len(said.short) == 1
 
-    async def test_fair_keys_count_among_those_that_are_short(self, store: Store) -> None:
+    async def test_scarce_jobs_with_fair_keys_count(self, store: Store) -> None:
         kinds = [job(buckets=[bucket("small", 5)]), job(fair=of("a"), buckets=[bucket("few", 5)]), job(fair=of("b"))]
         await put_in(store, *kinds)
         hand = await Hand(store).join()
@@ -102,7 +102,7 @@ class TestRoomy:
         assert sorted(ids(said.claims)) == sorted([kinds[0].id, kinds[2].id])
         assert list(said.short) == [kinds[0].id]
 
-    async def test_limits_of_a_queue_too(self, store: Store) -> None:
+    async def test_limits_of_the_queue_decide_too(self, store: Store) -> None:
         await one(store, job(queue="other", buckets=[bucket("wide", 1000)]))
         await store.configure_queue("q", QueueSettings(limits=(("wide", 1),)))
         await put_in(store, *(job(record=b"%d" % n) for n in range(9)))

@@ -1,4 +1,4 @@
-"""Rates: never more in any window than they allow, and the next start is told to the microsecond."""
+"""Rates: no window has more starts than the rate allows, and the next start is known to the microsecond."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mainspring.testing.contract.hands import (
 )
 from mainspring.worker.records import TurnResult, Want
 
-__all__ = ["TestCostsNamedTwice", "TestRates", "TestSlowing", "TestSmooth", "TestSmoothArithmetic"]
+__all__ = ["TestCostsNamedTwice", "TestRates", "TestSlowedRates", "TestSmooth", "TestSmoothArithmetic"]
 
 CALLS = bucket("calls", 3, per=10 * SECOND)
 
@@ -55,7 +55,9 @@ def to(clock: MovableClock, moment: int) -> None:
 
 @pytest.mark.asyncio
 class TestRates:
-    async def test_so_many_start_in_a_window(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_a_window_has_starts_of_the_size_at_most(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
         hand = await limited(store, 9)
         other = await Hand(second_store).join()
         began = clock.now_us()
@@ -73,7 +75,7 @@ class TestRates:
         said = await ask(hand)
         assert (said.claims, said.next_at) == ((), began + 14 * SECOND)
 
-    async def test_ends_give_nothing_back(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_end_of_a_job_gives_no_capacity_back(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 9)
         first, second, third = await hand.take(3)
         await hand.turn(
@@ -84,7 +86,7 @@ class TestRates:
         clock.advance("10s")
         assert len((await ask(hand)).claims) == 3
 
-    async def test_a_rescue_gives_nothing_back(self, store: Store) -> None:
+    async def test_a_rescue_gives_no_capacity_back(self, store: Store) -> None:
         hand = await limited(store, 9)
         assert len(await hand.take(3)) == 3
         await store.rescue(hand.name, hand.beats, Outcome.LOST)
@@ -117,7 +119,7 @@ class TestRates:
 
     @pytest.mark.parametrize("key", ["", "7"])
     @pytest.mark.parametrize("fair", [None, of("a")], ids=["plain", "fair"])
-    async def test_cheap_ones_of_lower_priority_do_not_pass(
+    async def test_a_cheaper_job_of_lower_priority_does_not_overtake(
         self, store: Store, clock: MovableClock, key: str, fair: FairKey | None
     ) -> None:
         """Whatever comes behind it: else a costly job never starts."""
@@ -167,7 +169,7 @@ class TestRates:
         await hand.succeed(*claims)
         assert len((await ask(hand)).claims) == 1
 
-    async def test_a_full_rate_holds_back_only_its_own(self, store: Store) -> None:
+    async def test_a_full_rate_holds_back_only_jobs_that_name_it(self, store: Store) -> None:
         hand = await limited(store, 9)
         await hand.take(3)
         plain = await one(store, job(priority=-50))
@@ -187,7 +189,7 @@ class TestRates:
         await store.promote()
         assert len((await ask(hand)).claims) == 2
 
-    async def test_promote_wakes_those_who_wait_for_a_keys_rate(
+    async def test_promote_wakes_jobs_that_wait_for_the_rate_of_a_key(
         self, store: Store, second_store: Store, clock: MovableClock
     ) -> None:
         await put_in(store, *(job(buckets=[bucket("calls", 1, per=10 * SECOND, key="a")]) for _ in range(2)))
@@ -203,19 +205,19 @@ class TestRates:
         listener.close()
         assert len((await ask(hand)).claims) == 1
 
-    async def test_a_clock_that_goes_back_lets_nothing_more_in(self, store: Store, clock: MovableClock) -> None:
+    async def test_no_extra_start_when_the_clock_goes_back(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 9)
         await hand.take(3)
         clock.set(clock.now() - timedelta(hours=1))
         assert (await ask(hand)).claims == ()
 
-    async def test_after_quiet_time_all_is_back(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_whole_size_is_available_after_an_idle_window(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 99)
         for _ in range(4):
             assert len((await ask(hand)).claims) == 3
             clock.advance("1h")
 
-    async def test_no_window_ever_has_more(self, store: Store, clock: MovableClock) -> None:
+    async def test_no_window_has_more_starts_than_the_size(self, store: Store, clock: MovableClock) -> None:
         """At random moments, for random numbers; and little is left unused."""
         size, per = 7, 2 * SECOND
         hand = await limited(store, 400, bucket("calls", size, per=per))
@@ -254,7 +256,9 @@ class TestRates:
         clock.advance("10s")
         assert len((await ask(hand)).claims) == 1
 
-    async def test_what_it_really_cost_counts(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_spent_cost_of_an_ack_replaces_the_cost_of_the_start(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         hand = await limited(store, 20, bucket("calls", 10, per=10 * SECOND, cost=4))
         first, second = await hand.take(9)
         clock.advance("1s")
@@ -263,14 +267,14 @@ class TestRates:
         assert row.used == 6
         assert len((await ask(hand)).claims) == 1
 
-    async def test_looking_tells_when(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_bucket_row_shows_use_and_next_start(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 9)
         await hand.take(3)
         (row,) = await store.buckets([CALLS])
         assert (row.kind, row.size, row.used) == ("rate", 3, 3)
         assert row.next_at == clock.now_us() + 10 * SECOND
 
-    async def test_a_rate_is_pruned_when_it_is_over(self, store: Store, clock: MovableClock) -> None:
+    async def test_old_starts_are_pruned(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 3)
         await hand.succeed(*await hand.take(3))
         clock.advance("1h")
@@ -288,7 +292,7 @@ def _spent(ack: Ack, cost: int) -> Ack:
 class TestSmooth:
     EVEN = bucket("calls", 10, per=SECOND, burst=1)
 
-    async def test_one_by_one(self, store: Store, clock: MovableClock) -> None:
+    async def test_starts_are_evenly_spaced(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 9, self.EVEN)
         for _ in range(4):
             said = await ask(hand)
@@ -297,7 +301,7 @@ class TestSmooth:
             assert (said.claims, said.next_at) == ((), clock.now_us() + SECOND // 10)
             to(clock, said.next_at or 0)
 
-    async def test_a_burst_is_let_through_after_quiet_time(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_burst_starts_at_once_after_idle_time(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 30, bucket("calls", 10, per=SECOND, burst=4))
         assert len((await ask(hand)).claims) == 4
         clock.advance("0.2s")
@@ -305,7 +309,7 @@ class TestSmooth:
         clock.advance("1h")
         assert len((await ask(hand)).claims) == 4
 
-    async def test_its_bound_holds(self, store: Store, clock: MovableClock) -> None:
+    async def test_no_window_has_more_than_size_plus_burst(self, store: Store, clock: MovableClock) -> None:
         size, per, burst = 5, SECOND, 3
         hand = await limited(store, 200, bucket("calls", size, per=per, burst=burst))
         dice, starts = random.Random(3), list[int]()
@@ -399,9 +403,9 @@ class TestCostsNamedTwice:
 
 
 @pytest.mark.asyncio
-class TestSlowing:
-    async def test_a_slowed_rate_lets_nothing_through(self, store: Store, clock: MovableClock) -> None:
-        """The job that was told to wait is put off without blame, and all others of its rate wait as long."""
+class TestSlowedRates:
+    async def test_a_slowed_rate_starts_no_job(self, store: Store, clock: MovableClock) -> None:
+        """The snoozed job is postponed without a failure, and all other jobs of its rate wait as long."""
         hand = await limited(store, 9)
         claim = await hand.take_one()
         until = clock.now_us() + 30 * SECOND
@@ -414,7 +418,7 @@ class TestSlowing:
         await store.promote()
         assert len((await ask(hand)).claims) == 3
 
-    async def test_slowing_gives_nothing_back(self, store: Store, clock: MovableClock) -> None:
+    async def test_slowing_gives_no_capacity_back(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 9)
         claim = await hand.take_one()
         await hand.turn(Ack.snoozed(lease(claim), delay=30 * SECOND, slow=SECOND))
@@ -423,14 +427,14 @@ class TestSlowing:
         assert row.used == 1
         assert len((await ask(hand)).claims) == 2
 
-    async def test_slowing_touches_no_concurrency(self, store: Store) -> None:
+    async def test_slowing_does_not_affect_concurrency_limits(self, store: Store) -> None:
         await put_in(store, job(buckets=[bucket("gate", 5)]), job(buckets=[bucket("gate", 5)]))
         hand = await Hand(store).join()
         claim = await hand.take_one()
         await hand.turn(Ack.snoozed(lease(claim), delay=SECOND, slow=SECOND))
         assert len((await ask(hand)).claims) == 1
 
-    async def test_a_shorter_word_does_not_shorten_it(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_shorter_slowing_does_not_end_a_longer_one(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 9)
         first, second = await hand.take(2)
         now = clock.now_us()

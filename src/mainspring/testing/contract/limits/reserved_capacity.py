@@ -1,4 +1,4 @@
-"""The next place is kept for a guest that waits: neither jobs nor guests keep the others out for ever."""
+"""Capacity reserved for waiting holders: neither jobs nor holders keep the others out for ever."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import LANE, SECOND, Hand, Sized, bucket, job, lease, limits_of, put_in
 from mainspring.worker.records import Want
 
-__all__ = ["TestKeptPlaces"]
+__all__ = ["TestReservedCapacity"]
 
 GATE = bucket("gate", 1)
 KEYED = bucket("tenant", 1, key="7")
 
 
 async def ask(store: Store, name: bytes, *buckets: Sized, keep: int = 5 * SECOND) -> HoldResult:
-    """A guest that would wait."""
+    """A hold that reserves capacity if it is refused."""
     return await store.hold(name, buckets, 60 * SECOND, limits_of([job(buckets=buckets)]), keep)
 
 
@@ -29,8 +29,10 @@ async def used(store: Store, which: Bucket) -> tuple[int, int]:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("limited", [GATE, KEYED], ids=["gate", "key"])
-class TestKeptPlaces:
-    async def test_a_backlog_of_jobs_lets_a_guest_in(self, store: Store, second_store: Store, limited: Sized) -> None:
+class TestReservedCapacity:
+    async def test_a_holder_gets_capacity_in_spite_of_a_backlog_of_jobs(
+        self, store: Store, second_store: Store, limited: Sized
+    ) -> None:
         await put_in(store, *(job(buckets=[limited]) for _ in range(5)))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -44,7 +46,7 @@ class TestKeptPlaces:
         assert await second_store.release(b"guest")
         assert len(await hand.take(9)) == 1
 
-    async def test_nobody_who_would_not_wait_has_it_kept(self, store: Store, limited: Sized) -> None:
+    async def test_a_hold_without_keep_reserves_nothing(self, store: Store, limited: Sized) -> None:
         await put_in(store, *(job(buckets=[limited]) for _ in range(2)))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -53,7 +55,7 @@ class TestKeptPlaces:
         assert len((await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])).claims) == 1
 
     @pytest.mark.parametrize("looks", [True, False])
-    async def test_a_guest_that_does_not_come_has_it_kept_for_a_while(
+    async def test_a_reservation_ends_after_its_time(
         self, store: Store, clock: MovableClock, limited: Sized, looks: bool
     ) -> None:
         await put_in(store, *(job(buckets=[limited]) for _ in range(2)))
@@ -70,8 +72,10 @@ class TestKeptPlaces:
         await store.promote()
         assert len(await hand.take(9)) == 1
 
-    async def test_who_waits_learns_until_when(self, store: Store, second_store: Store, limited: Sized) -> None:
-        """Also who has looked before the guest asked."""
+    async def test_waiting_jobs_learn_when_a_reservation_ends(
+        self, store: Store, second_store: Store, limited: Sized
+    ) -> None:
+        """Also a worker that asked before the reservation was made."""
         await put_in(store, *(job(buckets=[limited]) for _ in range(2)))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -81,8 +85,10 @@ class TestKeptPlaces:
         assert until in (said.next_at, (await store.promote()).next_due)
         await hand.succeed(claim)
 
-    async def test_guests_that_wait_let_jobs_in(self, store: Store, clock: MovableClock, limited: Sized) -> None:
-        """What a guest gives back is not kept for the next one, nor is what comes in the second after."""
+    async def test_waiting_holders_do_not_keep_all_jobs_out(
+        self, store: Store, clock: MovableClock, limited: Sized
+    ) -> None:
+        """Capacity that a holder releases is not reserved for the next holder, nor capacity freed in the second after."""
         await put_in(store, *(job(buckets=[limited]) for _ in range(5)))
         hand = await Hand(store).join()
         assert (await ask(store, b"one", limited)).ok
@@ -98,8 +104,8 @@ class TestKeptPlaces:
         assert (await hand.turn(Ack.succeeded(lease(said.claims[0])), wants=[Want((LANE,), 9)])).claims == ()
         assert (await ask(store, b"two", limited)).ok
 
-    async def test_only_where_something_has_to_end(self, store: Store, limited: Sized) -> None:
-        """Whoever waits for a rate comes when it lets something through."""
+    async def test_a_rate_is_never_reserved(self, store: Store, limited: Sized) -> None:
+        """A holder that waits for a rate asks again at the moment that the rate gives."""
         calls = bucket("calls", 1, per=60 * SECOND)
         await put_in(store, *(job(buckets=[limited, calls]) for _ in range(2)), job(buckets=[limited]))
         hand = await Hand(store).join()
@@ -107,8 +113,8 @@ class TestKeptPlaces:
         assert not (await ask(store, b"guest", limited, calls)).kept
         assert len((await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])).claims) == 1
 
-    async def test_it_is_no_guest(self, store: Store, limited: Sized) -> None:
-        """Nor is the second in which none is kept; and whoever gets it has a number of its own."""
+    async def test_a_reservation_has_no_holder_row(self, store: Store, limited: Sized) -> None:
+        """Nor has the second without reservations; and the hold that gets the capacity has its own number."""
         assert (await ask(store, b"one", limited)).ok
         assert (await ask(store, b"two", limited)).kept
         for of in (limited, ""):
@@ -119,7 +125,7 @@ class TestKeptPlaces:
         assert said.ok
         assert [(row.holder, row.token, row.info) for row in await store.holders("")] == [(b"two", said.token, b"me")]
 
-    async def test_renewing_leaves_it_kept(self, store: Store, limited: Sized) -> None:
+    async def test_a_renewal_does_not_end_a_reservation(self, store: Store, limited: Sized) -> None:
         await put_in(store, *(job(buckets=[limited]) for _ in range(2)))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -129,8 +135,8 @@ class TestKeptPlaces:
         assert (await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])).claims == ()
         assert (await ask(store, b"guest", limited)).ok
 
-    async def test_what_was_kept_stays_so_for_others(self, store: Store, limited: Sized) -> None:
-        """A guest that lacks more than that place leaves it to the next."""
+    async def test_a_reservation_stays_for_other_holders(self, store: Store, limited: Sized) -> None:
+        """A holder that lacks other capacity too leaves the reserved capacity to the next holder."""
         other = bucket("other", 1)
         await put_in(store, job(buckets=[limited]), job(buckets=[limited]), job(queue="own", buckets=[other]))
         hand = await Hand(store).join()

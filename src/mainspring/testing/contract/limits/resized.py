@@ -1,4 +1,4 @@
-"""A limit is changed while many wait for it: all are looked at again, some at a time."""
+"""A limit is changed while many jobs wait for it: all of them are rechecked, some at a time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import Hand, bucket, job, put_in
 
-__all__ = ["TestManyWait"]
+__all__ = ["TestResizedLimits"]
 
 KEYS = 1200
 CALL = 400
 
 
 async def waiting(store: Store) -> Hand:
-    """So many keys with a place each: one job of each runs, another waits."""
+    """Many keys with a capacity of one: one job of each key runs, another waits."""
     for first in range(0, KEYS, CALL):
         own = [bucket("tenant", 1, key=str(n)) for n in range(first, first + CALL)]
         await put_in(store, *(job(buckets=[each]) for each in own for _ in range(2)))
@@ -34,9 +34,11 @@ async def taken(hand: Hand) -> int:
 
 
 @pytest.mark.asyncio
-class TestManyWait:
+class TestResizedLimits:
     @pytest.mark.parametrize("how", ["declare", "set_size", "forget"])
-    async def test_all_of_them_may_start(self, store: Store, second_store: Store, how: str) -> None:
+    async def test_all_waiting_jobs_start_after_the_size_grew(
+        self, store: Store, second_store: Store, how: str
+    ) -> None:
         hand = await waiting(store)
         if how == "declare":
             await second_store.declare_limits([Limit(name="tenant", size=2)])
@@ -46,7 +48,7 @@ class TestManyWait:
             await second_store.forget_limit("tenant")
         assert await taken(hand) == KEYS
 
-    async def test_what_does_not_change_moves_nobody(self, store: Store, second_store: Store) -> None:
+    async def test_a_declaration_without_a_change_moves_no_job(self, store: Store, second_store: Store) -> None:
         hand = await waiting(store)
         await second_store.declare_limits([Limit(name="tenant", size=1)])
         await second_store.set_limit_size("tenant", None)

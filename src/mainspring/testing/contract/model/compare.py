@@ -1,4 +1,4 @@
-"""How a store's rows are held against the model's jobs."""
+"""The comparison of the rows of a store with the jobs of the model."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Ledger:
         self.top = max([self.top, *(job.seq for job in fresh.values())])
 
     def _line(self, job: ModelJob) -> tuple[bool, int]:
-        """The line in which it stands, and its place there: those that came later stand further behind."""
+        """The lane of the job, and its position there: later jobs have greater positions."""
         return False, job.seq
 
     def _ordered(self, ids: list[bytes], fresh: dict[bytes, ModelJob]) -> None:
@@ -85,7 +85,7 @@ class Ledger:
         assert sorted(places, key=lambda place: place[0]) == sorted(places)
 
     def _in_due_order(self, fresh: dict[bytes, ModelJob]) -> None:
-        """Those due at the same moment may stand in any order."""
+        """Jobs due at the same moment may have any order."""
         places = sorted((self._line(fresh[id]), due) for due, id in self.by_due)
         for line in (False, True):
             dues = [due for (stack, _), due in places if stack is line]

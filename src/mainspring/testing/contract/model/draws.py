@@ -1,4 +1,4 @@
-"""What a random walk does next: jobs with all their options, and every way to report an attempt."""
+"""The next step of a random walk: jobs with all their options, and every kind of ack."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from mainspring.states import Action
 from mainspring.worker.records import Want
 
 from .draws import LANES, QUEUES, ends, keyed_jobs
-from .machine import Caller, FullMachine
+from .machine import FullMachine, WalkWorker
 
 CHANGES = (
     None,
@@ -34,12 +34,12 @@ class KeyedMachine(FullMachine):
 
     @rule(data=st.data(), change=st.sampled_from(CHANGES))
     def end_all(self, data: st.DataObject, change: tuple[str, QueueMode] | None) -> None:
-        """Whoever has jobs ends them all and takes what there is; perhaps a queue gets another mode meanwhile."""
+        """A worker with jobs ends all of them and claims others; perhaps a queue gets another mode meanwhile."""
         if change is not None:
             self.change_mode(data, *change)
         self.next_turn(data, [Want(LANES, 4)], True, 1, False)
 
-    def some_acks(self, data: st.DataObject, caller: Caller) -> list[Ack]:
+    def some_acks(self, data: st.DataObject, caller: WalkWorker) -> list[Ack]:
         ending = [data.draw(ends(lease)) for lease in self.held(caller)]
         return ending or super().some_acks(data, caller)
 

@@ -60,7 +60,7 @@ def walk(machine: type[CommonMachine], make_store: MakeStore, settings: hypothes
     run_state_machine_as_test(lambda: machine(make_store), settings=settings)  # type: ignore[arg-type]  # any factory
 
 
-class Caller:
+class WalkWorker:
     """A worker as its own process sees it: what it sent last and what it has read."""
 
     def __init__(self, name: str) -> None:
@@ -86,7 +86,7 @@ class CommonMachine(RuleBasedStateMachine):
         self.ledger = Ledger(self.model)
         self.ids: list[bytes] = []
         self.leases: list[Lease] = []
-        self.callers: dict[str, Caller] = {}
+        self.callers: dict[str, WalkWorker] = {}
         self.clients: list[Store] = []
         self.names = 0
 
@@ -120,7 +120,7 @@ class CommonMachine(RuleBasedStateMachine):
         return self.run(do(client))
 
     def rows(self) -> dict[bytes, JobRow]:
-        """Every job that was ever made and is somewhere, each in one place."""
+        """Every job that was made and still exists, each found once."""
         ids = tuple({*self.ids, *self.model.jobs})
         found = self.run(self.clients[0].find(Query(ids=ids), limit=10_000)).jobs if ids else ()
         assert len({each.id for each in found}) == len(found), "a job is in two places"
@@ -205,13 +205,13 @@ class CommonMachine(RuleBasedStateMachine):
     def register(self, slot: str) -> None:
         """A new process with a new name takes the slot; the old one, if it lives, may be rescued."""
         self.names += 1
-        caller = self.callers[slot] = Caller(f"{slot}-{self.names}")
+        caller = self.callers[slot] = WalkWorker(f"{slot}-{self.names}")
         (said,) = self.run(self.clients[0].beat([Beat(caller.name, REGISTRATION)]))
         assert said.alive
         self.model.beat(caller.name, register=True)
         self.model.workers[caller.name].number = said.number
 
-    def caller(self, data: st.DataObject) -> Caller:
+    def caller(self, data: st.DataObject) -> WalkWorker:
         """Mostly one that lives; a dead one does not know it yet."""
         slot = data.draw(st.sampled_from(SLOTS), label="worker")
         row = self.model.workers.get(self.callers[slot].name)
@@ -219,11 +219,11 @@ class CommonMachine(RuleBasedStateMachine):
             self.register(slot)
         return self.callers[slot]
 
-    def held(self, caller: Caller) -> list[Lease]:
+    def held(self, caller: WalkWorker) -> list[Lease]:
         running = (job for job in self.model.jobs.values() if job.state is State.RUNNING)
         return [Lease(job.new.id, job.token) for job in running if job.worker == caller.name]
 
-    def some_acks(self, data: st.DataObject, caller: Caller) -> list[Ack]:
+    def some_acks(self, data: st.DataObject, caller: WalkWorker) -> list[Ack]:
         """Of what it holds, and now and then of a lease that is old or not its own."""
         held = self.held(caller)
         chosen = data.draw(st.lists(st.sampled_from(held), max_size=3, unique=True)) if held else []
@@ -232,7 +232,7 @@ class CommonMachine(RuleBasedStateMachine):
             chosen += [stray] if stray not in chosen else []
         return [data.draw(acks(lease)) for lease in chosen]
 
-    def outlived(self, caller: Caller) -> list[Lease]:
+    def outlived(self, caller: WalkWorker) -> list[Lease]:
         """Leases on what it runs now, from an earlier attempt: the most tempting mistake."""
         now = dict(self.held(caller))
         return [lease for lease in self.leases if lease.id in now and lease.token != now[lease.id]]
@@ -329,7 +329,7 @@ class CommonMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), cause=st.sampled_from((Outcome.CRASHED, Outcome.LOST)), off=st.sampled_from((0, 0, 0, 1, -1)))
     def rescue(self, data: st.DataObject, cause: Outcome, off: int) -> None:
-        """Two sweepers, with the number that stands, one of the past, or one that never was."""
+        """Two rescuers, with the current beat number, an old one, or one that never existed."""
         name = data.draw(st.sampled_from(self.busiest() or ["nobody"]))
         row = self.model.workers.get(name)
         number = (row.number if row else 1) + off
@@ -340,7 +340,7 @@ class CommonMachine(RuleBasedStateMachine):
         self.check()
 
     def busiest(self) -> list[str]:
-        """The workers, those with jobs first: what is drawn most is what stands first."""
+        """The workers, those with jobs first, because the first is drawn most often."""
         running = [job.worker for job in self.model.jobs.values() if job.state is State.RUNNING]
         busy = sorted(set(running) - {None}, key=str)
         return [name for name in busy if name is not None] * 2 + sorted(self.model.workers)
@@ -400,7 +400,7 @@ class CommonMachine(RuleBasedStateMachine):
 
     @rule(by=st.sampled_from((1, 13, -1, -3600)))
     def move_clock(self, by: int) -> None:
-        """Nobody promotes meanwhile; and the clock may go back."""
+        """No promotion happens meanwhile, and the clock may go back."""
         self.clock.set(to_datetime(self.clock.now_us()) + timedelta(seconds=by))
         self.stepped_back = self.stepped_back or by < 0
 

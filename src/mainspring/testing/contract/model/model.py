@@ -105,7 +105,7 @@ class Model:
         return None if job is None or (over and until <= self.now) else id
 
     def _late_holder(self, key: bytes) -> list[bytes]:
-        """The last holder, if it has expired and nobody has noticed."""
+        """The last holder, if it has expired and no call has ended it yet."""
         id, _ = self.keys.get(key, (b"", 0))
         job = self.jobs.get(id)
         return [id] if job is not None and job.waiting and self._expired(job) else []
@@ -171,7 +171,7 @@ class Model:
     # ---- turns --------------------------------------------------------------------------------
 
     def acks(self, turn: Turn) -> Reply:
-        """The first half of a turn: who is asked, and what became of the acks."""
+        """The first half of a turn: the worker, and the result of each ack."""
         worker = self.workers.get(turn.worker)
         if worker is None or worker.lost:
             return Reply(lost=True)
@@ -247,7 +247,7 @@ class Model:
         return claims
 
     def _picked(self, want: Want, suspects: int) -> Iterator[ModelJob]:
-        """One after the other, so that each place that is taken is seen by the next choice."""
+        """One job after the other, so that each choice sees the capacity that the choice before used."""
         left, aged = want.n, want.oldest
         while left > 0:
             line = [job for job in self.jobs.values() if self._may_run(job, want)]
@@ -364,7 +364,7 @@ class Model:
         self.modes[queue] = mode
 
     def act(self, action: Action, id: bytes, priority: int = 0) -> bool | bytes | None:
-        """Done, refused, the other job that holds its key, or None: there is no such job."""
+        """Done, refused, the id of the other job that holds the key, or None if there is no such job."""
         job = self.jobs.get(id)
         if job is None:
             return None

@@ -1,4 +1,4 @@
-"""What the model of the contract is made of."""
+"""The records of the model of the contract."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ModelWorker:
 
 @dataclass
 class Reply:
-    """What a turn must say. ``unsure`` are acks that may be called already or stale: the job has moved on since."""
+    """The expected reply of a turn. Acks in ``unsure`` may be already or stale, because the job has moved on since."""
 
     lost: bool = False
     conflict: bool = False
@@ -97,7 +97,7 @@ class Taken:
 
 
 def agrees(job: ModelJob, claim: Claim) -> bool:
-    """Whether a claim hands out this job as it stands."""
+    """Whether a claim has the values of this job."""
     return (claim.id, claim.token, claim.attempt, claim.crashes, claim.turn, claim.record) == (
         job.new.id, job.token, job.attempt, job.crashes, job.turn, job.new.record,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Random walks over keys under which the newest enqueue replaces the job that waits, and a model of them."""
+"""Random walks over unique keys under which the newest enqueue replaces the waiting job, and their model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LatestPlan(Planned):
 
 
 class LatestModel(Model):
-    """Jobs with such keys and plain ones."""
+    """The model of jobs with keys under which the newest enqueue replaces the waiting job, and of plain jobs."""
 
     def __init__(self) -> None:
         super().__init__()

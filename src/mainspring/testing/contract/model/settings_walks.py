@@ -1,4 +1,4 @@
-"""Random walks over the settings of queues and their switches (order, depth, disabled), and a model of them."""
+"""Random walks over the settings of queues (order, depth, disabled), and their model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SettledModel(Model):
     """Plain jobs in queues with settings."""
 
     def __init__(self, dropped: Callable[[], set[bytes]]) -> None:
-        """``dropped``: the jobs that had to make room in the step under way, by the store."""
+        """``dropped``: the jobs that the store dropped in the current step because their queue was full."""
         super().__init__()
         self.settings: dict[str, QueueSettings] = {}
         self.disabled: dict[str, DisabledMode] = {}
@@ -100,7 +100,7 @@ class SettledModel(Model):
 
 
 class SettledLedger(Ledger):
-    """The places of those that go by the newest first fall instead of growing."""
+    """The positions of lifo jobs fall instead of growing."""
 
     def __init__(self, model: SettledModel) -> None:
         super().__init__(model)
@@ -115,7 +115,7 @@ class SettledLedger(Ledger):
         self._bottom, self.top = min([self._bottom, *stack, *line]), max([self.top, *stack, *line])
 
     def _line(self, job: ModelJob) -> tuple[bool, int]:
-        """A place in line, growing in the order in which they came."""
+        """A position in the lane, growing in the order of arrival."""
         stack = self._stacked[job.new.id]
         return stack, -job.seq if stack else job.seq
 
@@ -168,7 +168,7 @@ class SettledMachine(KeyedMachine):
 
     @rule(data=st.data(), queue=st.sampled_from(QUEUES), settings=st.sampled_from(SETTINGS), n=st.integers(1, 4))
     def configure(self, data: st.DataObject, queue: str, settings: QueueSettings, n: int) -> None:
-        """And somebody goes on as before."""
+        """Then a client continues as before."""
         self.call(data, lambda store: store.configure_queue(queue, settings or None))
         self.model.settings[queue] = settings
         self.check()
@@ -176,14 +176,14 @@ class SettledMachine(KeyedMachine):
 
     @rule(data=st.data(), n=st.integers(2, 4))
     def crowd(self, data: st.DataObject, n: int) -> None:
-        """More and more, of whom few are taken."""
+        """Many jobs are enqueued and few are claimed."""
         self.send_batch(data, n)
         self.send_batch(data, 3)
         self.next_turn(data, [Want(LANES, 1)], True, 1, False)
 
     @rule(data=st.data(), queue=st.sampled_from(QUEUES), how=st.sampled_from((None, None, *DisabledMode)))
     def disable(self, data: st.DataObject, queue: str, how: DisabledMode | None) -> None:
-        """And somebody goes on as before."""
+        """Then a client continues as before."""
         self.call(data, lambda store: store.disable_queues([queue], how, "somebody"))
         self.model.disabled.pop(queue, None)
         if how is not None:
@@ -204,5 +204,5 @@ class SettledMachine(KeyedMachine):
 
     @rule(by=st.sampled_from((1, 13)))
     def move_clock(self, by: int) -> None:
-        """Not back: which of two was enqueued first is then nobody's promise."""
+        """Not back: then the contract does not say which of two jobs was enqueued first."""
         super().move_clock(by)

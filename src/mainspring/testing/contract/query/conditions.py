@@ -1,4 +1,4 @@
-"""What a query can ask: the same jobs are found, counted, tallied and acted on."""
+"""The conditions of a query: the same jobs are found, counted, tallied and changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def means(store: Store, query: Query, *expected: NewJob | Claim | JobRow) 
 
 @pytest.mark.asyncio
 class TestFindByMarks:
-    async def test_all_marks_are_there(self, store: Store) -> None:
+    async def test_a_job_must_have_all_marks(self, store: Store) -> None:
         both, first, second = job(marks=["a", "b"]), job(marks=["a"]), job(marks=["b", "ab"])
         await put_in(store, both, first, second, job())
         await means(store, Query(marks=("a",)), both, first)
@@ -36,7 +36,7 @@ class TestFindByMarks:
         await means(store, Query(marks=("a", "ab")))
         await means(store, Query(marks=("c",)))
 
-    async def test_a_mark_stays_with_its_job_from_place_to_place(self, store: Store) -> None:
+    async def test_marks_are_found_in_every_state(self, store: Store) -> None:
         made = job(marks=["a"])
         hand, claim = await running(store, made)
         await means(store, Query(marks=("a",), states=(State.RUNNING,)), made)
@@ -47,7 +47,7 @@ class TestFindByMarks:
         await hand.succeed(await hand.take_one())
         await means(store, Query(marks=("a",), states=(State.SUCCEEDED,)), made)
 
-    async def test_with_other_conditions(self, store: Store) -> None:
+    async def test_marks_with_other_conditions(self, store: Store) -> None:
         here, there = job(marks=["a"], queue="here"), job(marks=["a"], queue="there")
         await put_in(store, here, there, job(queue="here"))
         await means(store, Query(marks=("a",), queues=("here",)), here)
@@ -62,8 +62,8 @@ class TestFindByMarks:
         await means(store, Query.where(parent=parent.id.hex()), child)
         await means(store, Query.where(parent=parent.id.hex(), tags=["a"]), child)
 
-    async def test_pages(self, store: Store) -> None:
-        """Newest first over all places, each job once."""
+    async def test_pages_of_marked_jobs(self, store: Store) -> None:
+        """Newest first over live and ended jobs, each job once."""
         jobs = [job(id=each.bytes, marks=["a"] if at % 3 else []) for at, each in enumerate(new_ids(30))]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -75,7 +75,7 @@ class TestFindByMarks:
             ready = await paged(store, Query(marks=("a",), states=(State.READY,)), size)
             assert ready == expected[:12]
 
-    async def test_the_needle_in_the_haystack(self, store: Store) -> None:
+    async def test_one_marked_job_among_many(self, store: Store) -> None:
         """However many newer jobs share the mark."""
         made = [each.bytes for each in new_ids(800)]
         needles = [job(id=id, marks=["a"], queue="rare", delay=HOUR) for id in made[:2]]
@@ -94,7 +94,7 @@ class TestFindByMarks:
         assert await gone(store, marked)
         await means(store, Query.everything(), other)
 
-    async def test_a_mark_goes_with_its_job(self, store: Store) -> None:
+    async def test_a_deleted_job_is_not_found_by_its_marks(self, store: Store) -> None:
         """A job that comes back under the same id is another."""
         made = await one(store, job(marks=["a"]))
         await store.act(Action.DELETE, Query(ids=(made.id,)))
@@ -104,7 +104,7 @@ class TestFindByMarks:
 
 @pytest.mark.asyncio
 class TestConditions:
-    async def test_each_state(self, store: Store) -> None:
+    async def test_each_state_is_a_condition(self, store: Store) -> None:
         """With nothing else asked, and with something that all jobs have."""
         parent, later = job(), job(delay=HOUR)
         await put_in(store, parent, job(after=[parent]), later)
@@ -122,7 +122,7 @@ class TestConditions:
             await means(store, Query(states=(state,)), found)
             await means(store, Query(states=(state,), since=0), found)
 
-    async def test_reasons(self, store: Store) -> None:
+    async def test_reasons_are_a_condition(self, store: Store) -> None:
         hand, crashed = await running(store)
         await hand.kill(crashed, reason=Reason.CRASHED)
         hand, tired = await running(store)
@@ -135,7 +135,7 @@ class TestConditions:
         await means(store, Query.where(reasons=["crashed"], states=["cancelled"]))
         await means(store, Query.where(reasons=["expired"]))
 
-    async def test_errors(self, store: Store) -> None:
+    async def test_errors_are_a_condition(self, store: Store) -> None:
         """Of dead jobs: the type of the error, or the reason where there was none."""
         hand, typed = await running(store)
         await hand.kill(typed, reason=Reason.RETRIES_EXHAUSTED, label="ValueError")
@@ -149,8 +149,8 @@ class TestConditions:
         await means(store, Query.where(errors=["retries_exhausted"]))
         await means(store, Query.where(errors=["ValueError"], states=["succeeded", "ready"]))
 
-    async def test_when_it_was_enqueued(self, store: Store, clock: MovableClock) -> None:
-        """From ``since`` on, up to but not including ``until``, wherever the job stands now."""
+    async def test_the_time_of_the_enqueue_is_a_condition(self, store: Store, clock: MovableClock) -> None:
+        """From ``since`` on, up to but not including ``until``, in every state."""
         hand, first = await running(store)
         then = clock.now_us()
         clock.advance("1h")
@@ -163,7 +163,7 @@ class TestConditions:
         await means(store, Query(since=then, until=then + 1), first)
         await means(store, Query(since=then + 1, until=then + HOUR))
 
-    async def test_when_it_ended(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_time_of_the_end_is_a_condition(self, store: Store, clock: MovableClock) -> None:
         """Whatever its end was; a live job has none."""
         hand, done = await running(store)
         await hand.succeed(done)
@@ -180,7 +180,7 @@ class TestConditions:
         await means(store, Query(ended_before=clock.now_us() + 1, states=(State.RUNNING,)))
 
     @pytest.mark.parametrize("condition", ["errors", "reasons", "since", "until", "ended_before"])
-    async def test_an_action_is_held_to_it(self, store: Store, clock: MovableClock, condition: str) -> None:
+    async def test_an_action_obeys_every_condition(self, store: Store, clock: MovableClock, condition: str) -> None:
         """What a condition leaves out is never touched."""
         hand, old = await running(store)
         await hand.kill(old, reason=Reason.TIMED_OUT, label="ValueError")

@@ -1,4 +1,4 @@
-"""Find and count: exact, in one snapshot, page by page."""
+"""Find and count: exact, in one snapshot, and in pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TestCount", "TestFind", "TestFindById"]
 
 @pytest.mark.asyncio
 class TestFindById:
-    async def test_live_and_ended_alike(self, store: Store) -> None:
+    async def test_live_and_ended_jobs_are_found(self, store: Store) -> None:
         hand, done = await running(store)
         await hand.succeed(done)
         hand, dead = await running(store)
@@ -27,12 +27,12 @@ class TestFindById:
             done.id: State.SUCCEEDED, dead.id: State.DEAD, ready.id: State.READY,
         }  # fmt: skip
 
-    async def test_what_is_nowhere_is_left_out(self, store: Store) -> None:
+    async def test_unknown_ids_are_left_out(self, store: Store) -> None:
         made = await one(store)
         assert ids((await store.find(Query(ids=(new_id().bytes, made.id)))).jobs) == [made.id]
         assert (await store.find(Query(ids=()))).jobs == ()
 
-    async def test_an_empty_query_means_nobody(self, store: Store) -> None:
+    async def test_an_empty_query_matches_no_job(self, store: Store) -> None:
         await one(store)
         assert (await store.find(Query())).jobs == ()
 
@@ -48,13 +48,13 @@ class TestFindById:
         ):
             assert set(ids((await store.find(Query.where(states=states))).jobs)) == expected
 
-    async def test_ids_and_states_hold_both(self, store: Store) -> None:
+    async def test_ids_and_states_must_both_match(self, store: Store) -> None:
         ready, later = await one(store), await one(store, job(delay=SECOND))
         query = Query(ids=(ready.id, later.id), states=(State.SCHEDULED,))
         assert ids((await store.find(query)).jobs) == [later.id]
 
     async def test_the_newest_id_comes_first(self, store: Store) -> None:
-        """Over all places."""
+        """Over live and ended jobs."""
         jobs = [job() for _ in range(4)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -83,7 +83,7 @@ class TestFind:
         for size in (1, 7, 25, 100):
             assert await paged(store, Query.everything(), size) == expected
 
-    async def test_a_page_that_is_the_last_says_so(self, store: Store) -> None:
+    async def test_the_last_page_has_no_cursor(self, store: Store) -> None:
         await self.mixed(store, 3)
         assert (await store.find(Query.everything(), limit=100)).cursor is None
         first = await store.find(Query.everything(), limit=2)
@@ -117,7 +117,7 @@ class TestCount:
     async def test_every_state_is_a_key(self, store: Store) -> None:
         assert await store.count(Query.everything()) == dict.fromkeys(State, 0)
 
-    async def test_exact_numbers_over_all_places(self, store: Store) -> None:
+    async def test_exact_numbers_of_live_and_ended_jobs(self, store: Store) -> None:
         parent = job()
         await put_in(store, parent, job(after=[parent]), job(delay=SECOND), job(delay=SECOND), job(queue="w"))
         hand = await Hand(store).join()
@@ -132,7 +132,7 @@ class TestCount:
             State.SUCCEEDED: 1,
         }
 
-    async def test_of_a_query(self, store: Store) -> None:
+    async def test_a_count_of_a_query(self, store: Store) -> None:
         first, _ = await one(store), await one(store)
         assert (await store.count(Query(ids=(first.id,))))[State.READY] == 1
         assert (await store.count(Query.where(states=[State.DEAD])))[State.READY] == 0

@@ -1,4 +1,4 @@
-"""Tally: exact numbers by a value and state, in one snapshot."""
+"""Tally: exact numbers by value and state, in one snapshot."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TestTally:
         assert (found.value, found.count) == ("crashed", 1)
         assert [each.id for each in (await store.find(Query.where(errors=["crashed"]))).jobs] == [claim.id]
 
-    async def test_the_first_and_the_last(self, store: Store, clock: MovableClock) -> None:
+    async def test_first_and_last_moment(self, store: Store, clock: MovableClock) -> None:
         """Of live jobs when they were enqueued, of ended ones when they ended."""
         then = clock.now_us()
         first, claim = await running(store, job(queue="q"))
@@ -79,7 +79,7 @@ class TestTally:
             TallyRow("q", State.READY, 2, then, then + HOUR),
         ]
 
-    async def test_of_a_query(self, store: Store) -> None:
+    async def test_a_tally_of_a_query(self, store: Store) -> None:
         meant, other = job(queue="a", marks=["x"]), job(queue="b")
         await put_in(store, meant, other, job(queue="a", delay=HOUR))
         for query, expected in (
@@ -92,8 +92,8 @@ class TestTally:
         ):
             assert [(each.value, each.count) for each in await store.tally(query, "queue")] == expected
 
-    async def test_of_many_ids(self, store: Store, clock: MovableClock) -> None:
-        """One line for each value, however long the list; an id that is named twice counts once."""
+    async def test_a_tally_of_many_ids(self, store: Store, clock: MovableClock) -> None:
+        """One row for each value, however long the list; an id that is named twice counts once."""
         made = [job(id=each.bytes) for each in new_ids(900)]
         await put_in(store, *made[:450])
         clock.advance("1h")
@@ -102,7 +102,7 @@ class TestTally:
         (found,) = await store.tally(Query(ids=asked), "queue")
         assert (found.count, found.last - found.first) == (900, HOUR)
 
-    async def test_it_follows_every_move(self, store: Store) -> None:
+    async def test_a_tally_follows_every_transition(self, store: Store) -> None:
         made = await one(store, job(queue="a"))
         for action, expected in (
             (Action.CANCEL, [("a", State.CANCELLED)]),

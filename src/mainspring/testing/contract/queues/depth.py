@@ -1,4 +1,4 @@
-"""How many jobs may wait in a queue: counted exactly, over all producers; what was accepted before is never refused."""
+"""The depth of a queue: exact over all producers; jobs that were accepted before are never refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mainspring.testing.contract.hands import (
     state,
 )
 
-__all__ = ["TestAccepted", "TestDepth", "TestDropOldest"]
+__all__ = ["TestAcceptedJobs", "TestDepth", "TestDropOldest"]
 
 ERRORS = QueueSettings(max_depth=3)
 DROPS = QueueSettings(max_depth=3, on_full="drop_oldest")
@@ -45,7 +45,7 @@ async def full(store: Store, *jobs: NewJob) -> None:
 
 @pytest.mark.asyncio
 class TestDepth:
-    async def test_no_more_than_that_wait(self, store: Store, second_store: Store) -> None:
+    async def test_no_more_jobs_wait_than_max_depth(self, store: Store, second_store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job())
         await one(second_store)
@@ -53,15 +53,15 @@ class TestDepth:
         await full(store, job(buckets=[], marks=["red"]))
         await one(store, job(queue="other"))
 
-    async def test_all_or_none(self, store: Store) -> None:
-        """Also of the queues that have room, and of the unique keys."""
+    async def test_a_batch_that_is_too_large_is_refused_as_a_whole(self, store: Store) -> None:
+        """Also its jobs for queues that are not full, and its unique keys."""
         await store.configure_queue("q", ERRORS)
         keyed = job(queue="other", unique=UniqueKey(b"k" * 16))
         await full(store, keyed, job(), job(), job(), job())
         assert (await put_in(store, job(queue="other", unique=UniqueKey(b"k" * 16))))[0].created
         await put_in(store, job(), job(), job())
 
-    async def test_every_way_of_waiting_counts(self, store: Store) -> None:
+    async def test_every_waiting_state_counts(self, store: Store) -> None:
         """Blocked, scheduled, retrying and ready ones; not what runs, and not what has ended."""
         await store.configure_queue("q", ERRORS)
         hand, claim = await running(store, job())
@@ -71,7 +71,7 @@ class TestDepth:
         await store.act(Action.CANCEL, Query(ids=(claim.id,)))
         assert (await put_in(store, job()))[0].created
 
-    async def test_what_is_claimed_makes_room(self, store: Store) -> None:
+    async def test_a_claim_frees_depth(self, store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
@@ -81,7 +81,7 @@ class TestDepth:
         await hand.succeed(*claims)
         await full(store, job())
 
-    async def test_what_waited_before_counts(self, store: Store) -> None:
+    async def test_jobs_that_waited_before_the_setting_count(self, store: Store) -> None:
         hand, claim = await running(store, job())
         await put_in(store, job(), job(delay=SECOND))
         await store.configure_queue("q", ERRORS)
@@ -93,14 +93,14 @@ class TestDepth:
         assert len(await hand.take(1)) == 1
         await one(store)
 
-    async def test_the_blocking_twin_does_the_same(self, store: Store) -> None:
+    async def test_enqueue_now_obeys_the_depth(self, store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(), job(), job())))
         with pytest.raises(QueueFull, match="'q' is full"):
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
 
-    async def test_the_error_says_how_it_is(self, store: Store, clock: MovableClock) -> None:
-        """By how long those that wait have waited: three took six seconds."""
+    async def test_the_error_has_depth_and_retry_after(self, store: Store, clock: MovableClock) -> None:
+        """Estimated from how long the waiting jobs have waited: three took six seconds."""
         await store.configure_queue("q", QueueSettings(max_depth=3, on_full="wait"))
         await put_in(store, job(), job(), job())
         clock.advance("6s")
@@ -109,15 +109,15 @@ class TestDepth:
         assert (said.value.queue, said.value.max_depth, said.value.waits) == ("q", 3, True)
         assert said.value.retry_after == pytest.approx(2.0, abs=0.6)
 
-    async def test_a_repeat_is_no_new_job(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_needs_no_depth(self, store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         jobs = [job(), job(), job()]
         await put_in(store, *jobs)
         for retry in (True, False):
             assert await put_in(store, *jobs, retry=retry) == [Enqueued(each.id, False) for each in jobs]
 
-    async def test_a_key_that_is_held_needs_no_room(self, store: Store) -> None:
-        """And who takes the place of another takes its room."""
+    async def test_an_enqueue_that_returns_the_holder_needs_no_depth(self, store: Store) -> None:
+        """And a job that supersedes another uses the depth of that job."""
         await store.configure_queue("q", ERRORS)
         holder = job(unique=UniqueKey(b"k" * 16))
         await put_in(store, holder, job(), job())
@@ -125,7 +125,7 @@ class TestDepth:
         assert (await put_in(store, job(unique=UniqueKey(b"k" * 16, conflict="replace"))))[0].created
         assert await ending(store, holder) == (State.CANCELLED, Reason.SUPERSEDED)
 
-    async def test_changed_and_taken_back(self, store: Store, second_store: Store) -> None:
+    async def test_a_depth_can_be_changed_and_removed(self, store: Store, second_store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
         await second_store.configure_queue("q", QueueSettings(max_depth=4))
@@ -138,7 +138,7 @@ class TestDepth:
         await one(store)
         await full(store, job())
 
-    async def test_never_more_over_many_producers(self, store: Store, second_store: Store) -> None:
+    async def test_many_producers_never_exceed_the_depth(self, store: Store, second_store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=10))
         said = await asyncio.gather(
             *(put_in(each, job(), job()) for _ in range(10) for each in (store, second_store)), return_exceptions=True
@@ -148,8 +148,8 @@ class TestDepth:
 
 
 @pytest.mark.asyncio
-class TestAccepted:
-    async def test_a_batch_of_a_running_job_is_let_in(self, store: Store) -> None:
+class TestAcceptedJobs:
+    async def test_a_batch_of_a_running_job_is_accepted(self, store: Store) -> None:
         """And counts."""
         await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
@@ -158,7 +158,7 @@ class TestAccepted:
         await hand.take(2)
         await full(store, job())
 
-    async def test_a_follow_up_is_let_in(self, store: Store) -> None:
+    async def test_a_follow_up_job_is_accepted(self, store: Store) -> None:
         """And counts."""
         await store.configure_queue("q", ERRORS)
         next_one = job(id=new_id().bytes[:14] + b"\0\0")
@@ -168,7 +168,7 @@ class TestAccepted:
         assert len(await hand.take(1)) == 1
         await full(store, job())
 
-    async def test_retries_and_rescues_are_let_in(self, store: Store, clock: MovableClock) -> None:
+    async def test_retries_and_rescues_are_accepted(self, store: Store, clock: MovableClock) -> None:
         await store.configure_queue("q", ERRORS)
         await put_in(store, *(job() for _ in range(3)))
         hand = await Hand(store).join()
@@ -185,7 +185,7 @@ class TestAccepted:
         await hand.take(3)
         await full(store, job())
 
-    async def test_retries_by_hand_count_also_of_jobs_that_never_counted(self, store: Store) -> None:
+    async def test_retries_by_hand_count_for_the_depth(self, store: Store) -> None:
         """One that had ended before there was a bound, and one that was skipped."""
         before = await one(store)
         await store.act(Action.CANCEL, Query(ids=(before.id,)))
@@ -200,7 +200,7 @@ class TestAccepted:
 
 @pytest.mark.asyncio
 class TestDropOldest:
-    async def test_the_oldest_make_room(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_oldest_jobs_are_dropped(self, store: Store, clock: MovableClock) -> None:
         """And it can be seen why they ended."""
         await store.configure_queue("q", DROPS)
         jobs = []
@@ -212,7 +212,7 @@ class TestDropOldest:
         assert (found.state, found.reason) == (State.CANCELLED, Reason.SUPERSEDED)
         assert "queue 'q' was full" in (found.note or "")
 
-    async def test_never_one_that_runs(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_running_job_is_never_dropped(self, store: Store, clock: MovableClock) -> None:
         await store.configure_queue("q", DROPS)
         hand, claim = await running(store, job())
         clock.advance("1s")
@@ -224,21 +224,21 @@ class TestDropOldest:
         assert [await state(store, each) for each in jobs].count(State.CANCELLED) == 2
         await hand.succeed(claim)
 
-    async def test_also_those_that_are_not_due(self, store: Store, clock: MovableClock) -> None:
+    async def test_scheduled_jobs_are_dropped_too(self, store: Store, clock: MovableClock) -> None:
         await store.configure_queue("q", DROPS)
         late = await one(store, job(delay=9 * SECOND))
         clock.advance("1s")
         await put_in(store, job(), job(), job())
         assert await ending(store, late) == (State.CANCELLED, Reason.SUPERSEDED)
 
-    async def test_more_than_ever_fit_are_refused(self, store: Store) -> None:
+    async def test_a_batch_larger_than_max_depth_is_refused(self, store: Store) -> None:
         """Nothing is dropped for them."""
         await store.configure_queue("q", DROPS)
         kept = await one(store)
         await full(store, *(job() for _ in range(4)))
         assert await state(store, kept) == State.READY
 
-    async def test_who_hangs_on_it_is_told(self, store: Store, clock: MovableClock) -> None:
+    async def test_dependents_of_a_dropped_job_are_resolved(self, store: Store, clock: MovableClock) -> None:
         """A child ends with it, and its follow-up job is made."""
         await store.configure_queue("q", DROPS)
         follow = job(id=new_id().bytes[:14] + b"\0\0", queue="after")
@@ -250,7 +250,7 @@ class TestDropOldest:
         hand = await Hand(store).join()
         assert len(await hand.take(9, "after/any")) == 1
 
-    async def test_many_at_once(self, store: Store, second_store: Store) -> None:
+    async def test_many_jobs_are_dropped_at_once(self, store: Store, second_store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
         await asyncio.gather(*(put_in(each, job(), job()) for _ in range(10) for each in (store, second_store)))
         counts = await store.count(Query.where(queues=["q"]))

@@ -1,4 +1,4 @@
-"""Queues that are switched off, and what is stored of how a queue works."""
+"""Disabled queues, and the stored settings of queues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ HOLD, SKIP, REJECT = DisabledMode.HOLD, DisabledMode.SKIP, DisabledMode.REJECT
 @pytest.mark.asyncio
 class TestDisabled:
     @pytest.mark.parametrize("how", list(DisabledMode))
-    async def test_nothing_is_handed_out(self, store: Store, second_store: Store, how: DisabledMode) -> None:
+    async def test_a_disabled_queue_hands_out_no_job(
+        self, store: Store, second_store: Store, how: DisabledMode
+    ) -> None:
         """And nothing is dropped: all of it runs once the queue is enabled."""
         jobs = [job(), job(buckets=[bucket("gate", 5)]), job(priority=5)]
         await put_in(store, *jobs, job(queue="other"))
@@ -52,13 +54,13 @@ class TestDisabled:
         await second_store.disable_queues(["q"], None)
         assert sorted(ids(await hand.take(9))) == sorted(ids(jobs))
 
-    async def test_hold_takes_jobs(self, store: Store) -> None:
+    async def test_hold_accepts_jobs(self, store: Store) -> None:
         await store.disable_queues(["q"], HOLD)
         jobs = [job(), job(delay=SECOND), job(unique=UniqueKey(b"k" * 16))]
         assert await put_in(store, *jobs) == [Enqueued(each.id, True) for each in jobs]
         assert [await state(store, each) for each in jobs] == [State.READY, State.SCHEDULED, State.READY]
 
-    async def test_it_is_another_matter_than_a_mode(self, store: Store) -> None:
+    async def test_disabled_and_mode_are_independent(self, store: Store) -> None:
         """Neither takes the other back."""
         await one(store)
         await store.set_queue_mode(["q"], QueueMode.PAUSED)
@@ -72,8 +74,10 @@ class TestDisabled:
         await store.set_queue_mode(["q"], QueueMode.OPEN)
         assert len(await hand.take(1)) == 1
 
-    async def test_every_client_sees_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
-        """Since when, and by whom; said twice it stands since the first time."""
+    async def test_every_client_sees_the_disabled_queue(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
+        """Since when and by which user; a repeat keeps the first moment."""
         first = clock.now_us()
         await store.disable_queues(["q"], HOLD, "ann@desk")
         clock.advance("1s")
@@ -87,14 +91,14 @@ class TestDisabled:
         await store.disable_queues(["q", "never"], None)
         assert await second_store.queues() == []
 
-    async def test_what_runs_goes_on(self, store: Store) -> None:
+    async def test_running_jobs_continue(self, store: Store) -> None:
         hand, claim = await running(store, job())
         await store.disable_queues(["q"], REJECT)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         await store.promote()
         assert await state(store, claim) == State.READY
 
-    async def test_enabling_wakes(self, store: Store, second_store: Store) -> None:
+    async def test_enabling_wakes_listeners(self, store: Store, second_store: Store) -> None:
         await store.disable_queues(["q"], HOLD)
         await one(store)
         listener = await store.listen("w", ["q"])
@@ -122,7 +126,7 @@ class TestSkip:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == [waiting.id]
 
-    async def test_a_child_ends_with_its_parent(self, store: Store) -> None:
+    async def test_a_child_of_a_skipped_job_ends(self, store: Store) -> None:
         """A follow-up job of a cancelled one is made."""
         await store.disable_queues(["q"], SKIP)
         follow = job(id=new_id().bytes[:14] + b"\0\0", queue="after")
@@ -133,7 +137,7 @@ class TestSkip:
         hand = await Hand(store).join()
         assert len(await hand.take(9, "after/any")) == 1
 
-    async def test_they_need_no_room(self, store: Store) -> None:
+    async def test_skipped_jobs_need_no_depth(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=1))
         await one(store)
         await store.disable_queues(["q"], SKIP)
@@ -145,7 +149,7 @@ class TestSkip:
         await store.act(Action.RETRY, Query(ids=(made.id,)))
         assert await state(store, made) == State.READY
 
-    async def test_the_blocking_twin_does_the_same(self, store: Store) -> None:
+    async def test_enqueue_now_skips_too(self, store: Store) -> None:
         await store.disable_queues(["q"], SKIP)
         made = job()
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(made,)))
@@ -154,8 +158,8 @@ class TestSkip:
 
 @pytest.mark.asyncio
 class TestReject:
-    async def test_it_takes_no_more(self, store: Store, second_store: Store) -> None:
-        """Nothing of the batch is there; who did it is said."""
+    async def test_a_rejecting_queue_refuses_jobs(self, store: Store, second_store: Store) -> None:
+        """Nothing of the batch is inserted; the error names the user that disabled the queue."""
         await second_store.disable_queues(["q"], REJECT, "ann@desk")
         other = job(queue="other", unique=UniqueKey(b"k" * 16))
         for made in (job(), job(delay=SECOND), job(buckets=[bucket("gate", 1)])):
@@ -167,7 +171,7 @@ class TestReject:
         await second_store.disable_queues(["q"], None)
         assert (await put_in(store, other, made))[1].created
 
-    async def test_a_repeat_is_no_new_job(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_is_not_refused(self, store: Store) -> None:
         first, second = job(), job()
         await put_in(store, first)
         await store.disable_queues(["q"], REJECT)
@@ -179,7 +183,7 @@ class TestReject:
 
 @pytest.mark.asyncio
 class TestQueueSettings:
-    async def test_given_ones_lie_over_declared_ones(self, store: Store, second_store: Store) -> None:
+    async def test_settings_by_hand_override_declared_ones(self, store: Store, second_store: Store) -> None:
         declared, given = QueueSettings(max_depth=9, order="lifo"), QueueSettings(max_depth=1)
         await store.configure_queue("q", declared, declared=True)
         await store.configure_queue("q", given)
@@ -191,12 +195,12 @@ class TestQueueSettings:
         await store.configure_queue("q", None, declared=True)
         assert await second_store.queues() == []
 
-    async def test_a_given_zero_lifts_a_declared_depth(self, store: Store) -> None:
+    async def test_a_depth_of_zero_by_hand_removes_a_declared_depth(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=1), declared=True)
         await store.configure_queue("q", QueueSettings(max_depth=0))
         await put_in(store, job(), job())
 
-    async def test_a_batch_brings_what_code_declares(self, store: Store, second_store: Store) -> None:
+    async def test_a_batch_stores_declared_settings(self, store: Store, second_store: Store) -> None:
         """If the store knows of nothing declared; for every producer from then on, and for this very batch."""
         told = ("q", QueueSettings(max_depth=2))
         with pytest.raises(QueueFull):
@@ -209,7 +213,7 @@ class TestQueueSettings:
         with pytest.raises(QueueFull):
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),), queues=(told,)))
 
-    async def test_modes_leave_them_alone(self, store: Store) -> None:
+    async def test_modes_do_not_change_settings(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=1))
         await store.set_queue_mode(["q"], QueueMode.PAUSED)
         await store.set_queue_mode(["q"], QueueMode.OPEN)
@@ -218,7 +222,7 @@ class TestQueueSettings:
         with pytest.raises(QueueFull):
             await one(store)
 
-    async def test_names_are_text_of_any_kind(self, store: Store) -> None:
+    async def test_names_may_be_any_text(self, store: Store) -> None:
         name = 'it\'s; "q" {x}:*%_\\ Größe|+! 🐛'
         await store.configure_queue(name, QueueSettings(max_depth=1, limits=(("gate", 1),)))
         await store.disable_queues([name], HOLD, "ann: |+!")
@@ -230,7 +234,7 @@ class TestQueueSettings:
         await store.disable_queues([name], None)
         assert len(await hand.take(1, f"{name}/any")) == 1
 
-    async def test_namespaces_have_settings_of_their_own(self, store: Store, elsewhere: Store) -> None:
+    async def test_namespaces_have_separate_settings(self, store: Store, elsewhere: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=1))
         await store.disable_queues(["q"], REJECT)
         await put_in(elsewhere, job(), job())

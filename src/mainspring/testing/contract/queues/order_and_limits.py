@@ -46,7 +46,7 @@ class TestLifo:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids([high, third, second, first])
 
-    async def test_one_by_one_as_they_come(self, store: Store) -> None:
+    async def test_single_enqueues_are_claimed_newest_first(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         first, second = await one(store), await one(store)
         hand = await Hand(store).join()
@@ -60,7 +60,7 @@ class TestLifo:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids(jobs)
 
-    async def test_over_all_lanes_of_the_queue(self, store: Store) -> None:
+    async def test_lifo_over_all_lanes_of_the_queue(self, store: Store) -> None:
         """Kinds of slots, and jobs that a limit may hold back, with a key and without."""
         await store.configure_queue("q", LIFO)
         gate, keyed = bucket("gate", 9), bucket("tenant", 9, key="7")
@@ -78,8 +78,8 @@ class TestLifo:
         hand = await Hand(store).join()
         assert ids(await hand.take(9, LANE, "q/async")) == ids(reversed(jobs))
 
-    async def test_lanes_with_keys(self, store: Store) -> None:
-        """The newest of all keys that have room."""
+    async def test_lifo_in_keyed_lanes(self, store: Store) -> None:
+        """The newest job of all keys that have capacity."""
         await store.configure_queue("q", LIFO)
         keys = [bucket("tenant", 1, key=str(n % 3)) for n in range(9)]
         jobs = [await one(store, job(buckets=[each])) for each in keys]
@@ -89,7 +89,7 @@ class TestLifo:
         await hand.succeed(claims[1])
         assert ids(await hand.take(9)) == [jobs[4].id]
 
-    async def test_who_comes_back_comes_first(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_that_is_ready_again_comes_first(self, store: Store, clock: MovableClock) -> None:
         """After a retry, a hand-back, a rescue, a late start and a retry by hand: it is the newest again."""
         await store.configure_queue("q", LIFO)
         hand, claim = await running(store, job())
@@ -113,7 +113,7 @@ class TestLifo:
         await store.act(Action.RETRY, Query(ids=(claim.id,)))
         assert ids(await hand.take(9)) == [claim.id, late.id, *ids(reversed(jobs))]
 
-    async def test_children_and_late_ones(self, store: Store) -> None:
+    async def test_released_children_and_promoted_jobs_come_first(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         hand, parent = await running(store, job(queue="other"))
         child = await one(store, job(after=[job(id=parent.id)]))
@@ -123,15 +123,15 @@ class TestLifo:
         await store.act(Action.RUN_NOW, Query(ids=(later.id,)))
         assert ids(await hand.take(9)) == ids([later, child, newest])
 
-    async def test_another_priority_keeps_its_place(self, store: Store) -> None:
+    async def test_priority_comes_before_lifo(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         jobs = [await one(store, job(priority=priority)) for priority in (5, 0, 5)]
         await store.act(Action.REPRIORITISE, Query(ids=(jobs[1].id,)), priority=5)
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids(reversed(jobs))
 
-    async def test_a_changed_order_strands_nobody(self, store: Store) -> None:
-        """What was enqueued under the last order stands before what comes in the line of the next, oldest first."""
+    async def test_no_job_is_lost_when_the_order_changes(self, store: Store) -> None:
+        """Jobs enqueued under lifo come before the jobs enqueued under fifo, and these come oldest first."""
         fifo = [await one(store), await one(store)]
         await store.configure_queue("q", LIFO)
         lifo = [await one(store), await one(store)]
@@ -141,21 +141,21 @@ class TestLifo:
         assert ids(await hand.take(2)) == ids(reversed(lifo))
         assert ids(await hand.take(9)) == ids([*fifo, last])
 
-    async def test_a_repeated_turn_tells_the_same(self, store: Store) -> None:
+    async def test_a_repeated_turn_returns_the_same_claims(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         jobs = [await one(store) for _ in range(3)]
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([jobs[2], jobs[1]])
         assert ids((await hand.repeat()).claims) == ids([jobs[2], jobs[1]])
 
-    async def test_a_suspect_too(self, store: Store) -> None:
+    async def test_lifo_of_suspects(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         hand, claim = await running(store, job(crashes=2))
         await store.rescue(hand.name, hand.beats, Outcome.CRASHED, [0])
         hand = await Hand(store).join()
         assert (await hand.take_one()).id == claim.id
 
-    async def test_many(self, store: Store) -> None:
+    async def test_many_lifo_jobs(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         jobs = [job() for _ in range(300)]
         await put_in(store, *jobs)
@@ -169,7 +169,7 @@ class TestLifo:
 @pytest.mark.asyncio
 class TestQueueLimits:
     async def test_every_job_of_the_queue_names_them(self, store: Store, second_store: Store) -> None:
-        """Also those of producers that know nothing of it, whatever else they name."""
+        """Also jobs of producers that do not know the limits, whatever else these jobs name."""
         await second_store.declare_limits([Limit(name="gate", size=2)])
         await second_store.configure_queue("q", GATE)
         own, keyed = bucket("own", 9), bucket("tenant", 9, key="7")
@@ -189,7 +189,7 @@ class TestQueueLimits:
             await hand.succeed(*claims)
         assert sorted(got) == sorted(ids(jobs))
 
-    async def test_through_a_retry(self, store: Store, clock: MovableClock) -> None:
+    async def test_queue_limits_stay_after_a_retry(self, store: Store, clock: MovableClock) -> None:
         await store.declare_limits([Limit(name="gate", size=1)])
         await store.configure_queue("q", GATE)
         first, second = await one(store), await one(store, job(delay=SECOND))
@@ -202,7 +202,7 @@ class TestQueueLimits:
         assert got.id in ids([first, second])
         assert await hand.take(9) == ()
 
-    async def test_a_rate_with_its_cost(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_queue_rate_with_a_cost(self, store: Store, clock: MovableClock) -> None:
         await store.declare_limits([Limit(name="pace", kind="rate", size=5, per=SECOND)])
         await store.configure_queue("q", QueueSettings(limits=(("pace", 2),)))
         await put_in(store, *(job() for _ in range(3)))
@@ -211,8 +211,8 @@ class TestQueueLimits:
         clock.advance("1.1s")
         assert len(await hand.take(9)) == 1
 
-    async def test_follow_ups_too(self, store: Store) -> None:
-        """And they stand in the order of the queue."""
+    async def test_follow_up_jobs_name_the_limits_of_their_queue(self, store: Store) -> None:
+        """And they obey the order of the queue."""
         await store.declare_limits([Limit(name="gate", size=1)])
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo"))
         follow = job(id=new_id().bytes[:14] + b"\0\0")
@@ -223,7 +223,7 @@ class TestQueueLimits:
         assert got.id != older.id
         assert [each.name for each in (await row(store, got)).buckets] == ["gate"]
 
-    async def test_the_order_and_limits_together(self, store: Store) -> None:
+    async def test_lifo_and_queue_limits_together(self, store: Store) -> None:
         await store.declare_limits([Limit(name="gate", size=9)])
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),), order="lifo", max_depth=9))
         jobs = [await one(store, each) for each in (job(), job(buckets=[bucket("tenant", 9, key="7")]), job())]

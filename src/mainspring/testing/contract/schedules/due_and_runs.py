@@ -1,4 +1,4 @@
-"""Which schedules are to be looked at, what is stored of them, and what became of their occurrences."""
+"""Which schedules are due, the stored schedules, and the runs of their occurrences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.testing.contract.hands import SECOND, job
 
 from .swap import LARGE, batch, made, whole
 
-__all__ = ["TestLook", "TestRuns", "TestScheduleWakes", "TestSchedules"]
+__all__ = ["TestDueSchedules", "TestRuns", "TestScheduleWakes", "TestSchedules"]
 
 LONG = 30.0
 
@@ -24,12 +24,14 @@ def names(looked: DueSchedules) -> list[str]:
 
 
 @pytest.mark.asyncio
-class TestLook:
-    async def test_nothing_is_there(self, store: Store, clock: MovableClock) -> None:
+class TestDueSchedules:
+    async def test_no_schedules(self, store: Store, clock: MovableClock) -> None:
         assert await store.due_schedules() == DueSchedules(now=clock.now_us())
 
-    async def test_by_time(self, store: Store, second_store: Store, clock: MovableClock) -> None:
-        """Those whose moment is now or was, the earliest first; one that waits for nothing is not among them."""
+    async def test_due_schedules_come_by_time(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+        """Schedules whose moment is now or in the past, the earliest first. A schedule without a moment is not among
+        them.
+        """
         now = clock.now_us()
         moments = {"next": now + 1, "now": now, "old": now - SECOND, "never": None, "later": now + SECOND}
         revs = {name: await made(store, name, look=look, doc=name.encode()) for name, look in moments.items()}
@@ -42,15 +44,13 @@ class TestLook:
         assert names(await store.due_schedules()) == ["old", "now", "next", "later"]
         assert (await store.due_schedules()).next_look is None
 
-    async def test_to_look_changes_nothing(self, store: Store) -> None:
+    async def test_reading_due_schedules_changes_nothing(self, store: Store) -> None:
         await made(store, look=1)
         before = await whole(store)
         assert await store.due_schedules() == await store.due_schedules()
         assert await whole(store) == before
 
-    async def test_one_that_was_exchanged_is_looked_at_by_its_new_moment(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_an_exchanged_schedule_is_due_at_its_new_moment(self, store: Store, clock: MovableClock) -> None:
         now = clock.now_us()
         rev = await made(store, look=now)
         for look, due, then in ((now + 5, [], now + 5), (None, [], None), (now - 5, ["s"], None)):
@@ -61,12 +61,12 @@ class TestLook:
         looked = await store.due_schedules()
         assert (looked.rows, looked.next_look) == ((), None)
 
-    async def test_those_of_one_moment_come_by_name(self, store: Store) -> None:
+    async def test_schedules_of_one_moment_come_by_name(self, store: Store) -> None:
         for name in ("b", "Z", "a", "ä", "aa"):
             await made(store, name, look=1)
         assert names(await store.due_schedules()) == ["Z", "a", "aa", "b", "ä"]
 
-    async def test_no_more_than_asked_for(self, store: Store, clock: MovableClock) -> None:
+    async def test_at_most_limit_schedules(self, store: Store, clock: MovableClock) -> None:
         """The next moment is then that of the first one left out."""
         now = clock.now_us()
         for n in range(5):
@@ -78,7 +78,7 @@ class TestLook:
         assert (len(looked.rows), looked.next_look) == (5, now + 7)
         assert len((await store.due_schedules()).rows) == 5
 
-    async def test_many(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_many_due_schedules(self, store: Store, second_store: Store, clock: MovableClock) -> None:
         now = clock.now_us()
         for start in range(0, 300, 20):
             await asyncio.gather(*(made(store, f"s{n:03}", look=now + n - 100) for n in range(start, start + 20)))
@@ -86,8 +86,8 @@ class TestLook:
         assert names(looked) == [f"s{n:03}" for n in range(101)]
         assert looked.next_look == now + 1
 
-    async def test_by_the_clock_of_the_store(self, store: Store, clock: MovableClock) -> None:
-        """A moment is compared when somebody looks, not when it was written."""
+    async def test_the_store_clock_decides(self, store: Store, clock: MovableClock) -> None:
+        """A moment is compared at the read, not at the write."""
         await made(store, look=clock.now_us() + 60 * SECOND)
         assert (await store.due_schedules()).rows == ()
         clock.set(clock.now() + timedelta(minutes=1))
@@ -96,14 +96,14 @@ class TestLook:
 
 @pytest.mark.asyncio
 class TestSchedules:
-    async def test_these_or_all_by_name(self, store: Store, second_store: Store) -> None:
+    async def test_named_schedules_or_all_by_name(self, store: Store, second_store: Store) -> None:
         for name in ("b", "Z", "a", "ä", "c"):
             await made(store, name, doc=name.encode())
         assert [row.name for row in await second_store.schedules()] == ["Z", "a", "b", "c", "ä"]
         assert [row.name for row in await store.schedules(["c", "none", "a", "ä", "a"])] == ["a", "c", "ä"]
         assert await store.schedules(["none"]) == []
 
-    async def test_many_large_ones(self, store: Store) -> None:
+    async def test_many_schedules_with_large_documents(self, store: Store) -> None:
         for n in range(20):
             await made(store, f"s{n:02}", doc=LARGE + b"%d" % n, look=1)
         assert [row.doc for row in await store.schedules()] == [LARGE + b"%d" % n for n in range(20)]
@@ -112,7 +112,7 @@ class TestSchedules:
 
 @pytest.mark.asyncio
 class TestRuns:
-    async def test_the_latest_first_page_by_page(self, store: Store) -> None:
+    async def test_runs_come_latest_first_in_pages(self, store: Store) -> None:
         """In the order of the occurrences, whenever they were written."""
         runs = [ScheduleRun(at=at, job=None if at % 2 else b"%016d" % at, doc=b"%d" % at) for at in range(-3, 7)]
         rev = await made(store, runs=tuple(runs[5:]))
@@ -125,8 +125,8 @@ class TestRuns:
         assert await store.schedule_runs("s", before=7) == latest
         assert await store.schedule_runs("none") == []
 
-    async def test_so_many_are_kept(self, store: Store) -> None:
-        """The latest occurrences: not those that were written last."""
+    async def test_the_latest_runs_are_kept(self, store: Store) -> None:
+        """The runs of the latest occurrences, not the runs written last."""
         rev = await made(store, runs=tuple(ScheduleRun(at=at) for at in range(10)), keep=5)
         assert [run.at for run in await store.schedule_runs("s")] == [9, 8, 7, 6, 5]
         rev = (
@@ -140,7 +140,7 @@ class TestRuns:
         await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"{}", runs=(ScheduleRun(at=12),), keep=0))
         assert await store.schedule_runs("s") == []
 
-    async def test_those_of_others_are_left_alone(self, store: Store) -> None:
+    async def test_runs_of_other_schedules_stay(self, store: Store) -> None:
         for name in ("s", "s:1", "s1", "S"):
             await made(store, name, runs=(ScheduleRun(at=1, doc=name.encode()), ScheduleRun(at=2)))
         (row,) = await store.schedules(["s"])
@@ -148,7 +148,7 @@ class TestRuns:
         for name in ("s:1", "s1", "S"):
             assert await store.schedule_runs(name) == [ScheduleRun(at=2), ScheduleRun(at=1, doc=name.encode())]
 
-    async def test_a_hundred_if_nothing_is_said(self, store: Store) -> None:
+    async def test_a_hundred_runs_are_kept_by_default(self, store: Store) -> None:
         rev = await made(store, runs=tuple(ScheduleRun(at=at) for at in range(150)))
         assert [run.at for run in await store.schedule_runs("s", 1000)] == list(range(149, 49, -1))
         await store.swap_schedule(
@@ -159,7 +159,7 @@ class TestRuns:
 
 @pytest.mark.asyncio
 class TestScheduleWakes:
-    async def test_an_exchange_wakes_the_schedulers(self, store: Store, second_store: Store) -> None:
+    async def test_an_exchange_wakes_schedulers(self, store: Store, second_store: Store) -> None:
         """Whatever it was: made, changed, deleted."""
         listener = await store.listen("scheduler", [""])
         rev = await made(second_store)
@@ -170,13 +170,13 @@ class TestScheduleWakes:
         assert await listener.wait(LONG)
         listener.close()
 
-    async def test_it_wakes_the_workers_of_its_jobs(self, store: Store, second_store: Store) -> None:
+    async def test_an_exchange_wakes_workers_of_its_jobs(self, store: Store, second_store: Store) -> None:
         listener = await store.listen("w", ["q"])
         await second_store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"), batch(job()))
         assert await listener.wait(LONG)
         listener.close()
 
-    async def test_a_notice_for_the_schedulers(self, store: Store, second_store: Store) -> None:
+    async def test_notify_wakes_schedulers(self, store: Store, second_store: Store) -> None:
         listener = await store.listen("scheduler", [""])
         await second_store.notify([""])
         assert await listener.wait(LONG)

@@ -1,4 +1,4 @@
-"""Schedules are exchanged: by number, and by nobody who has not seen the last one."""
+"""Schedules are exchanged by number: only a caller that read the last row can exchange it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ async def whole(store: Store, name: str = "s") -> tuple[list[ScheduleRow], list[
 
 @pytest.mark.asyncio
 class TestSwap:
-    async def test_it_is_made_exchanged_and_goes(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_a_schedule_is_created_exchanged_and_deleted(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
         first = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"one", look=7))
         assert first == SwapResult(ok=True, now=clock.now_us(), rev=first.rev)
         assert await second_store.schedules(["s"]) == [ScheduleRow(name="s", rev=first.rev, look=7, doc=b"one")]
@@ -54,8 +56,8 @@ class TestSwap:
         assert (third.ok, third.rev) == (True, 0)
         assert await whole(store) == ([], [])
 
-    async def test_another_number_is_refused(self, store: Store) -> None:
-        """Older, newer, none: the reply says which one it has, and nothing is changed."""
+    async def test_a_wrong_number_is_refused(self, store: Store) -> None:
+        """An older, a newer or no number: the reply has the number of the row, and nothing changes."""
         old = await made(store)
         now = (await store.swap_schedule(ScheduleSwap(name="s", rev=old, doc=b"new", runs=(ScheduleRun(at=1),)))).rev
         before = await whole(store)
@@ -68,14 +70,14 @@ class TestSwap:
                 assert await gone(store, made_too)
         assert await whole(store) == before
 
-    async def test_one_that_is_not_there_is_refused(self, store: Store) -> None:
+    async def test_a_missing_schedule_is_refused(self, store: Store) -> None:
         wanted = job()
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=5, doc=b"{}"), batch(wanted))
         assert (said.ok, said.rev) == (False, 0)
         assert await gone(store, wanted)
         assert await whole(store) == ([], [])
 
-    async def test_the_number_is_the_time_or_one_more(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_number_is_the_time_or_last_plus_one(self, store: Store, clock: MovableClock) -> None:
         first = await made(store)
         assert first == clock.now_us()
         second = (await store.swap_schedule(ScheduleSwap(name="s", rev=first, doc=b"{}"))).rev
@@ -84,7 +86,7 @@ class TestSwap:
         assert (await store.swap_schedule(ScheduleSwap(name="s", rev=second, doc=b"{}"))).rev == clock.now_us()
 
     async def test_the_number_grows_over_a_deletion(self, store: Store, second_store: Store) -> None:
-        """Who saw the old one cannot mistake the new one for it."""
+        """A caller that read the old row cannot mistake the new row for it."""
         first = await made(store)
         seen = (await store.swap_schedule(ScheduleSwap(name="s", rev=first, doc=b"old"))).rev
         await store.swap_schedule(ScheduleSwap(name="s", rev=seen, doc=None))
@@ -102,13 +104,13 @@ class TestSwap:
         await second_store.swap_schedule(ScheduleSwap(name="s", rev=second, doc=None))
         assert await made(second_store) > second
 
-    async def test_to_delete_what_is_not_there_changes_nothing(self, store: Store) -> None:
+    async def test_deleting_a_missing_schedule_changes_nothing(self, store: Store) -> None:
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=None))
         assert (said.ok, said.rev) == (True, 0)
         assert await whole(store) == ([], [])
 
-    async def test_a_deletion_takes_the_runs_with_it(self, store: Store) -> None:
-        """Also those that it brings itself; and a new one of the name begins without."""
+    async def test_a_deletion_deletes_the_runs(self, store: Store) -> None:
+        """Also the runs of the same call; a new schedule of the name begins without runs."""
         rev = await made(store, runs=(ScheduleRun(at=1, job=b"j" * 16), ScheduleRun(at=2)))
         await made(store, "other", runs=(ScheduleRun(at=1),))
         await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None, runs=(ScheduleRun(at=3),)))
@@ -137,7 +139,7 @@ class TestSwap:
         said = await store.swap_schedule(delete)
         assert (said.ok, said.rev) == (False, 0)
 
-    async def test_names_and_documents_may_be_anything(self, store: Store, elsewhere: Store) -> None:
+    async def test_names_and_documents_of_any_content(self, store: Store, elsewhere: Store) -> None:
         for n, name in enumerate(ODD):
             rev = await made(store, name, doc=b"%d" % n, runs=(ScheduleRun(at=n, doc=b"\x00\xff"),))
             said = await store.swap_schedule(

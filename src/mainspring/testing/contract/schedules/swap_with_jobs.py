@@ -1,4 +1,4 @@
-"""The jobs that come with the exchange of a schedule: all of it is one step, or nothing of it is done."""
+"""The jobs of an exchange: the exchange and the enqueue are one step, or nothing happens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["TestSwapAndJobs", "TestSwapRaces", "TestSwapRefused"]
 
 @pytest.mark.asyncio
 class TestSwapAndJobs:
-    async def test_the_batch_comes_with_it(self, store: Store) -> None:
+    async def test_the_exchange_enqueues_the_batch(self, store: Store) -> None:
         first, second = job(), job(after=[one_of := job(queue="p")], marks=["red"])
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"), batch(one_of, first, second))
         assert said.enqueued == tuple(Enqueued(each.id, True) for each in (one_of, first, second))
@@ -30,18 +30,18 @@ class TestSwapAndJobs:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == [first.id]
 
-    async def test_it_may_bring_no_job(self, store: Store) -> None:
+    async def test_an_exchange_without_a_batch(self, store: Store) -> None:
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"), batch())
         assert (said.ok, said.enqueued) == (True, ())
 
-    async def test_jobs_of_the_batch_that_are_there_already_answer_as_ever(self, store: Store) -> None:
+    async def test_jobs_that_exist_answer_created_false(self, store: Store) -> None:
         there = await one(store, job(unique=UniqueKey(b"k" * 16)))
         again = job(unique=UniqueKey(b"k" * 16))
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"), batch(there, again))
         assert said.enqueued == (Enqueued(there.id, False), Enqueued(there.id, False))
         assert (await store.count(Query.everything()))[State.READY] == 1
 
-    async def test_a_deletion_may_bring_jobs(self, store: Store) -> None:
+    async def test_a_deletion_can_enqueue_jobs(self, store: Store) -> None:
         rev = await made(store)
         last = job()
         assert (await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None), batch(last))).enqueued == (
@@ -62,7 +62,7 @@ class TestSwapAndJobs:
         assert await gone(store, second)
         assert await gone(store, other)
 
-    async def test_a_record_may_be_written_over(self, store: Store) -> None:
+    async def test_a_run_without_a_job_can_be_overwritten(self, store: Store) -> None:
         """One without a job by one with a job, and one with a job by one with the same."""
         rev = await made(store, runs=(ScheduleRun(at=10, doc=b"missed"), ScheduleRun(at=11)))
         made_now = job()
@@ -74,7 +74,7 @@ class TestSwapAndJobs:
         assert (await store.swap_schedule(ScheduleSwap(name="s", rev=said.rev, doc=b"{}", runs=(ended,)))).ok
         assert await store.schedule_runs("s") == [ScheduleRun(at=11), ended]
 
-    async def test_the_same_moment_of_two_schedules(self, store: Store) -> None:
+    async def test_two_schedules_may_have_the_same_occurrence(self, store: Store) -> None:
         await made(store, "a", runs=(ScheduleRun(at=10, job=b"a" * 16),))
         assert (
             await store.swap_schedule(
@@ -116,7 +116,7 @@ REFUSALS = {
 @pytest.mark.asyncio
 class TestSwapRefused:
     @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.__name__)
-    async def test_what_an_enqueue_raises_comes_out(self, store: Store, error: type[MainspringError]) -> None:
+    async def test_an_error_of_the_enqueue_changes_nothing(self, store: Store, error: type[MainspringError]) -> None:
         """And nothing is changed: no row, no run, no other job of the batch."""
         rev = await made(store, doc=b"before", look=9, runs=(ScheduleRun(at=1),))
         refused, other = await REFUSALS[error](store), job(queue="other")
@@ -137,8 +137,8 @@ class TestSwapRefused:
         assert (await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=b"after"))).ok
 
     @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.__name__)
-    async def test_numbers_are_compared_first(self, store: Store, error: type[MainspringError]) -> None:
-        """Who comes too late is told that, not what became of the queue."""
+    async def test_the_number_is_compared_before_the_enqueue(self, store: Store, error: type[MainspringError]) -> None:
+        """A late caller gets ``ok=False``, not an error of the enqueue."""
         rev = await made(store)
         refused = await REFUSALS[error](store)
         said = await store.swap_schedule(ScheduleSwap(name="s", rev=rev - 1, doc=b"{}"), batch(refused))
@@ -147,7 +147,7 @@ class TestSwapRefused:
 
 @pytest.mark.asyncio
 class TestSwapRaces:
-    async def test_one_of_twenty_wins(self, store: Store, second_store: Store) -> None:
+    async def test_one_of_twenty_concurrent_exchanges_wins(self, store: Store, second_store: Store) -> None:
         """Each brings a job: one of them is there."""
         rev = 0
         for at in range(5):
@@ -166,7 +166,7 @@ class TestSwapRaces:
             assert (await store.schedule_runs("s"))[0] == ScheduleRun(at=at, job=winner.id)
             assert ids((await store.find(Query(queues=(f"q{at}",)))).jobs) == [winner.id]
 
-    async def test_those_who_have_the_same_occurrence_in_mind(self, store: Store, second_store: Store) -> None:
+    async def test_concurrent_exchanges_of_one_occurrence_make_one_job(self, store: Store, second_store: Store) -> None:
         """Both saw the same row: one of them makes the job."""
         for at in range(8):
             name = f"s{at}"
@@ -182,7 +182,7 @@ class TestSwapRaces:
             assert sorted(reply.ok for reply in said) == [False, True]
             assert len((await store.find(Query(queues=(name,)))).jobs) == 1
 
-    async def test_many_schedules_at_once(self, store: Store, second_store: Store) -> None:
+    async def test_concurrent_exchanges_of_many_schedules(self, store: Store, second_store: Store) -> None:
         """They are not in each other's way, also where their jobs share a queue and a key."""
         names = [f"s{n}" for n in range(40)]
         places = [store, second_store] * 20
@@ -201,7 +201,7 @@ class TestSwapRaces:
         assert [row.name for row in await store.schedules()] == sorted(names)
         assert (await store.count(Query(queues=("plain",))))[State.READY] == 40
 
-    async def test_an_exchange_against_a_deletion(self, store: Store, second_store: Store) -> None:
+    async def test_an_exchange_races_a_deletion(self, store: Store, second_store: Store) -> None:
         """One of them: a schedule that went has no runs and no row, one that stays has both."""
         for n in range(8):
             name = f"s{n}"

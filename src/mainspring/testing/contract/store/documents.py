@@ -1,4 +1,4 @@
-"""Small versioned documents: older code never overwrites newer."""
+"""Small versioned documents: older code never overwrites a newer version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TestDocuments"]
 
 @pytest.mark.asyncio
 class TestDocuments:
-    async def test_what_was_put_is_found(self, store: Store, second_store: Store) -> None:
+    async def test_a_stored_document_is_found(self, store: Store, second_store: Store) -> None:
         doc = Document("queue", "email", 1, b"\x00{}")
         assert await store.put_document(doc) == doc
         assert await second_store.documents("queue") == [doc]
@@ -23,8 +23,8 @@ class TestDocuments:
         assert await store.put_document(newer) == newer
         assert await store.documents("queue") == [newer]
 
-    async def test_an_older_version_does_not(self, store: Store) -> None:
-        """And whoever tried gets the one that stands."""
+    async def test_an_older_version_does_not_replace(self, store: Store) -> None:
+        """And the caller gets the stored document."""
         newer = Document("queue", "email", 5, b"new")
         await store.put_document(newer)
         assert await store.put_document(Document("queue", "email", 4, b"old")) == newer

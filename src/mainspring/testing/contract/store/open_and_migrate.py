@@ -1,4 +1,4 @@
-"""Opening, closing, migrating; namespaces; what the store says of itself."""
+"""Opening, closing, migrating; namespaces; the durability class."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mainspring.states import Action, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import Hand, bucket, job, lease, one, put_in, row, running, state
 
-__all__ = ["TestLife", "TestNamespaces"]
+__all__ = ["TestNamespaces", "TestOpenAndMigrate"]
 
 
 @pytest.mark.asyncio
-class TestLife:
+class TestOpenAndMigrate:
     async def test_open_twice_is_open(self, store: Store) -> None:
         await store.open()
         await one(store)
@@ -34,7 +34,7 @@ class TestLife:
             await second_store.count(Query.everything())
         await one(store)
 
-    async def test_what_was_enqueued_outlives_its_client(self, store: Store, second_store: Store) -> None:
+    async def test_jobs_outlive_the_client_that_enqueued_them(self, store: Store, second_store: Store) -> None:
         made = await one(second_store)
         await second_store.close()
         assert await state(store, made) == State.READY
@@ -67,7 +67,7 @@ class TestNamespaces:
         assert await put_in(elsewhere, job(id=made.id, priority=9), retry=True) == [Enqueued(made.id, True)]
         assert (await row(store, made)).priority == 0
 
-    async def test_nobody_claims_acts_or_promotes_over_there(
+    async def test_no_call_changes_jobs_of_another_namespace(
         self, store: Store, elsewhere: Store, clock: MovableClock
     ) -> None:
         ready, later = await one(store), await one(store, job(delay=5))
@@ -78,7 +78,7 @@ class TestNamespaces:
         assert (await elsewhere.promote()).promoted == 0
         assert await state(store, later) == State.SCHEDULED
 
-    async def test_fleets_are_apart(self, store: Store, elsewhere: Store) -> None:
+    async def test_namespaces_have_separate_workers(self, store: Store, elsewhere: Store) -> None:
         hand, claim = await running(store)
         assert await elsewhere.workers() == []
         assert not (await elsewhere.rescue(hand.name, hand.beats, Outcome.LOST)).taken
@@ -87,14 +87,14 @@ class TestNamespaces:
         stranger.name = hand.name
         assert not await stranger.beat()
 
-    async def test_buckets_are_apart(self, store: Store, elsewhere: Store) -> None:
+    async def test_namespaces_have_separate_buckets(self, store: Store, elsewhere: Store) -> None:
         gate = bucket("gate", 1)
         for place in (store, elsewhere):
             await one(place, job(buckets=[gate]))
         here, there = await Hand(store).join(), await Hand(elsewhere).join()
         assert len(await here.take(5)) == len(await there.take(5)) == 1
 
-    async def test_a_token_of_another_namespace_opens_nothing(self, store: Store, elsewhere: Store) -> None:
+    async def test_a_token_of_another_namespace_is_stale(self, store: Store, elsewhere: Store) -> None:
         hand, claim = await running(store)
         await one(elsewhere, job(id=claim.id))
         stranger = await Hand(elsewhere).join()

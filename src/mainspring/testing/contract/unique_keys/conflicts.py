@@ -1,4 +1,4 @@
-"""Unique keys: one holder at a time, whoever comes."""
+"""Unique keys: one holder at a time, whichever conflict mode is used."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class TestKeyConflicts:
         assert await put_in(store, second) == [Enqueued(holder.id, False)]
         assert await gone(store, second)
 
-    async def test_another_key_is_another_matter(self, store: Store) -> None:
+    async def test_another_key_does_not_conflict(self, store: Store) -> None:
         first, second = keyed(), keyed(key=OTHER)
         assert [said.created for said in await put_in(store, first, second)] == [True, True]
 
     async def test_the_rest_of_the_batch_is_inserted(self, store: Store) -> None:
-        """In order: a job that was not inserted leaves no gap in the others' line."""
+        """In order: a job that was not inserted leaves no gap."""
         holder = await one(store, keyed())
         before, found, after = job(), keyed(), job()
         said = await put_in(store, before, found, after)
@@ -85,7 +85,7 @@ class TestKeyConflicts:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids([holder, before, after])
 
-    async def test_in_one_batch_the_first_gets_it(self, store: Store) -> None:
+    async def test_the_first_job_of_a_batch_gets_the_key(self, store: Store) -> None:
         first, second = keyed(), keyed()
         assert await put_in(store, first, second) == [Enqueued(first.id, True), Enqueued(first.id, False)]
         assert await gone(store, second)
@@ -114,15 +114,15 @@ class TestKeyConflicts:
         assert [await state(store, each) for each in (holder, other)] == [State.READY] * 2
         assert await put_in(store, keyed()) == [Enqueued(holder.id, False)]
 
-    async def test_the_blocking_twin_does_the_same(self, store: Store) -> None:
+    async def test_enqueue_now_checks_keys_too(self, store: Store) -> None:
         holder = await one(store, keyed())
         said = store.enqueue_now(Batch(id=new_id().bytes, jobs=(keyed(),)))
         assert said == [Enqueued(holder.id, False)]
         with pytest.raises(KeyTaken):
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(keyed("error"),)))
 
-    async def test_a_parent_and_a_key(self, store: Store) -> None:
-        """A blocked job holds its key too; one that is not inserted waits for nobody."""
+    async def test_a_job_with_a_parent_and_a_key(self, store: Store) -> None:
+        """A blocked job holds its key too; a job that is not inserted waits for no parent."""
         parent = await one(store)
         holder = msgspec.structs.replace(keyed(), after=(Edge(parent.id),))
         second = msgspec.structs.replace(keyed(), after=(Edge(parent.id),))
@@ -131,12 +131,14 @@ class TestKeyConflicts:
         await hand.succeed(await hand.take_one())
         assert ids(await hand.take(9)) == [holder.id]
 
-    async def test_namespaces_have_keys_of_their_own(self, store: Store, elsewhere: Store) -> None:
+    async def test_namespaces_have_separate_keys(self, store: Store, elsewhere: Store) -> None:
         await one(store, keyed())
         assert await is_free(elsewhere)
 
     @pytest.mark.parametrize("conflict", ["return", "replace", "error"])
-    async def test_a_repeat_finds_itself(self, store: Store, conflict: Literal["return", "replace", "error"]) -> None:
+    async def test_a_repeat_returns_its_own_job(
+        self, store: Store, conflict: Literal["return", "replace", "error"]
+    ) -> None:
         """The reply was lost: with the flag and without it the job answers for itself."""
         made = keyed(conflict)
         await put_in(store, made)
@@ -145,7 +147,7 @@ class TestKeyConflicts:
         assert await state(store, made) == State.READY
         assert not await is_free(store)
 
-    async def test_a_repeat_finds_itself_whoever_holds_the_key_now(self, store: Store) -> None:
+    async def test_a_repeat_returns_its_own_job_after_the_key_moved(self, store: Store) -> None:
         hand, claim = await running(store, made := keyed())
         await put_in(store, taker := keyed("replace"))
         for again in ("return", "error", "replace"):
@@ -167,7 +169,7 @@ class TestReplace:
         assert await state(store, new) == State.READY
         assert await put_in(store, keyed()) == [Enqueued(new.id, False)]
 
-    async def test_a_running_holder_runs_on(self, store: Store) -> None:
+    async def test_a_running_holder_keeps_running(self, store: Store) -> None:
         """It has lost the key: its end lets nothing go."""
         hand, claim = await running(store, keyed())
         new = await one(store, keyed("replace"))
@@ -176,7 +178,7 @@ class TestReplace:
         await hand.succeed(claim)
         assert await put_in(store, keyed()) == [Enqueued(new.id, False)]
 
-    async def test_a_running_holder_that_fails_comes_again(self, store: Store) -> None:
+    async def test_a_running_holder_that_fails_is_retried(self, store: Store) -> None:
         hand, claim = await running(store, keyed())
         new = await one(store, keyed("replace"))
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
@@ -186,14 +188,14 @@ class TestReplace:
         assert await state(store, claim) == State.RETRYING
         assert await put_in(store, keyed()) == [Enqueued(newest.id, False)]
 
-    async def test_an_ended_holder_stays_what_it_is(self, store: Store) -> None:
+    async def test_an_ended_holder_does_not_change(self, store: Store) -> None:
         hand, claim = await running(store, keyed(window=HOUR))
         await hand.kill(claim)
         new = await one(store, keyed("replace"))
         assert await state(store, claim) == State.DEAD
         assert await put_in(store, keyed()) == [Enqueued(new.id, False)]
 
-    async def test_its_dependents_are_resolved(self, store: Store) -> None:
+    async def test_dependents_of_a_superseded_job_are_resolved(self, store: Store) -> None:
         old = keyed()
         child, careless = job(after=[old]), job(after=[ignoring(old)])
         await put_in(store, old, child, careless)
@@ -201,7 +203,7 @@ class TestReplace:
         assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
         assert await state(store, careless) == State.READY
 
-    async def test_in_one_batch_the_last_stays(self, store: Store) -> None:
+    async def test_the_last_replacement_of_a_batch_stays(self, store: Store) -> None:
         first, second, third = keyed("replace"), keyed("replace"), keyed("replace")
         said = await put_in(store, first, second, third)
         assert [each.created for each in said] == [True] * 3
@@ -211,7 +213,7 @@ class TestReplace:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == [third.id]
 
-    async def test_its_window_begins_anew(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_replacement_starts_a_new_window(self, store: Store, clock: MovableClock) -> None:
         await one(store, keyed(window=HOUR))
         hand = await Hand(store).join()
         await put_in(store, keyed("replace", window=MINUTE))
@@ -221,7 +223,7 @@ class TestReplace:
         clock.advance("2s")
         assert await is_free(store)
 
-    async def test_a_repeat_replaces_nobody_else(self, store: Store) -> None:
+    async def test_a_repeat_replaces_no_other_job(self, store: Store) -> None:
         """The reply was lost, and meanwhile another job took the key."""
         first = await one(store, keyed("replace"))
         second = await one(store, keyed("replace"))
@@ -240,7 +242,7 @@ class TestKeyRaces:
         assert (await store.count(Query.everything()))[State.READY] == 1
         assert await state(store, holder) == State.READY
 
-    async def test_a_hundred_that_replace_leave_one(self, store: Store, second_store: Store) -> None:
+    async def test_a_hundred_replacing_producers_leave_one_job(self, store: Store, second_store: Store) -> None:
         places = [store, second_store] * 50
         await asyncio.gather(*(put_in(place, keyed("replace")) for place in places))
         counts = await store.count(Query.everything())

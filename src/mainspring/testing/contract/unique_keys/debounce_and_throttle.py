@@ -1,4 +1,4 @@
-"""When a job is due whose key says so: debounce and throttle."""
+"""When a job is due under a key of the modes debounce and throttle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ __all__ = ["TestDebounce", "TestThrottle"]
 
 @pytest.mark.asyncio
 class TestDebounce:
-    async def test_it_is_due_when_nobody_has_come_for_the_window(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_debounced_job_is_due_a_window_after_the_last_enqueue(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         first = await one(store, latest("debounce"))
         start = (await row(store, first)).enqueued
         assert (await due(store, first), await state(store, first)) == (start + SPAN, State.SCHEDULED)
@@ -32,7 +34,7 @@ class TestDebounce:
         hand = await Hand(store).join()
         assert (await hand.take_one()).record == b"2"
 
-    async def test_one_that_is_ready_is_put_off_too(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_ready_job_is_postponed_too(self, store: Store, clock: MovableClock) -> None:
         first = await ready_of(store, clock, "debounce")
         now = (await row(store, first)).enqueued + SPAN
         await put_in(store, latest("debounce"))
@@ -40,7 +42,7 @@ class TestDebounce:
         hand = await Hand(store).join()
         assert await hand.take(9) == ()
 
-    async def test_but_not_beyond_the_longest_wait(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_debounced_job_is_due_after_max_wait(self, store: Store, clock: MovableClock) -> None:
         first = await one(store, latest("debounce", max_wait=15 * SECOND))
         start = (await row(store, first)).enqueued
         for seconds, expected in ((4, 14), (4, 15), (4, 15)):
@@ -53,7 +55,7 @@ class TestDebounce:
         hand = await Hand(store).join()
         assert (await hand.take_one()).record == b"last"
 
-    async def test_once_it_runs_there_is_a_new_one(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_enqueue_after_the_claim_makes_a_new_job(self, store: Store, clock: MovableClock) -> None:
         await ready_of(store, clock, "debounce")
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -72,7 +74,7 @@ class TestDebounce:
 
 @pytest.mark.asyncio
 class TestThrottle:
-    async def test_the_first_at_once_the_others_as_one_at_the_end(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_first_job_starts_at_once_and_the_others_as_one(self, store: Store, clock: MovableClock) -> None:
         first = await one(store, latest("throttle"))
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -92,7 +94,7 @@ class TestThrottle:
         again = await hand.take_one()
         assert (again.id, again.record) == (second.id, b"4")
 
-    async def test_the_window_counts_from_the_start(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_window_of_throttle_counts_from_the_start(self, store: Store, clock: MovableClock) -> None:
         """It waited for a worker: what comes meanwhile is its own, and its window begins when it starts."""
         first = await one(store, latest("throttle"))
         clock.advance("1m")
@@ -112,7 +114,7 @@ class TestThrottle:
         assert await state(store, third) == State.READY
 
     @pytest.mark.parametrize("end", [Action.CANCEL, Action.DELETE])
-    async def test_one_that_is_taken_away_does_not_open_the_window(
+    async def test_a_cancelled_job_does_not_end_the_window(
         self, store: Store, clock: MovableClock, end: Action
     ) -> None:
         hand, claim = await running(store, latest("throttle"))
@@ -126,7 +128,7 @@ class TestThrottle:
         assert found.due == found.enqueued - SECOND + SPAN
 
     @pytest.mark.parametrize("own", [None, 1])
-    async def test_its_window_keeps_it_from_being_pruned(
+    async def test_a_job_with_a_running_throttle_window_is_not_pruned(
         self, store: Store, clock: MovableClock, own: int | None
     ) -> None:
         hand, claim = await running(store, latest("throttle", window=50 * HOUR, keep=own))
@@ -140,7 +142,7 @@ class TestThrottle:
         assert await store.prune(Retention(keep=MINUTE)) == 1
         assert await state(store, await one(store, latest("throttle", window=50 * HOUR))) == State.READY
 
-    async def test_one_that_was_retried_by_hand_has_no_window(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_retried_by_hand_has_no_window(self, store: Store, clock: MovableClock) -> None:
         """Nor has the one before it: it is its turn that counts."""
         hand, claim = await running(store, latest("throttle"))
         await hand.succeed(claim)
@@ -155,9 +157,7 @@ class TestThrottle:
         third = await one(store, latest("throttle"))
         assert await state(store, third) == State.READY
 
-    async def test_a_clock_that_was_set_back_puts_it_off_by_a_window_at_most(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_a_clock_set_back_postpones_by_one_window_at_most(self, store: Store, clock: MovableClock) -> None:
         """By the store's time, which may not go back with the clock."""
         hand, claim = await running(store, latest("throttle"))
         await hand.succeed(claim)

@@ -1,4 +1,4 @@
-"""keep_last: of one key at most one job runs and at most one waits."""
+"""The mode keep_last: at most one job of a key runs, and at most one waits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestKeepLast:
         assert await said(store, fourth) == Enqueued(fourth.id, True)
         assert await state(store, fourth) == State.BLOCKED
 
-    async def test_when_all_have_ended_it_runs_at_once(self, store: Store) -> None:
+    async def test_a_job_without_a_live_one_before_it_runs_at_once(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await hand.succeed(claim)
         await hand.succeed(await hand.take_one())
@@ -70,7 +70,7 @@ class TestKeepLast:
         assert await state(store, await one(store, latest("keep_last", key=b"o" * 16))) == State.READY
 
     async def test_a_delay_counts_from_its_enqueue(self, store: Store, clock: MovableClock) -> None:
-        """The newest says when it is due; that it waits for the other one is a matter of its own."""
+        """The newest enqueue decides when the job is due, independent of the running job."""
         hand, claim, waiting = await pair(store)
         assert await said(store, latest("keep_last", delay=HOUR)) == Enqueued(waiting.id, False)
         await hand.succeed(claim)
@@ -83,7 +83,7 @@ class TestKeepLast:
         assert await state(store, waiting) == State.READY
 
     @pytest.mark.parametrize("cause", [Outcome.CRASHED, Outcome.LOST, Outcome.INTERRUPTED])
-    async def test_one_that_is_given_back_still_counts_as_the_one_that_runs(self, store: Store, cause: Outcome) -> None:
+    async def test_a_job_that_was_handed_back_counts_as_running(self, store: Store, cause: Outcome) -> None:
         hand, claim, waiting = await pair(store)
         if cause is Outcome.INTERRUPTED:
             await store.retire(hand.name, cause)
@@ -95,7 +95,7 @@ class TestKeepLast:
         assert ids(await other.take(9)) == [claim.id]
         assert await state(store, waiting) == State.BLOCKED
 
-    async def test_so_does_one_that_is_to_be_retried_and_one_that_snoozes(self, store: Store) -> None:
+    async def test_a_retrying_or_snoozed_job_counts_as_running(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
         assert (await state(store, claim), await state(store, waiting)) == (State.RETRYING, State.BLOCKED)
@@ -109,7 +109,7 @@ class TestKeepLast:
         assert await state(store, third) == State.BLOCKED
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
-    async def test_one_that_waited_is_taken_away(self, store: Store, action: Action) -> None:
+    async def test_a_waiting_job_can_be_cancelled_or_deleted(self, store: Store, action: Action) -> None:
         """The other one runs on, and the next waits for it as the first did."""
         hand, claim, waiting = await pair(store)
         await store.act(action, Query(ids=(waiting.id,)))
@@ -119,7 +119,7 @@ class TestKeepLast:
         await hand.succeed(claim)
         assert ids(await hand.take(9)) == [third.id]
 
-    async def test_one_that_was_cancelled_is_not_retried_beside_the_one_that_runs(self, store: Store) -> None:
+    async def test_a_cancelled_job_is_not_retried_beside_a_running_one(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await store.act(Action.CANCEL, Query(ids=(waiting.id,)))
         acted = await store.act(Action.RETRY, Query(ids=(waiting.id,)))
@@ -128,7 +128,7 @@ class TestKeepLast:
         await hand.succeed(claim)
         assert (await store.act(Action.RETRY, Query(states=(State.CANCELLED,)))).done == (waiting.id,)
 
-    async def test_one_that_is_retried_by_hand_is_the_one_that_runs(self, store: Store) -> None:
+    async def test_a_job_retried_by_hand_counts_as_running(self, store: Store) -> None:
         hand, claim = await running(store, latest("keep_last"))
         await hand.kill(claim)
         assert (await store.act(Action.RETRY, Query(ids=(claim.id,)))).done == (claim.id,)
@@ -136,8 +136,8 @@ class TestKeepLast:
         assert await state(store, second) == State.BLOCKED
         assert ids(await hand.take(9)) == [claim.id]
 
-    async def test_nothing_remains_of_the_key(self, store: Store, clock: MovableClock) -> None:
-        """The one that waited is pruned before the one that runs: what the key knew of that is kept."""
+    async def test_the_row_of_the_key_is_deleted_with_its_last_job(self, store: Store, clock: MovableClock) -> None:
+        """The job that waited is pruned before the running one: the row of the key stays until then."""
         hand, claim, waiting = await pair(store)
         await store.act(Action.CANCEL, Query(ids=(waiting.id,)))
         clock.advance("2h")
@@ -156,17 +156,17 @@ class TestKeepLast:
 class TestKeepLastEnds:
     """However the one that runs ends, the one that waits becomes ready."""
 
-    async def test_death(self, store: Store) -> None:
+    async def test_death_releases_the_waiting_job(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await hand.kill(claim)
         assert await state(store, waiting) == State.READY
 
-    async def test_the_handler_gives_up(self, store: Store) -> None:
+    async def test_a_cancelled_ack_releases_the_waiting_job(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await hand.turn(Ack.cancelled(lease(claim)))
         assert await state(store, waiting) == State.READY
 
-    async def test_a_cancel_order(self, store: Store) -> None:
+    async def test_a_cancel_order_releases_the_waiting_job(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await store.act(Action.CANCEL, Query(ids=(claim.id,)))
         assert await state(store, waiting) == State.BLOCKED
@@ -174,27 +174,31 @@ class TestKeepLastEnds:
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
         assert await state(store, waiting) == State.READY
 
-    async def test_the_last_crash(self, store: Store) -> None:
+    async def test_the_last_crash_releases_the_waiting_job(self, store: Store) -> None:
         hand, claim, waiting = await pair(store, crashes=1)
         await hand.crash()
         assert await ending(store, claim) == (State.DEAD, Reason.CRASHED)
         assert await state(store, waiting) == State.READY
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
-    async def test_while_it_is_to_be_retried(self, store: Store, action: Action) -> None:
+    async def test_cancelling_or_deleting_a_retrying_job_releases_the_waiting_job(
+        self, store: Store, action: Action
+    ) -> None:
         hand, claim, waiting = await pair(store)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=HOUR))
         await store.act(action, Query(ids=(claim.id,)))
         assert await state(store, waiting) == State.READY
 
-    async def test_it_expires_before_it_is_retried(self, store: Store, clock: MovableClock) -> None:
+    async def test_expiry_of_a_retrying_job_releases_the_waiting_job(self, store: Store, clock: MovableClock) -> None:
         hand, claim, waiting = await pair(store, expires_in=MINUTE)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=HOUR))
         clock.advance("2m")
         assert (await store.promote()).ended == (claim.id,)
         assert await state(store, waiting) == State.READY
 
-    async def test_it_expired_and_nobody_has_said_so(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_expired_job_that_was_not_ended_yet_does_not_block(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         hand, claim = await running(store, latest("keep_last", expires_in=MINUTE))
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=HOUR))
         clock.advance("2m")
@@ -204,7 +208,9 @@ class TestKeepLastEnds:
 
 @pytest.mark.asyncio
 class TestKeepLastRaces:
-    async def test_never_two_at_once_and_the_last_runs_last(self, store: Store, second_store: Store) -> None:
+    async def test_two_jobs_never_run_at_once_and_the_last_arguments_run(
+        self, store: Store, second_store: Store
+    ) -> None:
         """Producers on one connection, workers that fail and die on another."""
         ran: list[bytes] = []
         stop = asyncio.Event()
@@ -237,7 +243,7 @@ class TestKeepLastRaces:
         assert ran[-1] == b"39"
         assert ran == sorted(ran, key=int)
 
-    async def test_an_end_that_meets_an_enqueue_leaves_nothing_blocked(self, store: Store, second_store: Store) -> None:
+    async def test_an_end_that_races_an_enqueue_leaves_no_job_blocked(self, store: Store, second_store: Store) -> None:
         for n in range(20):
             hand, claim = await running(store, latest("keep_last", key=bytes([n]) * 16))
             second = latest("keep_last", key=bytes([n]) * 16, record=b"2")

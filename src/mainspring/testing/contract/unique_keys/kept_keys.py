@@ -1,4 +1,4 @@
-"""Keys that are kept after their job succeeded, and what all arguments under them are compared by."""
+"""Keys that are held after their job succeeded (``keep``), and the comparison of all arguments (``print``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.states import Action, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import HOUR, MINUTE, Hand, gone, job, lease, one, put_in, row, running, state
 
-__all__ = ["TestKept", "TestPrints"]
+__all__ = ["TestKeptKeys", "TestPrints"]
 
 KEY = b"k" * 16
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -36,8 +36,8 @@ def kept(
 
 
 @pytest.mark.asyncio
-class TestKept:
-    async def test_it_answers_until_its_time_is_over(self, store: Store, clock: MovableClock) -> None:
+class TestKeptKeys:
+    async def test_a_kept_key_answers_until_its_time_is_over(self, store: Store, clock: MovableClock) -> None:
         """From its end on, not from its enqueue."""
         hand, claim = await running(store, first := kept())
         clock.advance("3h")
@@ -51,7 +51,9 @@ class TestKept:
         assert await put_in(store, second) == [Enqueued(second.id, True)]
 
     @pytest.mark.parametrize("end", ["dead", "cancelled", "expired", "deleted"])
-    async def test_any_other_end_lets_go_at_once(self, store: Store, clock: MovableClock, end: str) -> None:
+    async def test_any_end_but_success_releases_the_key_at_once(
+        self, store: Store, clock: MovableClock, end: str
+    ) -> None:
         first = await one(store, kept(expires_in=MINUTE if end == "expired" else None))
         if end == "dead":
             hand = await Hand(store).join()
@@ -64,8 +66,10 @@ class TestKept:
         assert await put_in(store, second) == [Enqueued(second.id, True)]
 
     @pytest.mark.parametrize("own", [None, 1])
-    async def test_its_job_is_kept_as_long(self, store: Store, clock: MovableClock, own: int | None) -> None:
-        """Whatever its own retention says; then it goes, and nothing remains."""
+    async def test_the_job_of_a_kept_key_is_not_pruned(
+        self, store: Store, clock: MovableClock, own: int | None
+    ) -> None:
+        """Whatever its own retention is; then the job is deleted, and nothing remains."""
         hand, claim = await running(store, kept(own=own, keep=50 * HOUR))
         await hand.succeed(claim)
         retention = Retention(keep=MINUTE, keep_count=0, keep_at_least=0)
@@ -77,20 +81,20 @@ class TestKept:
         assert await gone(store, claim)
         assert (await put_in(store, kept(TWO)))[0].created
 
-    async def test_a_dead_one_goes_by_its_retention(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_dead_job_is_pruned_by_its_retention(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, kept(keep=50 * HOUR))
         await hand.kill(claim)
         clock.advance("2h")
         assert await store.prune(Retention(keep_dead=HOUR)) == 1
 
-    async def test_it_may_be_an_error(self, store: Store) -> None:
+    async def test_a_kept_key_can_raise_key_taken(self, store: Store) -> None:
         hand, claim = await running(store, kept(conflict="error"))
         await hand.succeed(claim)
         with pytest.raises(KeyTaken) as taken:
             await put_in(store, kept(conflict="error"))
         assert taken.value.holder.bytes == claim.id
 
-    async def test_retried_by_hand_it_is_kept_again(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_retried_by_hand_keeps_its_key_again(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, kept())
         await hand.kill(claim)
         assert (await store.act(Action.RETRY, Query(ids=(claim.id,)))).done == (claim.id,)
@@ -101,7 +105,7 @@ class TestKept:
         clock.advance("59m")
         assert await put_in(store, kept()) == [Enqueued(claim.id, False)]
 
-    async def test_it_is_not_retried_while_another_has_its_key(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_is_not_retried_while_another_holds_its_key(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, kept())
         await hand.kill(claim)
         second = await one(store, kept(TWO))
@@ -131,7 +135,7 @@ class TestPrints:
         clock.advance("2h")
         assert (await put_in(store, kept(TWO)))[0].created
 
-    async def test_in_one_batch(self, store: Store) -> None:
+    async def test_other_arguments_in_one_batch_are_refused(self, store: Store) -> None:
         first, same, aside = kept(), kept(), kept(TWO, key=b"o" * 16)
         with pytest.raises(KeyConflict) as refused:
             await put_in(store, first, kept(TWO))
@@ -140,12 +144,12 @@ class TestPrints:
         said = await put_in(store, first, same, aside)
         assert said == [Enqueued(first.id, True), Enqueued(first.id, False), Enqueued(aside.id, True)]
 
-    async def test_a_repeat_finds_itself(self, store: Store) -> None:
+    async def test_a_repeat_returns_its_own_job(self, store: Store) -> None:
         made = await one(store, kept())
         for retry in (True, False):
             assert await put_in(store, made, retry=retry) == [Enqueued(made.id, False)]
 
-    async def test_a_hundred_producers_make_one_job(self, store: Store, second_store: Store) -> None:
+    async def test_a_hundred_producers_with_one_print_make_one_job(self, store: Store, second_store: Store) -> None:
         jobs = [kept() for _ in range(100)]
         places = [store, second_store] * 50
         said = await asyncio.gather(*(put_in(place, each) for place, each in zip(places, jobs, strict=True)))

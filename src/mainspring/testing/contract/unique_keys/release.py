@@ -1,4 +1,4 @@
-"""How long a unique key is held, by which doors it is let go, and what people can do about it."""
+"""How long a job holds its unique key, which ends release it, and what users can do."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mainspring.testing.contract.hands import ERROR, HOUR, LANE, MINUTE, SECOND,
 
 from .conflicts import is_free, keyed
 
-__all__ = ["TestKeyDoors", "TestKeyWindows", "TestKeysByHand"]
+__all__ = ["TestKeyRelease", "TestKeyWindows", "TestKeysByHand"]
 
 
 @pytest.mark.asyncio
-class TestKeyDoors:
+class TestKeyRelease:
     """While the job is live the key is held; each way to end lets it go."""
 
-    async def test_in_every_live_state(self, store: Store) -> None:
+    async def test_a_job_in_any_live_state_holds_its_key(self, store: Store) -> None:
         hand, claim = await running(store, keyed())
         assert not await is_free(store)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
@@ -40,34 +40,34 @@ class TestKeyDoors:
         await hand.crash()
         assert not await is_free(store)
 
-    async def test_success(self, store: Store) -> None:
+    async def test_success_releases_the_key(self, store: Store) -> None:
         hand, claim = await running(store, keyed())
         await hand.succeed(claim)
         assert await is_free(store)
 
-    async def test_death(self, store: Store) -> None:
+    async def test_death_releases_the_key(self, store: Store) -> None:
         hand, claim = await running(store, keyed())
         await hand.kill(claim)
         assert await is_free(store)
 
-    async def test_the_handler_gave_up(self, store: Store) -> None:
+    async def test_a_cancelled_ack_releases_the_key(self, store: Store) -> None:
         hand, claim = await running(store, keyed())
         await hand.turn(Ack.cancelled(lease(claim)))
         assert await is_free(store)
 
-    async def test_cancelled_by_hand(self, store: Store) -> None:
+    async def test_a_cancel_by_hand_releases_the_key(self, store: Store) -> None:
         made = await one(store, keyed())
         await store.act(Action.CANCEL, Query(ids=(made.id,)))
         assert await is_free(store)
 
-    async def test_expired(self, store: Store, clock: MovableClock) -> None:
+    async def test_expiry_releases_the_key(self, store: Store, clock: MovableClock) -> None:
         await one(store, keyed(expires_in=SECOND))
         clock.advance("2s")
         await store.promote()
         assert await is_free(store)
 
     @pytest.mark.parametrize("conflict", ["return", "replace", "error"])
-    async def test_expired_and_nobody_has_looked_yet(
+    async def test_an_expired_job_that_was_not_ended_yet_releases_the_key(
         self, store: Store, clock: MovableClock, conflict: Literal["return", "replace", "error"]
     ) -> None:
         """The second request would be lost if a job that can never run answered for it."""
@@ -78,23 +78,23 @@ class TestKeyDoors:
         ended = await row(store, late.id)
         assert (ended.state, ended.reason) == (State.CANCELLED, Reason.EXPIRED)
 
-    async def test_a_last_crash(self, store: Store) -> None:
+    async def test_the_last_crash_releases_the_key(self, store: Store) -> None:
         hand, _ = await running(store, keyed(crashes=1))
         await hand.crash()
         assert await is_free(store)
 
-    async def test_retired_early(self, store: Store) -> None:
+    async def test_the_retirement_of_an_early_job_releases_the_key(self, store: Store) -> None:
         hand, _ = await running(store, keyed(early=True))
         await store.retire(hand.name, Outcome.INTERRUPTED)
         assert await is_free(store)
 
-    async def test_its_parents_end(self, store: Store) -> None:
+    async def test_the_end_of_a_parent_releases_the_key(self, store: Store) -> None:
         parent = await one(store)
         await one(store, msgspec.structs.replace(keyed(), after=(Edge(parent.id),)))
         await store.act(Action.CANCEL, Query(ids=(parent.id,)))
         assert await is_free(store)
 
-    async def test_deleted(self, store: Store) -> None:
+    async def test_delete_releases_the_key(self, store: Store) -> None:
         """Also while its window is running."""
         waiting = await one(store, keyed(window=HOUR))
         await store.act(Action.DELETE, Query(ids=(waiting.id,)))
@@ -107,7 +107,7 @@ class TestKeyDoors:
 
 @pytest.mark.asyncio
 class TestKeyWindows:
-    async def test_the_window_outlives_the_job(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_ended_job_holds_the_key_until_its_window_is_over(self, store: Store, clock: MovableClock) -> None:
         """It counts from the enqueue; its holder answers with its id, ended as it is."""
         hand, claim = await running(store, keyed(window=MINUTE))
         clock.advance("20s")
@@ -119,13 +119,13 @@ class TestKeyWindows:
         clock.advance("1s")
         assert await is_free(store)
 
-    async def test_the_job_outlives_the_window(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_live_job_holds_the_key_after_its_window(self, store: Store, clock: MovableClock) -> None:
         await one(store, keyed(window=MINUTE))
         clock.advance("2h")
         assert not await is_free(store)
 
-    async def test_a_running_window_keeps_the_job(self, store: Store, clock: MovableClock) -> None:
-        """Else there would be nobody to answer with."""
+    async def test_a_job_with_a_running_window_is_not_pruned(self, store: Store, clock: MovableClock) -> None:
+        """Else an enqueue of the key would have no job to return."""
         hand, claim = await running(store, keyed(window=HOUR))
         await hand.succeed(claim)
         none = Retention(keep=0, keep_count=0, keep_at_least=0, keep_dead=0, keep_dead_count=0)
@@ -134,7 +134,7 @@ class TestKeyWindows:
         clock.advance("1m")
         assert await store.prune(none) == 1
 
-    async def test_a_window_that_was_taken_over_keeps_nobody(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_window_that_was_taken_over_does_not_stop_pruning(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, keyed(window=HOUR))
         await hand.succeed(claim)
         await one(store, keyed("replace"))
@@ -175,7 +175,7 @@ class TestKeysByHand:
         clock.advance("1m")
         assert (await self.retry(store, claim.id)).done == (claim.id,)
 
-    async def test_after_the_holders_end_it_works(self, store: Store) -> None:
+    async def test_a_retry_works_after_the_end_of_the_holder(self, store: Store) -> None:
         hand, claim = await running(store, keyed())
         await hand.kill(claim)
         await put_in(store, keyed())
@@ -183,7 +183,7 @@ class TestKeysByHand:
         assert (await self.retry(store, claim.id)).done == (claim.id,)
         assert not await is_free(store)
 
-    async def test_a_superseded_job_asks_for_its_key_too(self, store: Store) -> None:
+    async def test_a_retried_superseded_job_needs_its_key(self, store: Store) -> None:
         old = await one(store, keyed())
         new = await one(store, keyed("replace"))
         assert (await self.retry(store, old.id)).held == ((old.id, new.id),)
@@ -191,7 +191,7 @@ class TestKeysByHand:
         assert (await self.retry(store, old.id)).done == (old.id,)
         assert await put_in(store, keyed()) == [Enqueued(old.id, False)]
 
-    async def test_no_new_window(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_retry_starts_no_new_window(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store, keyed(window=MINUTE))
         await hand.kill(claim)
         clock.advance("2m")
@@ -199,7 +199,7 @@ class TestKeysByHand:
         await hand.succeed(await hand.take_one())
         assert await is_free(store)
 
-    async def test_of_two_with_one_key_one_is_retried(self, store: Store) -> None:
+    async def test_one_of_two_jobs_with_one_key_is_retried(self, store: Store) -> None:
         hand, first = await running(store, keyed())
         await hand.kill(first)
         await put_in(store, keyed())
@@ -209,7 +209,7 @@ class TestKeysByHand:
         assert len(said.done) == 1
         assert said.held == ((({first.id, second.id} - set(said.done)).pop(), said.done[0]),)
 
-    async def test_slices_come_to_an_end(self, store: Store) -> None:
+    async def test_retries_in_slices_end(self, store: Store) -> None:
         """Jobs whose key is held do not fill the slice of the next."""
         hand = await Hand(store).join()
         for n in range(4):
@@ -228,7 +228,7 @@ class TestKeysByHand:
             raise AssertionError("there is always more")
         assert done == [free.id]
 
-    async def test_two_retries_by_hand(self, store: Store, second_store: Store) -> None:
+    async def test_two_concurrent_retries_by_hand(self, store: Store, second_store: Store) -> None:
         for n in range(8):
             key = bytes([n]) * 16
             hand, first = await running(store, keyed(key=key))

@@ -1,4 +1,4 @@
-"""Keys under which the newest enqueue replaces the job that waits: what is replaced and what stays."""
+"""Keys under which the newest enqueue replaces the waiting job: what is replaced and what stays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mainspring.testing.contract.hands import (
     state,
 )  # fmt: skip
 
-__all__ = ["TestReplaced"]
+__all__ = ["TestReplacedJobs"]
 
 KEY = b"k" * 16
 SPAN = 10 * SECOND
@@ -80,11 +80,11 @@ async def ready_of(store: Store, clock: MovableClock, mode: KeyMode) -> NewJob:
 
 
 @pytest.mark.asyncio
-class TestReplaced:
+class TestReplacedJobs:
     """One waits, another enqueue comes."""
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_it_is_the_same_job_with_all_that_the_new_one_says(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_replaced_job_keeps_its_id_and_gets_all_new_values(self, store: Store, mode: KeyMode) -> None:
         follow = job(id=new_id().bytes[:14] + b"\0\0", task="after")
         first = latest(
             mode, record=b'{"n":1}', priority=1, marks=["old", "both"], expires_in=HOUR, keep=1,
@@ -117,14 +117,14 @@ class TestReplaced:
         assert followed.task == "after"
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_the_shorter_record_leaves_nothing_of_the_longer(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_shorter_record_replaces_a_longer_one(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode, record=b'"' + b"x" * 4000 + b'"'))
         await put_in(store, latest(mode, record=b'"short"'))
         assert (await row(store, first)).record == b'"short"'
 
     @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize(("old", "new", "pruned"), [(1, None, 0), (None, 1, 1)])
-    async def test_it_is_kept_as_the_new_one_says(
+    async def test_retention_is_that_of_the_new_enqueue(
         self, store: Store, clock: MovableClock, mode: KeyMode, old: int | None, new: int | None, pruned: int
     ) -> None:
         await put_in(store, first := latest(mode, window=1, keep=old))
@@ -137,7 +137,7 @@ class TestReplaced:
         assert (await store.prune(Retention()), await gone(store, first)) == (pruned, pruned == 1)
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_its_limits_are_those_of_the_new_one(self, store: Store, mode: KeyMode) -> None:
+    async def test_limits_are_those_of_the_new_enqueue(self, store: Store, mode: KeyMode) -> None:
         old, new = bucket("old", 1, key="a"), bucket("new", 1, key="b")
         await put_in(store, job(id=(other := new_id().bytes), buckets=[new]))
         hand = await Hand(store).join()
@@ -152,7 +152,7 @@ class TestReplaced:
         assert ids(await hand.take(9)) == [first.id]
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_in_one_batch_it_is_as_if_they_came_one_by_one(self, store: Store, mode: KeyMode) -> None:
+    async def test_one_batch_acts_like_single_enqueues(self, store: Store, mode: KeyMode) -> None:
         jobs = [latest(mode, record=b'{"n":%d}' % n) for n in range(3)]
         plain, other = job(), latest(mode, key=b"o" * 16, record=b'"other"')
         batch = [jobs[0], plain, jobs[1], other, jobs[2]]
@@ -184,7 +184,7 @@ class TestReplaced:
         assert sum((await store.count(Query.everything())).values()) == 1
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_who_waits_for_it_goes_on_waiting(self, store: Store, mode: KeyMode) -> None:
+    async def test_dependents_of_a_replaced_job_keep_waiting(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode))
         child = await one(store, job(queue="other", after=[first]))
         await put_in(store, latest(mode, record=b"1"))
@@ -197,7 +197,7 @@ class TestReplaced:
         assert await state(store, child) == State.READY
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_who_comes_with_the_next_one_waits_for_it_too(self, store: Store, mode: KeyMode) -> None:
+    async def test_dependents_of_the_new_enqueue_wait_too(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode))
         before, after = job(queue="other", after=[first]), job(queue="other", after=[first])
         said = await put_in(store, before, latest(mode, record=b"2"), after)
@@ -210,7 +210,7 @@ class TestReplaced:
         assert ids(await hand.take(9, "other/any")) == [before.id, after.id]
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_nobody_waits_for_one_that_was_not_made(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_dependent_of_an_uncreated_id_is_refused(self, store: Store, mode: KeyMode) -> None:
         """Its id is that of no job: not in the batch that replaces another one, and not in one that makes the first."""
         first, second, third = latest(mode), latest(mode), latest(mode)
         for batch in ([first, second, job(after=[second])], [third, job(after=[third])]):
@@ -221,10 +221,10 @@ class TestReplaced:
 
     @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize("other", LANES.values(), ids=LANES)
-    async def test_its_place_in_the_line_stays(
+    async def test_a_replaced_ready_job_keeps_its_position(
         self, store: Store, clock: MovableClock, mode: KeyMode, other: dict[str, Any]
     ) -> None:
-        """Else whoever enqueues often enough would keep it from ever running. Also in another lane of its queue."""
+        """Else frequent enqueues would keep the job from ever running. Also in another lane of its queue."""
         before = [job() for _ in range(4)]
         await put_in(store, *before)
         first = await ready_of(store, clock, mode)
@@ -237,9 +237,7 @@ class TestReplaced:
         assert ids(await hand.take(9, "q/any", "q/async")) == ids([*before, first, *behind])
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_was_started_is_never_changed(
-        self, store: Store, clock: MovableClock, mode: KeyMode
-    ) -> None:
+    async def test_a_claimed_job_is_never_replaced(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         """It was given back, failed or snoozed: it has seen its arguments."""
         await ready_of(store, clock, mode)
         hand = await Hand(store).join()
@@ -252,7 +250,7 @@ class TestReplaced:
         assert (await row(store, second)).record == b"3"
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_expired_is_over(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
+    async def test_an_expired_job_is_not_replaced(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         first = await one(store, latest(mode, expires_in=SECOND))
         clock.advance("2s")
         second = latest(mode)
@@ -260,7 +258,7 @@ class TestReplaced:
         assert await ending(store, first) == (State.CANCELLED, Reason.EXPIRED)
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_a_queue_that_is_draining_takes_no_new_arguments(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_draining_queue_refuses_a_replacement(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode))
         await store.set_queue_mode(["q"], QueueMode.DRAINING)
         with pytest.raises(QueueDraining):
@@ -269,21 +267,21 @@ class TestReplaced:
         assert await put_in(store, first, retry=True) == [Enqueued(first.id, False)]
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_it_has_no_parents(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_job_with_a_replacing_key_and_parents_is_refused(self, store: Store, mode: KeyMode) -> None:
         parent = await one(store)
         for edge in (Edge(parent.id), ignoring(parent)):
             with pytest.raises(StoreConflict, match=mode):
                 await put_in(store, latest(mode, after=[edge]))
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_the_blocking_twin_does_the_same(self, store: Store, mode: KeyMode) -> None:
+    async def test_enqueue_now_replaces_too(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode))
         batch = Batch(id=new_id().bytes, jobs=(latest(mode, record=b"1"), latest(mode, record=b"2")))
         assert store.enqueue_now(batch) == [Enqueued(first.id, False)] * 2
         assert (await row(store, first)).record == b"2"
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_by_hand_it_waits_for_its_turn(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
+    async def test_a_retry_by_hand_obeys_the_mode(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         """An ended job is not retried beside one that is live under its key."""
         first = await ready_of(store, clock, mode)
         await store.act(Action.CANCEL, Query(ids=(first.id,)))

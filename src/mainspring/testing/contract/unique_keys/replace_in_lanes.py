@@ -1,4 +1,4 @@
-"""Where a job stands that is replaced: in the order of its queue, under the limits of that, in lanes with limits."""
+"""The position of a replaced job: in the order of its queue, under limits, and in keyed lanes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIFO = QueueSettings(order="lifo")
 @pytest.mark.asyncio
 class TestReplacedInLanes:
     @pytest.mark.parametrize("mode", ["throttle", "keep_last"])
-    async def test_its_place_in_a_stack_stays(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_replaced_lifo_job_keeps_its_position(self, store: Store, mode: KeyMode) -> None:
         await store.configure_queue("q", LIFO)
         before, first, after = await one(store), await one(store, latest(mode)), await one(store)
         await put_in(store, latest(mode, record=b"2"))
@@ -31,7 +31,7 @@ class TestReplacedInLanes:
         assert ids(claims) == ids([after, first, before])
         assert claims[1].record == b"2"
 
-    async def test_one_that_waits_for_its_end_comes_first_in_a_stack(self, store: Store) -> None:
+    async def test_a_released_lifo_job_comes_first(self, store: Store) -> None:
         await store.configure_queue("q", LIFO)
         hand, claim = await running(store, latest("keep_last"))
         waiting = await one(store, latest("keep_last", record=b"2"))
@@ -41,8 +41,8 @@ class TestReplacedInLanes:
         assert ids(await hand.take(9)) == ids([waiting, other])
 
     @pytest.mark.parametrize("order", ["fifo", "lifo"])
-    async def test_in_another_queue_it_is_the_newest(self, store: Store, order: str) -> None:
-        """Also from a line to a stack and back."""
+    async def test_a_job_moved_to_another_queue_is_the_newest_there(self, store: Store, order: str) -> None:
+        """Also from a fifo queue to a lifo queue and back."""
         await store.configure_queue("other" if order == "lifo" else "q", LIFO)
         first = await one(store, latest("keep_last"))
         others = [await one(store, job(queue="other")) for _ in range(2)]
@@ -52,8 +52,10 @@ class TestReplacedInLanes:
         assert ids(await hand.take(9, "other/any")) == ids(expected)
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_it_names_the_limits_of_its_queue(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        """Those that the queue has now."""
+    async def test_a_replaced_job_names_the_limits_of_its_queue(
+        self, store: Store, clock: MovableClock, mode: KeyMode
+    ) -> None:
+        """The limits that the queue has now."""
         await store.declare_limits([Limit(name="gate", size=1)])
         first = await one(store, latest(mode))
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),)))
@@ -68,10 +70,8 @@ class TestReplacedInLanes:
         (other,) = await hand.take(9)
         assert {claim.id, other.id} >= {first.id}
 
-    async def test_nobody_waits_for_the_moment_of_a_head_that_was_put_off(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        """It cost more than there is room for; the one behind it does not."""
+    async def test_no_job_waits_for_the_rate_of_a_postponed_first_job(self, store: Store, clock: MovableClock) -> None:
+        """The postponed job costs more than the capacity that is left; the job behind it costs less."""
         dear, cheap = (bucket("calls", 100, key="7", cost=cost, per=HOUR) for cost in (60, 1))
         first, behind = job(buckets=[dear]), job(buckets=[cheap])
         head = await one(store, latest("debounce", buckets=[dear]))
@@ -85,7 +85,7 @@ class TestReplacedInLanes:
         assert await state(store, head) == State.SCHEDULED
         assert ids(await everything(hand, 9)) == [behind.id]
 
-    async def test_a_head_that_costs_less_now_need_not_wait(self, store: Store) -> None:
+    async def test_a_first_job_with_a_lower_cost_does_not_wait(self, store: Store) -> None:
         dear, cheap = (bucket("calls", 100, key="7", cost=cost, per=HOUR) for cost in (60, 1))
         await put_in(store, job(buckets=[dear]))
         head = await one(store, latest("throttle", buckets=[dear]))
@@ -95,7 +95,7 @@ class TestReplacedInLanes:
         await put_in(store, latest("throttle", buckets=[cheap]))
         assert ids(await everything(hand, 9)) == [head.id]
 
-    async def test_a_freed_place_wakes_who_stands_behind_a_head_that_was_put_off(
+    async def test_freed_capacity_wakes_a_job_behind_a_postponed_first_job(
         self, store: Store, clock: MovableClock
     ) -> None:
         await put_in(store, job(queue="a", buckets=[tenant(1)]))
@@ -122,7 +122,7 @@ class TestReplacedInLanes:
         assert ids(await everything(other, 9)) == [head.id]
 
     @pytest.mark.parametrize("key", ["", "7"])
-    async def test_its_moment_wakes_however_often_it_moves(
+    async def test_a_postponed_job_starts_however_often_it_was_replaced(
         self, store: Store, second_store: Store, clock: MovableClock, key: str
     ) -> None:
         """In a lane that it has for itself, and behind a limit that is full at first."""
@@ -156,7 +156,7 @@ class TestReplacedInLanes:
         assert [each.record for each in await everything(other, 9)] == [b"last"]
 
     @pytest.mark.parametrize("mode", ["throttle", "keep_last"])
-    async def test_one_that_goes_to_another_lane_leaves_no_trace(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_job_that_changes_its_lane_leaves_the_old_lane_empty(self, store: Store, mode: KeyMode) -> None:
         """From no limit to a key of one, to another key, and back; each time it is handed out once."""
         hand = await Hand(store).join()
         await put_in(store, job(), job(buckets=[tenant(1, 9)]), job(buckets=[tenant(2, 9)]))

@@ -21,7 +21,7 @@ from mainspring.testing.contract.hands import HOUR, SECOND, Hand, ending, gone, 
 
 from .replace import MODES, KeyMode, latest, ready_of, said
 
-__all__ = ["TestReplacedInFullQueues", "TestReplacedInSwitchedQueues"]
+__all__ = ["TestReplacedInDisabledQueues", "TestReplacedInFullQueues"]
 
 ERRORS = QueueSettings(max_depth=2)
 DROPS = QueueSettings(max_depth=2, on_full="drop_oldest")
@@ -37,7 +37,7 @@ async def full(store: Store, *jobs: NewJob) -> None:
 @pytest.mark.asyncio
 class TestReplacedInFullQueues:
     @pytest.mark.parametrize("mode", MODES)
-    async def test_it_needs_no_room_and_counts_on(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_replaced_job_needs_no_depth_and_counts_once(self, store: Store, mode: KeyMode) -> None:
         await store.configure_queue("q", ERRORS)
         first = await one(store, latest(mode))
         other = await one(store)
@@ -53,7 +53,7 @@ class TestReplacedInFullQueues:
         assert (await row(store, first)).record == b"of too many"
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_a_ready_one_counts_on(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
+    async def test_a_replaced_ready_job_counts_once(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         await store.configure_queue("q", ERRORS)
         await ready_of(store, clock, mode)
         await one(store)
@@ -61,7 +61,7 @@ class TestReplacedInFullQueues:
         await full(store, job())
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_a_second_job_needs_room(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
+    async def test_a_second_job_needs_depth(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         """The first one runs: the next under its key is a new one. What was refused has not touched the key."""
         await store.configure_queue("q", ERRORS)
         await ready_of(store, clock, mode)
@@ -78,8 +78,8 @@ class TestReplacedInFullQueues:
         await full(store, job())
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_goes_to_a_full_queue_needs_room_there(self, store: Store, mode: KeyMode) -> None:
-        """And leaves room where it was."""
+    async def test_a_job_moved_to_a_full_queue_needs_depth_there(self, store: Store, mode: KeyMode) -> None:
+        """And frees depth in its old queue."""
         for queue in ("q", "other"):
             await store.configure_queue(queue, ERRORS)
         first = await one(store, latest(mode, record=b"1"))
@@ -94,7 +94,7 @@ class TestReplacedInFullQueues:
         await one(store)
         await full(store, job())
 
-    async def test_room_that_is_left_and_taken_in_one_batch(self, store: Store) -> None:
+    async def test_depth_freed_and_used_in_one_batch(self, store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         moving = await one(store, latest("keep_last"))
         await one(store)
@@ -103,7 +103,7 @@ class TestReplacedInFullQueues:
         await full(store, job())
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_has_expired_leaves_its_room(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
+    async def test_an_expired_job_frees_its_depth(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         await store.configure_queue("q", ERRORS)
         old = await one(store, latest(mode, expires_in=SECOND))
         await one(store)
@@ -113,7 +113,7 @@ class TestReplacedInFullQueues:
         assert await ending(store, old) == (State.CANCELLED, Reason.EXPIRED)
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_is_dropped_frees_its_key(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
+    async def test_a_dropped_job_releases_its_key(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
         await store.configure_queue("q", DROPS)
         first = await one(store, latest(mode))
         clock.advance("1s")
@@ -122,7 +122,7 @@ class TestReplacedInFullQueues:
         second = latest(mode)
         assert await said(store, second) == Enqueued(second.id, True)
 
-    async def test_one_that_is_dropped_behind_one_that_runs(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_dropped_job_behind_a_running_one(self, store: Store, clock: MovableClock) -> None:
         """The next waits for that one as it did."""
         await store.configure_queue("q", DROPS)
         hand, claim = await running(store, latest("keep_last"))
@@ -136,7 +136,7 @@ class TestReplacedInFullQueues:
         assert await state(store, third) == State.READY
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_none_that_was_just_replaced_is_dropped(
+    async def test_a_job_replaced_by_the_batch_is_not_dropped(
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
         """It is the oldest, and of this batch: the next oldest goes."""
@@ -152,15 +152,15 @@ class TestReplacedInFullQueues:
         assert await state(store, third) == State.READY
         await full(store, latest(mode), job(), job())
 
-    async def test_several_of_one_key_are_one(self, store: Store) -> None:
+    async def test_several_jobs_of_one_key_count_once(self, store: Store) -> None:
         await store.configure_queue("q", ERRORS)
         batch = [latest("debounce", record=b"%d" % n) for n in range(5)]
         made = await put_in(store, *batch, job())
         assert [each.created for each in made] == [True, False, False, False, False, True]
         await full(store, job())
 
-    async def test_a_kept_key_needs_no_room(self, store: Store) -> None:
-        """Nor has another request under it to wait for room to be refused."""
+    async def test_an_enqueue_of_a_kept_key_needs_no_depth(self, store: Store) -> None:
+        """And an enqueue with other arguments is refused at once, without waiting for depth."""
         await store.configure_queue("q", QueueSettings(max_depth=1))
         first = await one(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16)))
         assert await said(store, job(unique=UniqueKey(b"k" * 16, keep=HOUR, print=b"1" * 16))) == Enqueued(
@@ -176,7 +176,7 @@ class TestReplacedInFullQueues:
         )
         await one(store, job(unique=UniqueKey(b"l" * 16, keep=HOUR, print=b"1" * 16)))
 
-    async def test_never_more_over_many_producers(self, store: Store, second_store: Store) -> None:
+    async def test_many_producers_never_exceed_the_depth(self, store: Store, second_store: Store) -> None:
         """Each batch replaces a job, and brings another that makes an old one go; workers take some meanwhile."""
         await store.configure_queue("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
         keys = [bytes([n]) * 16 for n in range(3)]
@@ -201,9 +201,9 @@ class TestReplacedInFullQueues:
 
 
 @pytest.mark.asyncio
-class TestReplacedInSwitchedQueues:
+class TestReplacedInDisabledQueues:
     @pytest.mark.parametrize("mode", MODES)
-    async def test_reject(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_rejecting_queue_refuses_a_replacement(self, store: Store, mode: KeyMode) -> None:
         """A repeat of what was taken before is answered all the same."""
         first, again = latest(mode, record=b"1"), latest(mode, record=b"2")
         await one(store, first)
@@ -216,7 +216,7 @@ class TestReplacedInSwitchedQueues:
         assert await store.enqueue(Batch(id=batch.id, jobs=(again,), retry=True)) == [Enqueued(first.id, False)]
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_skip_leaves_one_that_waits_to_wait(self, store: Store, mode: KeyMode) -> None:
+    async def test_skip_leaves_a_replaced_job_waiting(self, store: Store, mode: KeyMode) -> None:
         """It was taken before: the newest enqueue speaks for it."""
         first = await one(store, latest(mode, record=b"1"))
         await store.disable_queues(["q"], DisabledMode.SKIP)
@@ -225,7 +225,7 @@ class TestReplacedInSwitchedQueues:
         assert (found.record, found.reason) == (b"2", None)
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_skip_ends_new_ones_and_frees_the_key(self, store: Store, mode: KeyMode) -> None:
+    async def test_skip_ends_new_jobs_and_releases_the_key(self, store: Store, mode: KeyMode) -> None:
         await store.disable_queues(["q"], DisabledMode.SKIP)
         first, second = latest(mode), latest(mode)
         for each in (first, second):
@@ -237,7 +237,7 @@ class TestReplacedInSwitchedQueues:
         assert (await row(store, third)).reason is None
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_one_that_goes_to_a_queue_that_skips_ends_there(self, store: Store, mode: KeyMode) -> None:
+    async def test_a_job_moved_to_a_skipping_queue_ends(self, store: Store, mode: KeyMode) -> None:
         await store.disable_queues(["other"], DisabledMode.SKIP)
         first = await one(store, latest(mode))
         child = await one(store, job(after=[first]))

@@ -1,4 +1,4 @@
-"""Enqueues under one key that meet each other, and claims."""
+"""Concurrent enqueues under one key, and claims."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from mainspring.testing.contract.hands import Hand, put_in, row
 
 from .replace import MODES, KeyMode, latest, living, said
 
-__all__ = ["TestLatestRaces"]
+__all__ = ["TestReplaceRaces"]
 
 
 @pytest.mark.asyncio
-class TestLatestRaces:
+class TestReplaceRaces:
     @pytest.mark.parametrize("mode", MODES)
-    async def test_a_hundred_producers_make_one_job(self, store: Store, second_store: Store, mode: KeyMode) -> None:
+    async def test_a_hundred_replacing_producers_make_one_job(
+        self, store: Store, second_store: Store, mode: KeyMode
+    ) -> None:
         jobs = [latest(mode, record=b"%d" % n) for n in range(100)]
         places = [store, second_store] * 50
         replies = await asyncio.gather(*(said(place, each) for place, each in zip(places, jobs, strict=True)))
@@ -29,8 +31,10 @@ class TestLatestRaces:
         assert (await row(store, holder)).record in {each.record for each in jobs}
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_no_arguments_are_lost_to_a_claim(self, store: Store, second_store: Store, mode: KeyMode) -> None:
-        """Workers claim while producers enqueue: whoever came last is what ran last."""
+    async def test_the_last_arguments_run_when_a_claim_races(
+        self, store: Store, second_store: Store, mode: KeyMode
+    ) -> None:
+        """Workers claim while producers enqueue: the arguments of the last enqueue run last."""
         hand = await Hand(second_store).join()
         ran: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Crashes: who is charged, who is suspected, and when it is enough."""
+"""Crashes: which job is charged, which job is a suspect, and when a job is dead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mainspring.testing.contract.hands import (
 )
 from mainspring.worker.records import Claim, Want
 
-__all__ = ["TestBlame", "TestSuspects"]
+__all__ = ["TestChargedCrashes", "TestSuspects"]
 
 
 def shaky(**options: Any) -> NewJob:
@@ -58,9 +58,9 @@ async def crash_with(store: Store, made: NewJob) -> Claim:
 
 
 @pytest.mark.asyncio
-class TestBlame:
+class TestChargedCrashes:
     async def test_the_first_crash_charges_all_that_ran(self, store: Store) -> None:
-        """Nobody knows who it was: each gets one crash, its attempt back, and is ready at once."""
+        """The cause is unknown: each job gets one crash, its attempt back, and is ready at once."""
         jobs = [job() for _ in range(3)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -98,7 +98,7 @@ class TestBlame:
             found = await row(store, each)
             assert (found.state, found.crashes, found.attempt, found.lane) == (State.READY, 0, 0, LANE)
 
-    async def test_a_suspect_is_spared_while_another_that_crashed_before_is_likelier(self, store: Store) -> None:
+    async def test_a_suspect_is_not_charged_while_another_crashed_job_ran(self, store: Store) -> None:
         suspect, before = shaky(), job()
         await put_in(store, suspect, before)
         hand = await Hand(store).join()
@@ -110,7 +110,7 @@ class TestBlame:
         assert (said.ready, said.retrying, said.dead) == ((suspect.id,), (before.id,), ())
         assert [(await row(store, each)).crashes for each in (suspect, before)] == [1, 2]
 
-    async def test_silence_is_nobodys_fault(self, store: Store) -> None:
+    async def test_a_lost_worker_charges_no_crash(self, store: Store) -> None:
         hand, claim = await running(store)
         said = await store.rescue(hand.name, hand.beats, Outcome.LOST)
         assert said.ready == (claim.id,)
@@ -118,7 +118,7 @@ class TestBlame:
         assert (found.state, found.crashes, found.attempt, found.lane) == (State.READY, 0, 0, f"{claim.queue}/any")
         assert await outcomes(store, claim) == [Outcome.LOST]
 
-    async def test_silence_leaves_a_suspect_a_suspect(self, store: Store) -> None:
+    async def test_a_suspect_of_a_lost_worker_stays_a_suspect(self, store: Store) -> None:
         poison = shaky()
         await make_suspect(store, poison)
         hand = await Hand(store).join()
@@ -140,7 +140,7 @@ class TestBlame:
                 await store.promote()
             assert await state(store, made) == State.READY
 
-    async def test_the_last_delay_serves_every_crash_beyond_the_list(self, store: Store) -> None:
+    async def test_the_last_delay_holds_for_every_further_crash(self, store: Store) -> None:
         made = await one(store)
         for _ in range(2):
             hand = await Hand(store).join()
@@ -148,7 +148,7 @@ class TestBlame:
             said = await store.rescue(hand.name, hand.beats, Outcome.CRASHED, delays=(0,))
             assert said.ready == (made.id,)
 
-    async def test_the_crash_budget_ends_it(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_crash_limit_makes_a_job_dead(self, store: Store, clock: MovableClock) -> None:
         """Three by default; the error of the last is in its attempts, the retries are untouched."""
         made = await one(store)
         for _ in range(2):
@@ -162,12 +162,12 @@ class TestBlame:
         assert await ending(store, made) == (State.DEAD, Reason.CRASHED)
         assert await outcomes(store, made) == [Outcome.CRASHED] * 3
 
-    async def test_a_budget_of_one_ends_it_at_once(self, store: Store) -> None:
+    async def test_a_crash_limit_of_one_makes_a_job_dead_at_once(self, store: Store) -> None:
         hand, claim = await running(store, job(crashes=1))
         await hand.crash()
         assert await ending(store, claim) == (State.DEAD, Reason.CRASHED)
 
-    async def test_nobody_is_dead_for_a_crash_that_a_neighbour_may_have_caused(self, store: Store) -> None:
+    async def test_no_job_dies_of_a_crash_that_another_job_may_have_caused(self, store: Store) -> None:
         jobs = [job(crashes=1), job(crashes=1)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()

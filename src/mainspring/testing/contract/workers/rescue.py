@@ -1,4 +1,4 @@
-"""Beats, and what happens to the jobs of a worker that is gone."""
+"""Heartbeats, and what happens to the jobs of a worker that is gone."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class TestBeat:
         assert await hand.beat(register=True)
         assert hand.beats == first + 1
 
-    async def test_registering_again_renews_what_a_worker_says_of_itself(self, store: Store) -> None:
-        """And nothing else of its row; one that is lost has nothing more to say."""
+    async def test_registering_again_replaces_the_info(self, store: Store) -> None:
+        """And nothing else of its row; a lost worker cannot replace it."""
         hand = await Hand(store).join()
         (before,) = await store.workers()
         news = replace(hand.registration, info=b'{"news":1}', queues=("other",), lease=1)
@@ -159,7 +159,7 @@ class TestRescue:
         assert await row(store, claim) == before
         await new.succeed(retaken)
 
-    async def test_marked_lost_it_stays_in_the_fleet(self, store: Store) -> None:
+    async def test_a_lost_worker_keeps_its_row(self, store: Store) -> None:
         hand, _ = await running(store)
         await store.rescue(hand.name, hand.beats, Outcome.LOST)
         (found,) = await store.workers()
@@ -173,7 +173,7 @@ class TestRescue:
 
 @pytest.mark.asyncio
 class TestRetire:
-    async def test_what_is_left_is_given_back_without_blame(self, store: Store) -> None:
+    async def test_a_retirement_gives_jobs_back_without_a_crash(self, store: Store) -> None:
         hand, claim = await running(store)
         said = await store.retire(hand.name, Outcome.INTERRUPTED)
         assert (said.taken, said.ready) == (True, (claim.id,))
@@ -181,14 +181,14 @@ class TestRetire:
         assert (found.state, found.attempt, found.crashes) == (State.READY, 0, 0)
         assert await outcomes(store, claim) == [Outcome.INTERRUPTED]
 
-    async def test_the_row_goes(self, store: Store) -> None:
+    async def test_a_retirement_deletes_the_row(self, store: Store) -> None:
         hand, _ = await running(store)
         await store.retire(hand.name, Outcome.INTERRUPTED)
         assert await store.workers() == []
         assert not await hand.beat()
         assert (await hand.turn()).lost
 
-    async def test_repeating_it_changes_nothing(self, store: Store) -> None:
+    async def test_a_repeated_retirement_changes_nothing(self, store: Store) -> None:
         hand, claim = await running(store)
         await store.retire(hand.name, Outcome.CRASHED)
         before = await row(store, claim)
@@ -196,7 +196,7 @@ class TestRetire:
         assert (again.taken, again.ready, again.dead) == (False, (), ())
         assert await row(store, claim) == before
 
-    async def test_repeating_it_takes_nothing_from_the_next_owner(self, store: Store) -> None:
+    async def test_a_repeated_retirement_takes_no_job_of_the_next_owner(self, store: Store) -> None:
         old, claim = await running(store)
         guilty = Ack.failed(lease(claim), ERROR, retry_in=0, timed_out=True)
         await store.retire(old.name, Outcome.INTERRUPTED, [guilty])
@@ -208,7 +208,7 @@ class TestRetire:
         assert await row(store, claim) == before
         await new.succeed(retaken)
 
-    async def test_the_guilty_are_acked_first(self, store: Store) -> None:
+    async def test_acks_of_a_retirement_are_applied_first(self, store: Store) -> None:
         """The job that timed out is charged by its ack, its neighbours go back without blame."""
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
@@ -223,7 +223,7 @@ class TestRetire:
             found = await row(store, each)
             assert (found.state, found.attempt, found.crashes) == (State.READY, 0, 0)
 
-    async def test_the_guilty_of_a_crash_spare_nobody_else_from_the_rule(self, store: Store) -> None:
+    async def test_acks_of_a_crashed_worker_do_not_spare_its_other_jobs(self, store: Store) -> None:
         """What is left after the acks is charged as in a rescue."""
         await put_in(store, job(), job())
         hand = await Hand(store).join()
@@ -240,16 +240,16 @@ class TestRetire:
         assert said.ready == (claim.id,)
         assert await state(store, claim) == State.READY
 
-    async def test_a_worker_without_jobs(self, store: Store) -> None:
+    async def test_the_retirement_of_a_worker_without_jobs(self, store: Store) -> None:
         hand = await Hand(store).join()
         said = await store.retire(hand.name, Outcome.INTERRUPTED)
         assert (said.taken, said.ready) == (True, ())
         assert not (await store.retire(hand.name, Outcome.INTERRUPTED)).taken
 
-    async def test_an_unknown_worker(self, store: Store) -> None:
+    async def test_the_retirement_of_an_unknown_worker(self, store: Store) -> None:
         assert not (await store.retire("nobody", Outcome.CRASHED)).taken
 
-    async def test_nobody_is_left_running_under_a_name_that_is_gone(self, store: Store) -> None:
+    async def test_no_job_runs_under_a_retired_worker(self, store: Store) -> None:
         hand, _ = await running(store)
         await store.retire(hand.name, Outcome.INTERRUPTED)
         assert (await store.count(Query.everything()))[State.RUNNING] == 0
