@@ -71,7 +71,7 @@ def test_an_answer_that_cannot_be_written_is_one_line_and_2(shop: Shop) -> None:
     ran = shell(shop, "M status > /dev/full")
     assert (ran.returncode, ran.stderr) == (
         2,
-        "mainspring: standard output cannot be written: No space left on device\n",
+        "mainspring: cannot write to standard output: No space left on device\n",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_pipe_that_was_closed_is_141_without_a_word(shop: Shop) -> None:
     ("command", "code", "says"),
     [
         ("M status >&-", 0, ""),
-        ("M jobs rm --state dead <&-", 2, "Nobody is here to ask"),
+        ("M jobs rm --state dead <&-", 2, "cannot ask for confirmation"),
         ("M status <&- >&- 2>&-", 0, ""),
     ],
 )

@@ -60,13 +60,13 @@ def test_ls_takes_several_values_and_durations(shop: Shop) -> None:
 def test_ls_goes_on_by_cursor(shop: Shop) -> None:
     jobs = [shop.task("add").enqueue(n) for n in range(3)]
     first = shop.run("jobs", "ls", "--limit", "2")
-    cursor = re.search(r"There are more: --cursor (\S+)", first.out)
+    cursor = re.search(r"More jobs: --cursor (\S+)", first.out)
     assert cursor is not None, first.out
     assert str(jobs[0].id) not in first.out
     second = shop.run("jobs", "ls", "--limit", "2", "--cursor", cursor[1])
     assert str(jobs[0].id) in second.out
     assert str(jobs[1].id) not in second.out
-    assert "There are more" not in second.out
+    assert "More jobs" not in second.out
 
 
 @pytest.mark.row("U2", "R6")

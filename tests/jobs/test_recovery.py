@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.cli.workers import worker_table
+from mainspring.cli.control.workers import worker_table
 from mainspring.states import State
 from mainspring.stores.base import Store
 from mainspring.worker.lease.heartbeat_thread import HeartbeatThread

@@ -65,7 +65,7 @@ def test_run_without_a_main_guard_says_so_and_ends(tmp_path: Path) -> None:
         (["shop:app", "--concurrency", "email"], "concurrency='email': is not QUEUE=N"),
         (["shop:app", "--log-level", "loud"], "log_level='loud': is one of debug"),
         (["shop:app", "extra"], "unexpected extra argument"),
-        ([], "which app?"),
+        ([], "no app was found"),
     ],
 )
 def test_wrong_flags_end_with_2_and_one_error(shop: Path, arguments: list[str], says: str) -> None:

@@ -1,4 +1,4 @@
-"""``mainspring explain``: every option of a task as it is in force, and where that comes from."""
+"""``mainspring explain``: every effective option of a task with its origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from mainspring.cli.common import answers, on_code
 from mainspring.cli.completion import task_names
-from mainspring.cli.enqueue import name_of
+from mainspring.cli.jobs.enqueue import name_of
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.text import short
 from mainspring.common.duration import format_duration
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @on_code
 @answers
 def explain(app: Mainspring, task: str) -> Shown:
-    """Every effective option of TASK with its origin: a default, @task, or a route of the app."""
+    """Show every effective option of TASK and its origin: a default, @task, or a route of the app."""
     found = app.tasks.find(name_of(app, task))
     assert found is not None
     facts = {
@@ -52,12 +52,12 @@ def _row(task: BaseTask[Any, Any], option: Option) -> tuple[str, str, str]:
     value = task.declared.options[option.name]
     given = option.name in task.declared.given
     if option.name == "queue" and task.queue != value:
-        return "queue", task.queue, f"route of the app (the task says {value})"
+        return "queue", task.queue, f"route of the app (the task declares {value})"
     return option.name, _value(option, value, given=given), "@task" if given else "default"
 
 
 def _value(option: Option, value: Any, *, given: bool) -> str:
-    """An option's normal form as people write it."""
+    """The value of an option as users write it."""
     if not given and option.shown_default:
         return option.shown_default
     if value is None:
@@ -74,7 +74,7 @@ def _value(option: Option, value: Any, *, given: bool) -> str:
 def _signature(task: BaseTask[Any, Any]) -> str:
     try:
         signature = inspect.signature(task.fn, eval_str=True)
-    except Exception:  # noqa: BLE001 - an annotation is any expression; as it is written will do
+    except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything; show its source instead
         signature = inspect.signature(task.fn)
     hidden = task.spec().hide
     shown = [
@@ -85,7 +85,7 @@ def _signature(task: BaseTask[Any, Any]) -> str:
 
 
 class _Default:
-    """Shows the default value of a parameter as a signature does, without secrets."""
+    """The ``repr`` of a parameter's default, with secrets hidden."""
 
     def __init__(self, parameter: inspect.Parameter, hidden: Collection[str]) -> None:
         secret = parameter.name in hidden or looks_secret(parameter.name)

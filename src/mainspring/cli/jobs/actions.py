@@ -1,4 +1,4 @@
-"""``mainspring jobs cancel | retry | run-now | rm``: change jobs by id, or all that filters find."""
+"""``mainspring jobs cancel | retry | run-now | rm``: change jobs by id, or all jobs that match filters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from mainspring.jobs.query import Query
 
 ids_argument = click.argument("ids", nargs=-1, metavar="[ID]...")
-yes_flag = click.option("-y", "--yes", is_flag=True, help="Do not ask before many jobs are changed.")
+yes_flag = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 rate_flag = click.option(
     "--rate",
     type=click.FloatRange(min=0.1),
     default=500,
     show_default=True,
     metavar="N",
-    help="At most so many jobs a second.",
+    help="Change at most N jobs per second.",
 )
 
 
@@ -35,9 +35,9 @@ rate_flag = click.option(
 @answers
 @filters(*OF_LIVE)
 @yes_flag
-@click.option("--reason", default="", metavar="TEXT", help="Kept with the job, for people.")
+@click.option("--reason", default="", metavar="TEXT", help="A reason to store with the job.")
 def cancel(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, reason: str) -> Shown:
-    """Cancel jobs. A waiting job never starts, a running one is told to end."""
+    """Cancel jobs. A waiting job never starts. A running job is asked to stop."""
     if one_way(ids, query):
         return each_of(app, ids, "cancelled", lambda job: job.cancel(reason))
     return all_of(app, query, "cancelled", yes, lambda jobs: app.jobs.cancel(jobs, reason=reason))
@@ -51,7 +51,7 @@ def cancel(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, 
 @yes_flag
 @rate_flag
 def retry(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, rate: float) -> Shown:
-    """Run ended jobs again, under the same id, with all their retries."""
+    """Run finished jobs again, under the same id, with all their retries."""
     if one_way(ids, query):
         return each_of(app, ids, "retried", lambda job: job.retry())
     return all_of(app, query, "retried", yes, lambda jobs: app.jobs.retry(jobs, rate=rate))
@@ -64,7 +64,7 @@ def retry(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, r
 @filters(*OF_LIVE)
 @yes_flag
 def run_now(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool) -> Shown:
-    """Let scheduled and retrying jobs run now instead of when they are due."""
+    """Make scheduled and retrying jobs ready now, before they are due."""
     if one_way(ids, query):
         return each_of(app, ids, "made ready", lambda job: job.run_now())
     return all_of(app, query, "made ready", yes, app.jobs.run_now)
@@ -77,26 +77,26 @@ def run_now(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool)
 @filters(*OF_ENDED)
 @yes_flag
 def rm(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool) -> Shown:
-    """Delete jobs and all that is kept of them. A running job is not deleted: cancel it first."""
+    """Delete jobs with their results, attempts and logs. A running job is not deleted: cancel it first."""
     if one_way(ids, query):
         return each_of(app, ids, "deleted", lambda job: job.delete())
     return all_of(app, query, "deleted", yes, app.jobs.delete)
 
 
-# ---- how it is done, for every verb ----------------------------------------------------------------
+# ---- shared by the commands ------------------------------------------------------------------------
 
 
 def one_way(ids: Sequence[str], query: Query | None) -> bool:
-    """Whether the jobs are named by id. A command that names none, or in two ways, is refused."""
+    """Whether the jobs are named by id. Raises ``UsageError`` when no jobs are named, or both ids and filters."""
     if ids and query is not None:
-        raise click.UsageError("give ids or filters, not both")
+        raise click.UsageError("give job ids or filters, not both")
     if not ids and query is None:
-        raise click.UsageError("which jobs? Give ids, or filters such as --queue")
+        raise click.UsageError("no jobs were named: give job ids, or filters such as --queue")
     return bool(ids)
 
 
 def each_of(app: Mainspring, ids: Sequence[str], done: str, act: Callable[[Job[Any]], bool | None]) -> Shown:
-    """Do it to each job; what is refused is told, and the others are done all the same."""
+    """Apply ``act`` to each job. A refused job is reported and does not stop the others."""
     count, code, refused = 0, 0, []
     for id in ids:
         try:
@@ -115,10 +115,10 @@ def each_of(app: Mainspring, ids: Sequence[str], done: str, act: Callable[[Job[A
 
 
 def all_of(app: Mainspring, query: Query | None, done: str, yes: bool, act: Callable[[Query], int]) -> Shown:
-    """Do it to all jobs of the query, after asking."""
-    assert query is not None, "said by one_way"
+    """Apply ``act`` to all jobs of the query, after confirmation."""
+    assert query is not None, "one_way has checked it"
     if not yes:
-        sure(f"{told('found', app.jobs.count(query).total)}; those that can be will be {done}.", yes)
+        sure(f"{told('found', app.jobs.count(query).total)}. Those in a suitable state will be {done}.", yes)
     count = act(query)
     return Shown({"done": count, "refused": []}, [told(done, count)])
 

@@ -1,4 +1,4 @@
-"""``mainspring dev``: workers that start anew when their code changes, on a server of their own if asked."""
+"""``mainspring dev``: workers that restart when the code changes, with a private database server if asked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 
 from mainspring.cli.common import named
 from mainspring.cli.find_app import URL, find_target
+from mainspring.cli.launch.worker import app_argument, read_flags, worker_flags
 from mainspring.cli.output import complain
-from mainspring.cli.worker import app_argument, read_flags, worker_flags
 from mainspring.errors import ConfigError
 from mainspring.options.table import resolve_options
 from mainspring.settings.project import project_root
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from mainspring.testing.servers import Engine
 
 DRAIN = "5s"
-"""How long jobs may take to finish at a change."""
+"""Drain limit at a change."""
 FOLDER = ".mainspring"
-"""Where a server of the project keeps its data."""
+"""Folder of the private server's data, in the project."""
 ENGINES: dict[Engine, str] = {"postgres": "psycopg", "redis": "redis"}
-"""Each with its driver; the extra that installs it has the engine's name."""
+"""The driver module of each engine; the extra of the same name installs it."""
 
 
 @click.command()
 @app_argument
 @click.option(
     "--engine", type=click.Choice([*ENGINES]), metavar="NAME",
-    help="Start a server for this project, postgres or redis, and work on it. Its data stay in .mainspring/.",
+    help="Start a private postgres or redis server for this project; its data stay in .mainspring/.",
 )  # fmt: skip
 @worker_flags(drain=DRAIN)
 def dev(target: str | None, app: str | None, engine: Engine | None, log_level: str | None, **flags: Any) -> int:
-    """Run workers for APP and start them anew whenever one of its files changes.
+    """Run workers for APP and restart them when one of its files changes.
 
-    They drain for 5 s at a change, unless --drain says otherwise. Code that cannot be imported is shown with its
-    traceback, and the old workers go on. Ctrl-C ends; the exit code is that of ``mainspring worker``.
+    At a change, running jobs have 5 s to finish (--drain). If the new code cannot be imported, its traceback is shown
+    and the old workers continue. Press Ctrl-C to stop. The exit codes are those of ``mainspring worker``.
     """
     from mainspring.launch.reload import Assignment, Reloader
 
@@ -53,7 +53,7 @@ def dev(target: str | None, app: str | None, engine: Engine | None, log_level: s
 
 @contextmanager
 def _server(engine: Engine | None, folder: Path) -> Iterator[str | None]:
-    """The URL of a server of the project's own, which runs meanwhile; None if none is asked for."""
+    """Run the private server and yield its URL; yield None if no engine is asked for."""
     if engine is None:
         yield None
         return
@@ -63,9 +63,9 @@ def _server(engine: Engine | None, folder: Path) -> Iterator[str | None]:
     try:
         if find_spec(ENGINES[engine]) is None:
             fix = f"pip install 'mainspring[{engine}]'"
-            raise servers.EngineMissing(f"its driver {ENGINES[engine]} is not installed", fix)
+            raise servers.EngineMissing(f"the driver {ENGINES[engine]} is not installed", fix)
         with servers.kept(engine, home) as server:
-            complain(f"{engine} is at {server.url}, its data in {server.home}\nElsewhere: export {URL}='{server.url}'")
+            complain(f"{engine} runs at {server.url}, data in {server.home}\nElsewhere: export {URL}='{server.url}'")
             yield server.url
     except servers.EngineMissing as error:
         raise ConfigError(f"--engine {engine}: {error.what}", hint=error.fix) from None

@@ -1,4 +1,4 @@
-"""``mainspring status``: everything on one screen."""
+"""``mainspring status``: the whole store on one screen."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.common import listing, on_store
-from mainspring.cli.dead import group_document, group_table
+from mainspring.cli.control.queues import queue_document, queue_table
+from mainspring.cli.control.workers import worker_table
+from mainspring.cli.document import documents
+from mainspring.cli.jobs.dead import group_table
 from mainspring.cli.output import FactList, Shown, Table
-from mainspring.cli.queues import queue_document, queue_table
-from mainspring.cli.schedule_documents import summary_document
-from mainspring.cli.schedule_tables import summary_table
-from mainspring.cli.workers import worker_document, worker_table
+from mainspring.cli.schedules.documents import summary_document
+from mainspring.cli.schedules.tables import summary_table
 from mainspring.errors import mask_url
 from mainspring.states import State
 
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
 WORST = 10
-"""Most groups of dead jobs on the screen."""
+"""Maximum number of dead-job groups shown."""
 
 
 @click.command()
 @on_store
 @listing
 def status(app: Mainspring) -> Shown:
-    """One screen: the store, jobs by state, queues, schedules, workers, what jobs died of."""
+    """Show the store, jobs by state, queues, schedules, workers and errors of dead jobs."""
     from mainspring.client.blocking import run
 
     store = {
@@ -42,8 +43,8 @@ def status(app: Mainspring) -> Shown:
         "jobs": {"total": counts.total, "live": counts.live, **{state.value: counts[state] for state in State}},
         "queues": [queue_document(each) for each in queues],
         "schedules": summary_document(schedules),
-        "workers": [worker_document(each) for each in workers],
-        "dead": [group_document(each) for each in dead],
+        "workers": documents(workers),
+        "dead": documents(dead),
     }
     jobs = Table([state.value for state in State], [[counts[state] for state in State]], title="jobs")
     return Shown(document, [

@@ -1,4 +1,4 @@
-"""``mainspring locks``: who holds what."""
+"""``mainspring locks``: list held locks, semaphores and elections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainspring.cli.common import listing, on_store
+from mainspring.cli.document import document
 from mainspring.cli.output import Shown, Table
-from mainspring.cli.text import iso, seconds, short, span, when
+from mainspring.cli.text import short, span, when
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -18,31 +19,22 @@ if TYPE_CHECKING:
 
 @click.group()
 def locks() -> None:
-    """Look at the locks of the whole fleet."""
+    """List the locks of the whole fleet."""
 
 
 @locks.command()
 @on_store
 @listing
-@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most N.")
 def ls(app: Mainspring, limit: int) -> Shown:
-    """Every lock, place of a semaphore and office that is held: by whom, since when, for how long unless renewed."""
+    """List held locks, semaphore slots and elections: the holder, since when, and the time until it expires."""
     found = app.locks.list(limit)
-    return Shown({"locks": [lock_document(each) for each in found]}, [_table(found)])
+    return Shown({"locks": [_document(each) for each in found]}, [_table(found)])
 
 
-def lock_document(lock: LockInfo) -> dict[str, Any]:
-    return {
-        "name": lock.name,
-        "kind": lock.kind,
-        "token": lock.token,
-        "host": lock.holder.host,
-        "pid": lock.holder.pid,
-        "who": lock.holder.who,
-        "since": iso(lock.since),
-        "until": iso(lock.until),
-        "remaining": seconds(lock.remaining),
-    }
+def _document(lock: LockInfo) -> dict[str, Any]:
+    holder = lock.holder
+    return document(lock, without=("holder",), host=holder.host, pid=holder.pid, who=holder.who)
 
 
 def _table(locks: Sequence[LockInfo]) -> Table:

@@ -1,13 +1,14 @@
-"""``mainspring limits``: how much may run or start in the whole fleet, and changing that while it runs."""
+"""``mainspring limits``: list limits and change their size at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mainspring.cli.common import answers, listing, on_store
+from mainspring.cli.document import documents
 from mainspring.cli.output import Shown, Table
 from mainspring.common.duration import format_duration
 
@@ -20,14 +21,14 @@ _name = click.argument("name", metavar="LIMIT")
 
 @click.group()
 def limits() -> None:
-    """Look at limits; set how much they let through, for the whole fleet."""
+    """List limits; change their size for the whole fleet."""
 
 
 @limits.command()
 @on_store
 @listing
 def ls(app: Mainspring) -> Shown:
-    """Every limit that a job has named."""
+    """List every limit that a job has used."""
     return _shown(app.limits.list())
 
 
@@ -37,7 +38,7 @@ def ls(app: Mainspring) -> Shown:
 @on_store
 @answers
 def set_size(app: Mainspring, name: str, size: int) -> Shown:
-    """Let SIZE through from now on, until it is reset; 0 lets nothing through."""
+    """Set the size of a limit until it is reset; 0 stops everything it limits."""
     app.limits.set(name, size)
     return _shown([app.limits.get(name)])
 
@@ -47,7 +48,7 @@ def set_size(app: Mainspring, name: str, size: int) -> Shown:
 @on_store
 @answers
 def reset(app: Mainspring, name: str) -> Shown:
-    """Let through what the code declares."""
+    """Use the declared size again."""
     app.limits.reset(name)
     return _shown([app.limits.get(name)])
 
@@ -57,21 +58,9 @@ def reset(app: Mainspring, name: str) -> Shown:
 @on_store
 @answers
 def rm(app: Mainspring, name: str) -> Shown:
-    """Forget a limit that no code declares any more."""
+    """Delete a limit that no code declares any more."""
     app.limits.delete(name)
-    return Shown({"deleted": name}, [f"limit {name} is forgotten"])
-
-
-def limit_document(limit: LimitInfo) -> dict[str, Any]:
-    return {
-        "name": limit.name,
-        "kind": limit.kind,
-        "size": limit.size,
-        "declared": limit.declared,
-        "per": None if limit.per is None else limit.per.total_seconds(),
-        "burst": limit.burst,
-        "used": limit.used,
-    }
+    return Shown({"deleted": name}, [f"deleted limit {name}"])
 
 
 def _shown(limits: Sequence[LimitInfo]) -> Shown:
@@ -84,4 +73,4 @@ def _shown(limits: Sequence[LimitInfo]) -> Shown:
         for limit in limits
     ]  # fmt: skip
     table = Table(("limit", "kind", "used", "size", "set", "per"), rows, empty="no limits")
-    return Shown({"limits": [limit_document(limit) for limit in limits]}, [table])
+    return Shown({"limits": documents(limits)}, [table])

@@ -1,4 +1,4 @@
-"""``mainspring jobs run``: run the code of a stored job here, to see what it does."""
+"""``mainspring jobs run``: run the code of a stored job in this process, for debugging."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import mainspring
 from mainspring.cli.common import answers, on_code
-from mainspring.cli.documents import as_json, compact
+from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown
 from mainspring.cli.root import NO
 from mainspring.cli.text import block
@@ -23,32 +24,31 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.jobs.check_stored import StoredCall
 
-_OURS = str(Path(__file__).parent.parent) + os.sep
+_OURS = str(Path(mainspring.__file__).parent) + os.sep
 
 
 @click.command()
 @click.argument("id")
 @on_code
 @answers
-@click.option("--local", is_flag=True, help="Needed: it says that the code runs here, in this process.")
-@click.option("--pdb", is_flag=True, help="Open the debugger where the code raises.")
+@click.option("--local", is_flag=True, help="Required: confirms that the code runs in this process.")
+@click.option("--pdb", is_flag=True, help="Open the debugger where the code raises an exception.")
 def run(app: Mainspring, id: str, local: bool, pdb: bool) -> Shown:
-    """Call the code of a stored job with its arguments, in this process. The job itself is not touched.
+    """Call the task of a stored job with its arguments, in this process. The stored job does not change.
 
-    As in a plain call of the task, there is no worker around it: no middleware, no lifespan, no retries.
-    Exit code 1 if it raises.
+    It is a plain call of the task: no middleware, no lifespan, no retries. Exit code 1 if the task raises an exception.
     """
     if not local:
-        raise click.UsageError("a job runs on a worker; to run its code in this process say --local")
+        raise click.UsageError("jobs run on workers; to run the code in this process, add --local")
     from mainspring.jobs.check_stored import open_stored
     from mainspring.observe import logs
 
     logs.configure(app.settings.logs, worker=True)
     stored = open_stored(app, id)
-    click.echo(f"mainspring: runs the code of job {id} here; the job is not touched", err=True)
+    click.echo(f"mainspring: running the code of job {id} in this process; the stored job does not change", err=True)
     try:
         value = as_json(_call(stored))
-    except Exception as error:  # noqa: BLE001 - whatever the task raises is what was asked for
+    except Exception as error:  # noqa: BLE001 - the task may raise anything, and the command shows it
         click.echo(block(redact("".join(traceback.format_exception(_theirs(error))))), err=True)
         if pdb:
             _debug(error)
@@ -68,7 +68,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def _theirs(error: Exception) -> Exception:
-    """The error without the frames that only call."""
+    """The error without our own frames at the top of its traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next

@@ -1,15 +1,16 @@
-"""``mainspring breakers``: what is stopped because it fails again and again; opened and closed by hand."""
+"""``mainspring breakers``: list circuit breakers; open and close them by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mainspring.cli.common import answers, listing, on_store
+from mainspring.cli.document import documents
 from mainspring.cli.output import Shown, Table
-from mainspring.cli.text import iso, seconds, short, span, when
+from mainspring.cli.text import short, span, when
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -20,24 +21,29 @@ _name = click.argument("name", metavar="BREAKER")
 
 @click.group()
 def breakers() -> None:
-    """Look at breakers; open and close them by hand, for the whole fleet."""
+    """List breakers; open and close them for the whole fleet."""
 
 
 @breakers.command()
 @on_store
 @listing
 def ls(app: Mainspring) -> Shown:
-    """Every breaker that a job has named or code has entered."""
+    """List every breaker that a job or code has used."""
     return _shown(app.breakers.list())
 
 
 @breakers.command()
 @_name
-@click.option("--for", "for_", metavar="DURATION", help="Try it again after this time; else it waits for a reset.")
+@click.option(
+    "--for",
+    "for_",
+    metavar="DURATION",
+    help="Half-open after DURATION; else it stays open until reset.",
+)
 @on_store
 @answers
 def trip(app: Mainspring, name: str, for_: str | None) -> Shown:
-    """Open it: nothing that it guards starts."""
+    """Open a breaker: nothing that it guards starts."""
     app.breakers.trip(name, for_)
     return _shown([app.breakers.get(name)])
 
@@ -47,28 +53,9 @@ def trip(app: Mainspring, name: str, for_: str | None) -> Shown:
 @on_store
 @answers
 def reset(app: Mainspring, name: str) -> Shown:
-    """Close it and forget its failures."""
+    """Close a breaker and clear its failures."""
     app.breakers.reset(name)
     return _shown([app.breakers.get(name)])
-
-
-def breaker_document(breaker: BreakerInfo) -> dict[str, Any]:
-    return {
-        "name": breaker.name,
-        "state": breaker.state,
-        "failures": breaker.failures,
-        "calls": breaker.calls,
-        "opened": iso(breaker.opened),
-        "until": iso(breaker.until),
-        "error": breaker.error,
-        "tripped": breaker.tripped,
-        "probing": breaker.probing,
-        "probes": breaker.probes,
-        "open_for": seconds(breaker.open_for),
-        "threshold": breaker.threshold,
-        "rate": breaker.rate,
-        "over": seconds(breaker.over),
-    }
 
 
 def _shown(breakers: Sequence[BreakerInfo]) -> Shown:
@@ -80,7 +67,7 @@ def _shown(breakers: Sequence[BreakerInfo]) -> Shown:
         for each in breakers
     ]  # fmt: skip
     table = Table(("breaker", "state", "failures", "until", "why"), rows, empty="no breakers")
-    return Shown({"breakers": [breaker_document(each) for each in breakers]}, [table])
+    return Shown({"breakers": documents(breakers)}, [table])
 
 
 def _failures(breaker: BreakerInfo) -> str:
@@ -92,4 +79,4 @@ def _failures(breaker: BreakerInfo) -> str:
 def _until(breaker: BreakerInfo) -> str:
     if breaker.state != "open":
         return ""
-    return "it is reset" if breaker.until is None else when(breaker.until)
+    return "reset" if breaker.until is None else when(breaker.until)

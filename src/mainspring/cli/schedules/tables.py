@@ -1,4 +1,4 @@
-"""Schedules for people: the whole set on one screen, one with everything, what is to come, what has been."""
+"""Tables of schedules, their runs, groups and next occurrences."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mainspring.cli.documents import compact
+from mainspring.cli.jobs.tables import compact
 from mainspring.cli.output import FactList, Table
-from mainspring.cli.schedule_documents import at_zone, counts_of, due_first, summary_document, took
+from mainspring.cli.schedules.documents import at_zone, counts_of, due_first, summary_document, took
 from mainspring.cli.text import ago, short, span, to_second, when
 
 if TYPE_CHECKING:
     from mainspring.schedules.info import GroupInfo, RunInfo, ScheduleInfo, ScheduleStatus
 
 RECENT = 5
-"""Occurrences that stand with a schedule that is shown."""
-TRIAL = "failures disabled it, the next run decides"
+"""Number of last occurrences that ``schedules show`` prints."""
+TRIAL = "it was disabled after failures; the next run decides"
 
 
 def schedule_table(schedules: Sequence[ScheduleInfo], now: datetime, *, empty: str = "no schedules") -> Table:
-    """How each of them stands at ``now``."""
+    """One row for each schedule, as of ``now``."""
     rows = [
         (each.name, "enabled" if each.enabled else "disabled", short(each.rule, 44), _ahead(each.next, now),
          _last(each, now), "; ".join(_about(each, now)))
@@ -38,7 +38,7 @@ def summary_table(status: ScheduleStatus, *, title: str = "") -> Table:
 
 
 def open_table(schedules: Sequence[ScheduleInfo], groups: Sequence[GroupInfo]) -> Table:
-    """The runs that have not ended."""
+    """Runs that have not finished."""
     full = {each.name for each in groups if each.max_concurrent is not None and each.running >= each.max_concurrent}
     rows = [
         (job, state, each.name, _waits_for(each, full) if state == "waiting" else "")
@@ -58,7 +58,7 @@ def group_table(groups: Sequence[GroupInfo]) -> Table:
     return Table(("group", "running", "schedules"), rows, title="groups")
 
 
-def run_table(runs: Sequence[RunInfo], *, title: str = "", empty: str = "nothing became due yet") -> Table:
+def run_table(runs: Sequence[RunInfo], *, title: str = "", empty: str = "no occurrence was due yet") -> Table:
     rows = [
         (to_second(run.at), run.what, run.job or "-", _outcome(run), span(took(run)), short(_why(run)))
         for run in runs
@@ -67,7 +67,7 @@ def run_table(runs: Sequence[RunInfo], *, title: str = "", empty: str = "nothing
 
 
 def next_table(found: Sequence[tuple[datetime, ScheduleInfo]], now: datetime, *, empty: str) -> Table:
-    """Occurrences that are to come; with the clocks of their rules, if those are not all in UTC."""
+    """Next occurrences, with local times if a rule has a time zone other than UTC."""
     local = any(info.tz != "UTC" for _, info in found)
     rows = [
         (when(at, now), *([f"{at_zone(at, info.tz):%Y-%m-%d %H:%M:%S %Z}"] if local else []), info.name, info.rule)
@@ -79,7 +79,7 @@ def next_table(found: Sequence[tuple[datetime, ScheduleInfo]], now: datetime, *,
 def schedule_blocks(
     info: ScheduleInfo, runs: Sequence[RunInfo], status: ScheduleStatus
 ) -> list[Table | FactList | str]:
-    """Everything of one schedule."""
+    """All blocks of ``schedules show``."""
     blocks: list[Table | FactList | str] = [_facts(info, runs, status.at), _options(info)]
     if info.args:
         blocks.append(FactList([(name, compact(value)) for name, value in info.args.items()], title="arguments"))
@@ -105,7 +105,7 @@ def _facts(info: ScheduleInfo, runs: Sequence[RunInfo], now: datetime) -> FactLi
         ("state", "enabled" if info.enabled else f"disabled since {when(info.off_since, now)}"),
         *((("trial", TRIAL),) if info.trial else ()),
         *((("why", info.note),) if info.note else ()),
-        *((("tried again", when(info.back_at, now)),) if info.back_at is not None else ()),
+        *((("next try", when(info.back_at, now)),) if info.back_at is not None else ()),
         ("mode", info.mode),
         ("rule", info.rule),
         ("next", when(info.next, now) + _local(info)),
@@ -139,9 +139,9 @@ def _options(info: ScheduleInfo) -> FactList:
 
 
 def _about(info: ScheduleInfo, now: datetime) -> Iterable[str]:
-    """What is worth knowing of it now."""
+    """Short facts about the present state of a schedule."""
     if info.off == "failures":
-        yield "somebody must enable it" if info.back_at is None else f"tried again: {_ahead(info.back_at, now)}"
+        yield "enable it by hand" if info.back_at is None else f"next try: {_ahead(info.back_at, now)}"
     if info.off:
         yield short(info.note)
     if info.running:
@@ -158,8 +158,10 @@ def _about(info: ScheduleInfo, now: datetime) -> Iterable[str]:
 
 
 def _waits_for(info: ScheduleInfo, full: Collection[str]) -> str:
-    """Other schedules, its group, or what only the claim knows."""
-    return ", ".join(info.waiting_for) or (f"room in group {info.group}" if info.group in full else "see jobs why")
+    """The schedules or the group that a run waits for; the claim knows other obstacles."""
+    return ", ".join(info.waiting_for) or (
+        f"capacity of group {info.group}" if info.group in full else "see mainspring jobs why"
+    )
 
 
 def _allowed(info: ScheduleInfo) -> str:
@@ -179,13 +181,13 @@ def _last(info: ScheduleInfo, now: datetime) -> str:
 def _local(info: ScheduleInfo) -> str:
     if info.next is None or info.tz == "UTC":
         return ""
-    return f", {at_zone(info.next, info.tz):%Y-%m-%d %H:%M:%S %Z} there"
+    return f", {at_zone(info.next, info.tz):%Y-%m-%d %H:%M:%S %Z} local time"
 
 
 def _outcome(run: RunInfo) -> str:
     if run.job is None:
         return "-"
-    return "not ended" if run.state is None else run.state.value
+    return "not finished" if run.state is None else run.state.value
 
 
 def _why(run: RunInfo) -> str:

@@ -18,25 +18,25 @@ ALIASES = {
     "thread_slots": ("-t",),
     "until_empty": ("--burst",),
 }
-"""Spellings that users of other queues have in their fingers."""
+"""Short flags, and flags known from other job queues."""
 
 
 def _flag(option: Option, default: str | None) -> Callable[[Any], Any]:
-    """The command line flag of one worker option; its text is read and checked by the option's own check."""
+    """Build the flag of one worker option. The option's own check reads and checks the text."""
     names = [f"--{option.name.replace('_', '-')}", *ALIASES.get(option.name, ())]
     shown = default or option.shown_default or str(option.default)
     if option.type == "bool":
         return click.option(*names, option.name, is_flag=True, default=None, help=option.doc)
     if option.name == "concurrency":
         return click.option(
-            *names, option.name, multiple=True, metavar="QUEUE=N", help=f"{option.doc} May be given several times."
+            *names, option.name, multiple=True, metavar="QUEUE=N", help=f"{option.doc} Repeat it for several queues."
         )
     metavar = {"Duration": "DURATION", "int": "N"}.get(option.type, "NAMES")
     return click.option(*names, option.name, default=None, metavar=metavar, help=f"{option.doc}  [default: {shown}]")
 
 
 def worker_flags(**defaults: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """All worker options as flags; ``defaults`` are those of this command, to be told of."""
+    """Add all worker options as flags; ``defaults`` override the defaults shown in the help."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options_for("worker")):
@@ -47,7 +47,7 @@ def worker_flags(**defaults: str) -> Callable[[Callable[..., Any]], Callable[...
 
 
 def read_flags(given: dict[str, Any]) -> dict[str, Any]:
-    """Only what was given, as the options' checks want it: numbers as numbers, pairs as a mapping."""
+    """The options that were given: numbers as ``int``, pairs as a mapping."""
     read: dict[str, Any] = {}
     for option in options_for("worker"):
         value = given.get(option.name)
@@ -70,9 +70,9 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """APP as the first argument, or by ``-A``; and the level of the log."""
+    """Add APP as the first argument or as ``-A``, and ``--log-level``."""
     level = click.option(
-        "-l", "--log-level", default=None, help="Level of the log; info unless the app says otherwise."
+        "-l", "--log-level", default=None, help="Log level; the default is the app's setting, else info."
     )
     flag = click.option("-A", "--app", metavar="APP", help="The same as the argument.")
     return click.argument("target", required=False, metavar="[APP]")(flag(level(command)))
@@ -84,10 +84,10 @@ def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 def worker(target: str | None, app: str | None, log_level: str | None, **flags: Any) -> int:
     """Run workers for APP: module:object, module, file.py or file.py:object.
 
-    Without APP it is $MAINSPRING_APP, the app of the project file, or the one in app.py, main.py or tasks.py. TERM
-    or INT stops it: nothing more is claimed, what runs may finish within the drain limit, the rest is handed
-    back. Exit code: 0 all finished, 3 handed back at the limit, 4 fast stop, 5 a process had to be killed, 1 could
-    not start.
+    Without APP, the app is $MAINSPRING_APP, the app of the project file, or the app in app.py, main.py or tasks.py.
+    SIGTERM or SIGINT drains: the worker claims no more jobs, running jobs finish within the drain limit, and the rest
+    go back to their queues. Exit codes: 0 all jobs finished, 3 jobs went back at the limit, 4 fast stop, 5 a process
+    was killed, 1 the workers could not start.
     """
     from mainspring.launch.run import run_target
 

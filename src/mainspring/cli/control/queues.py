@@ -1,4 +1,4 @@
-"""``mainspring queues``: what waits where, and what each queue does with it."""
+"""``mainspring queues``: list, pause, drain, purge, disable and configure queues."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from mainspring.cli.common import answers, listing, on_store, sure
-from mainspring.cli.job_actions import told, yes_flag
+from mainspring.cli.document import document
+from mainspring.cli.jobs.actions import told, yes_flag
 from mainspring.cli.output import Shown, Table, complain
 from mainspring.cli.root import NO
-from mainspring.cli.text import iso, when
+from mainspring.cli.text import when
 from mainspring.errors import DrainTimeout
 from mainspring.queues.manager import How, OnFull, Order
+from mainspring.states import State
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.queues.manager import Configured, QueueInfo
 
-COUNTED = ("ready", "scheduled", "retrying", "blocked", "running")
+COUNTED = (State.READY, State.SCHEDULED, State.RETRYING, State.BLOCKED, State.RUNNING)
 
 _names = click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
 _name = click.argument("name", metavar="QUEUE")
@@ -27,14 +29,14 @@ _name = click.argument("name", metavar="QUEUE")
 
 @click.group()
 def queues() -> None:
-    """Look at queues; pause, drain, purge, disable and configure them for the whole fleet."""
+    """List queues; pause, drain, purge, disable and configure them for the whole fleet."""
 
 
 @queues.command()
 @on_store
 @listing
 def ls(app: Mainspring) -> Shown:
-    """Every queue that has a live job, is not open, or is used by a task of the app."""
+    """List queues with live jobs, queues that are not open, and queues of the app's tasks."""
     return _shown(app.queues.list())
 
 
@@ -43,7 +45,7 @@ def ls(app: Mainspring) -> Shown:
 @on_store
 @answers
 def pause(app: Mainspring, names: Sequence[str]) -> Shown:
-    """Hand out no more jobs of these queues; they still take new ones."""
+    """Stop claims from these queues. They still accept new jobs."""
     app.queues.pause(*names)
     return _shown([app.queues.get(name) for name in names])
 
@@ -53,7 +55,7 @@ def pause(app: Mainspring, names: Sequence[str]) -> Shown:
 @on_store
 @answers
 def resume(app: Mainspring, names: Sequence[str]) -> Shown:
-    """Open these queues again."""
+    """Resume these queues."""
     app.queues.resume(*names)
     return _shown([app.queues.get(name) for name in names])
 
@@ -62,12 +64,12 @@ def resume(app: Mainspring, names: Sequence[str]) -> Shown:
 @_name
 @on_store
 @answers
-@click.option("--wait", is_flag=True, help="Until the queue is empty.")
-@click.option("--timeout", metavar="DURATION", help="Wait no longer than this; the queue stays draining.")
+@click.option("--wait", is_flag=True, help="Wait until the queue is empty.")
+@click.option("--timeout", metavar="DURATION", help="Stop waiting after DURATION; the queue stays draining.")
 def drain(app: Mainspring, name: str, wait: bool, timeout: str | None) -> Shown:
-    """Take no more jobs for this queue and run what it has. Exit code 1 if it is not empty in time."""
+    """Refuse new jobs for this queue and finish the rest. Exit code 1 if it is not empty in time."""
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout is how long to --wait: give both")
+        raise click.UsageError("--timeout needs --wait")
     try:
         return _shown([app.queues.drain(name, wait=wait, timeout=timeout)])
     except DrainTimeout as error:
@@ -81,8 +83,8 @@ def drain(app: Mainspring, name: str, wait: bool, timeout: str | None) -> Shown:
 @answers
 @yes_flag
 def purge(app: Mainspring, name: str, yes: bool) -> Shown:
-    """Delete all jobs that wait in this queue. Those that run go on."""
-    sure(f"All jobs that wait in queue {name!r} will be deleted.", yes)
+    """Delete all waiting jobs of this queue. Running jobs continue."""
+    sure(f"All waiting jobs of queue {name!r} will be deleted.", yes)
     count = app.queues.purge(name)
     return Shown({"done": count}, [told("deleted", count)])
 
@@ -96,10 +98,10 @@ def purge(app: Mainspring, name: str, yes: bool) -> Shown:
     type=click.Choice(get_args(How)),
     default="hold",
     show_default=True,
-    help="What becomes of new jobs: they wait, end at once as skipped, or are refused.",
+    help="New jobs wait (hold), are cancelled as skipped (skip), or are refused (reject).",
 )
 def disable(app: Mainspring, name: str, how: How) -> Shown:
-    """Switch this queue off: it hands out no jobs until it is enabled. What waits in it waits."""
+    """Disable this queue: no job is claimed until it is enabled. Waiting jobs stay."""
     app.queues.disable(name, how)
     return _shown([app.queues.get(name)])
 
@@ -109,7 +111,7 @@ def disable(app: Mainspring, name: str, how: How) -> Shown:
 @on_store
 @answers
 def enable(app: Mainspring, names: Sequence[str]) -> Shown:
-    """Switch these queues on again."""
+    """Enable these queues."""
     app.queues.enable(*names)
     return _shown([app.queues.get(name) for name in names])
 
@@ -118,11 +120,13 @@ def enable(app: Mainspring, names: Sequence[str]) -> Shown:
 @_name
 @on_store
 @answers
-@click.option("--max-depth", metavar="N", help="Most jobs that may wait in it; none: any number.")
-@click.option("--on-full", type=click.Choice(get_args(OnFull)), help="What an enqueue does when that many wait.")
-@click.option("--order", type=click.Choice(get_args(Order)), help="Of equal priority the oldest first, or the newest.")
+@click.option("--max-depth", metavar="N", help="Maximum number of waiting jobs, or none.")
+@click.option("--on-full", type=click.Choice(get_args(OnFull)), help="What an enqueue does when the queue is full.")
+@click.option(
+    "--order", type=click.Choice(get_args(Order)), help="Within a priority: oldest (fifo) or newest (lifo) first."
+)
 def configure(app: Mainspring, name: str, max_depth: str | None, on_full: OnFull | None, order: Order | None) -> Shown:
-    """Set how this queue works, over what the code declares, until it is reset."""
+    """Override the declared settings of this queue until it is reset."""
     given: Configured = {}
     if max_depth is not None:
         given["max_depth"] = _depth(max_depth)
@@ -131,7 +135,7 @@ def configure(app: Mainspring, name: str, max_depth: str | None, on_full: OnFull
     if order is not None:
         given["order"] = order
     if not given:
-        raise click.UsageError("say at least one of --max-depth, --on-full and --order")
+        raise click.UsageError("give at least one of --max-depth, --on-full and --order")
     return _shown([app.queues.configure(name, **given)])
 
 
@@ -139,9 +143,9 @@ def configure(app: Mainspring, name: str, max_depth: str | None, on_full: OnFull
 @_name
 @on_store
 @answers
-@click.option("--declared", is_flag=True, help="Forget also what code has declared, if no code does any more.")
+@click.option("--declared", is_flag=True, help="Also delete stored declarations that no code makes any more.")
 def reset(app: Mainspring, name: str, declared: bool) -> Shown:
-    """Let this queue work as the code declares it."""
+    """Remove overrides: use the declared settings again."""
     app.queues.reset(name, declared=declared)
     return _shown([app.queues.get(name)])
 
@@ -150,31 +154,20 @@ def _depth(text: str) -> int | None:
     if text == "none":
         return None
     if not text.isdecimal():
-        raise click.BadParameter(f"{text!r} is not a number, nor none", param_hint="--max-depth")
+        raise click.BadParameter(f"{text!r} is neither a number nor none", param_hint="--max-depth")
     return int(text)
 
 
 def queue_document(queue: QueueInfo) -> dict[str, Any]:
-    counts: dict[str, int] = {state: queue.counts.get(state, 0) for state in COUNTED}  # type: ignore[call-overload]  # a State is its word
-    return {
-        "name": queue.name,
-        "mode": queue.mode.value,
-        "since": iso(queue.since),
-        "counts": counts,
-        "oldest": iso(queue.oldest),
-        "depth": queue.depth,
-        "max_depth": queue.max_depth,
-        "on_full": queue.on_full,
-        "order": queue.order,
-        "limits": list(queue.limits),
-        "disabled": None if queue.disabled is None else queue.disabled.value,
-        "disabled_since": iso(queue.disabled_since),
-        "disabled_by": queue.disabled_by,
-    }
+    return document(queue, without=("counts",), counts=_counts(queue), depth=queue.depth)
+
+
+def _counts(queue: QueueInfo) -> dict[str, int]:
+    return {state.value: queue.counts.get(state, 0) for state in COUNTED}
 
 
 def _settings(queue: QueueInfo) -> str:
-    """What is not as in every other queue."""
+    """Settings that differ from the defaults."""
     said = [f"disabled ({queue.disabled.value})"] if queue.disabled is not None else []
     said += [f"{queue.depth:,} of {queue.max_depth:,}"] if queue.max_depth is not None else []
     said += [queue.order] if queue.order != "fifo" else []
@@ -183,14 +176,12 @@ def _settings(queue: QueueInfo) -> str:
 
 
 def queue_table(queues: Sequence[QueueInfo], *, title: str = "") -> Table:
-    """With a column for settings if there are any."""
+    """A table of queues, with a settings column if a queue has settings."""
     said = [_settings(queue) for queue in queues]
     more = ("settings",) if any(said) else ()
     rows = [
-        (each["name"], each["mode"], *each["counts"].values(), when(queue.oldest), *([words] if more else []))
-        for each, queue, words in (
-            (queue_document(queue), queue, words) for queue, words in zip(queues, said, strict=True)
-        )
+        (each.name, each.mode.value, *_counts(each).values(), when(each.oldest), *([words] if more else []))
+        for each, words in zip(queues, said, strict=True)
     ]
     return Table(("queue", "mode", *COUNTED, "oldest", *more), rows, title=title, empty="no queues")
 

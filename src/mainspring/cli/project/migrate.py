@@ -1,4 +1,4 @@
-"""``mainspring migrate``: bring the store's schema up to this version."""
+"""``mainspring migrate``: create or upgrade the store's schema."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @functools.partial(on_store, make=True)
-@click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--sql", is_flag=True, help="Print what somebody else may run instead (PostgreSQL).")
-@click.option("--roles", is_flag=True, help="Print what gives a user of the store the few rights that it needs.")
+@click.option("--plan", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--sql", is_flag=True, help="Print the SQL, to run it by other means (PostgreSQL).")
+@click.option("--roles", is_flag=True, help="Print the grants or ACL of a user with least privilege.")
 @answers
 def migrate(app: Mainspring, plan: bool, sql: bool, roles: bool) -> Shown:
-    """Run the migrations that the store's schema is missing. Safe to run twice and from several hosts."""
+    """Run missing migrations. Safe to run twice and from several hosts."""
     from mainspring.client.blocking import run
 
     if plan + sql + roles > 1:
-        raise ConfigError("--plan, --sql and --roles are asked for one at a time", hint="Leave out all but one.")
+        raise ConfigError("--plan, --sql and --roles exclude each other", hint="Give only one of them.")
     if not (plan or sql or roles):
         before, after = run("app.client.migrate", app.client.migrate())
         told = f"schema version {before} -> {after}" if before != after else f"schema version {after}: nothing to do"
@@ -40,14 +40,14 @@ def migrate(app: Mainspring, plan: bool, sql: bool, roles: bool) -> Shown:
     return Shown({key: text}, [text.rstrip() or (_NO_SCRIPT if sql else _NO_ROLES)])
 
 
-_NO_SCRIPT = "-- There is nothing to run: `mainspring migrate --plan` tells what would be done."
-_NO_ROLES = "SQLite has no roles: who may read and write the file may use the store."
+_NO_SCRIPT = "-- There is no SQL to run. `mainspring migrate --plan` shows what would be done."
+_NO_ROLES = "SQLite has no roles: every user who can read and write the file can use the store."
 
 
 def _told(found: MigrationPlan) -> str:
     if found.before == found.after:
         return f"schema version {found.after}: nothing to do"
     if found.before > found.after:
-        return f"schema version {found.before} is newer than this Mainspring, which knows {found.after}: upgrade it"
+        return f"schema version {found.before} is newer than this Mainspring knows ({found.after}): upgrade Mainspring"
     steps = ", ".join(str(number) for number in range(found.before + 1, found.after + 1))
     return f"schema version {found.before} -> {found.after}: would run {steps}"

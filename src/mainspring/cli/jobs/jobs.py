@@ -1,4 +1,4 @@
-"""``mainspring jobs``: find jobs and look at them."""
+"""``mainspring jobs``: list jobs, show one job, its logs, and why it does not run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import click
 
 from mainspring.cli import output
 from mainspring.cli.common import OF_ENDED, filters, listing, on_store
-from mainspring.cli.documents import (
+from mainspring.cli.document import document, iso
+from mainspring.cli.jobs.actions import cancel, retry, rm, run_now
+from mainspring.cli.jobs.run_local import run
+from mainspring.cli.jobs.tables import (
     as_json,
     compact,
     job_blocks,
     job_document,
     job_table,
-    log_document,
     log_line,
     progress,
     whole_document,
 )
-from mainspring.cli.job_actions import cancel, retry, rm, run_now
 from mainspring.cli.output import Shown
-from mainspring.cli.run_local import run
-from mainspring.cli.text import iso, line, to_json
+from mainspring.cli.text import line, to_json
 from mainspring.errors import JobError
 from mainspring.states import FINAL
 
@@ -34,28 +34,26 @@ if TYPE_CHECKING:
     from mainspring.jobs.query import Query
 
 FOLLOW = 0.5
-"""Seconds between two looks at the log lines of a job."""
+"""Seconds between two reads of a job's log lines."""
 
 
 @click.group()
 def jobs() -> None:
-    """Find, look at and change jobs."""
+    """List, show and change jobs."""
 
 
 @jobs.command()
 @on_store
 @listing
 @filters(*OF_ENDED)
-@click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most so many."
-)
-@click.option("--cursor", help="Go on where an earlier answer ended.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most N.")
+@click.option("--cursor", help="Continue after an earlier page.")
 def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> Shown:
-    """List jobs, the newest first. All conditions hold at once."""
+    """List jobs, newest first. A job must match all filters."""
     page = app.jobs.list(query, limit=limit, cursor=cursor)
     blocks: list[output.Table | output.FactList | str] = [job_table(page.jobs)]
     if page.cursor is not None:
-        blocks.append(f"There are more: --cursor {page.cursor}")
+        blocks.append(f"More jobs: --cursor {page.cursor}")
     return Shown({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor}, blocks)
 
 
@@ -64,11 +62,11 @@ def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> 
 @on_store
 @listing
 def show(app: Mainspring, id: str) -> Shown:
-    """Everything about one job: arguments, timeline, every attempt with its error, the result."""
+    """Show one job: arguments, timeline, every attempt with its error, the result."""
     job = app.jobs.get(id)
     info, result = job.info(), _result(app, job)
     told = [] if result is None else [output.FactList([("result", compact(result))])]
-    return Shown({**whole_document(info), "result": result}, [*job_blocks(info), *told])
+    return Shown(whole_document(info, result=result), [*job_blocks(info), *told])
 
 
 @jobs.command()
@@ -76,23 +74,14 @@ def show(app: Mainspring, id: str) -> Shown:
 @on_store
 @listing
 def why(app: Mainspring, id: str) -> Shown:
-    """What keeps a job from running: everything that a claim would look at."""
+    """Show why a job does not run: everything that a claim checks."""
     said = app.jobs.why(id)
-    document = {
-        "id": str(said.id),
-        "state": said.state.value,
-        "obstacles": [
-            {"kind": each.kind, "text": each.text, "until": iso(each.until), "name": each.name,
-             "jobs": [str(job) for job in each.jobs]}
-            for each in said.obstacles
-        ],
-    }  # fmt: skip
-    lines = [f"- {each.text}" for each in said.obstacles] or ["- nothing holds it back"]
-    return Shown(document, ["\n".join([f"{said.id} is {said.state.value}", *lines])])
+    lines = [f"- {each.text}" for each in said.obstacles] or ["- nothing holds it back: a worker can claim it"]
+    return Shown(document(said), ["\n".join([f"{said.id} is {said.state.value}", *lines])])
 
 
 def _result(app: Mainspring, job: Job[Any]) -> Any:
-    """What the task returned, if it is kept and its task is known here: only that knows what is secret in it."""
+    """The result, if it is stored and the task is known here: only the task knows which parts are secret."""
     if app.tasks.find(job.task) is None:
         return None
     try:
@@ -104,19 +93,19 @@ def _result(app: Mainspring, job: Job[Any]) -> Any:
 @jobs.command()
 @click.argument("id")
 @on_store
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document; with --follow one a line.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the job has finished.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --follow, one per line.")
 def logs(app: Mainspring, id: str, follow: bool, as_json: bool) -> None:
-    """The lines that the handler logged."""
+    """Show the log lines of a job."""
     job, seen = app.jobs.get(id), 0
     while True:
         ended = not follow or job.info().state in FINAL
         found = job.logs(after=seen)
         if as_json and not follow:
-            click.echo(to_json({"logs": [log_document(entry) for entry in found]}, compact=False))
+            click.echo(to_json({"logs": [document(entry) for entry in found]}, compact=False))
             return
         for entry in found:
-            click.echo(to_json(log_document(entry), compact=True) if as_json else log_line(entry))
+            click.echo(to_json(document(entry), compact=True) if as_json else log_line(entry))
             seen = entry.n
         if ended:
             return
@@ -126,9 +115,9 @@ def logs(app: Mainspring, id: str, follow: bool, as_json: bool) -> None:
 @jobs.command()
 @click.argument("id")
 @on_store
-@click.option("--json", "as_json", is_flag=True, help="One JSON document a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 def watch(app: Mainspring, id: str, as_json: bool) -> int:
-    """Tell of each change until the job has ended. Exit code 1 unless it succeeded."""
+    """Print each change until the job has finished. Exit code 1 unless it succeeded."""
     last: JobInfo | None = None
     for info in app.jobs.get(id).watch():
         click.echo(to_json(job_document(info), compact=True) if as_json else _news(info))

@@ -1,4 +1,4 @@
-"""``mainspring enqueue``: make a job from the command line."""
+"""``mainspring enqueue``: enqueue a job from the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from mainspring.cli.common import answers, moment, on_code
 from mainspring.cli.completion import task_names
-from mainspring.cli.documents import as_json, compact
+from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown, complain
 from mainspring.cli.root import NO
 from mainspring.errors import (
@@ -36,45 +36,45 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
 @on_code
 @answers
-@click.option("--queue", help="Instead of the task's own.")
+@click.option("--queue", help="The queue, instead of the task's own.")
 @click.option("--priority", help="-100 to 100, or low, normal, high, critical.")
-@click.option("--delay", metavar="DURATION", help="Run no earlier than this long from now.")
-@click.option("--run-at", metavar="WHEN", help="Run no earlier than this moment: 2026-01-31T12:00Z.")
-@click.option("--expires", metavar="DURATION", help="Never run if not started within this time.")
-@click.option("--key", help="Make no second job while one with this key is live.")
-@click.option("--tag", "tags", multiple=True, help="May be given several times.")
-@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
-@click.option("--retries", type=int, help="How often it is tried again if it fails.")
-@click.option("--timeout", metavar="DURATION", help="How long an attempt may take.")
-@click.option("--unknown", is_flag=True, help="Also a task that the app does not know: other workers may.")
-@click.option("--wait", is_flag=True, help="Until the job has ended, and print its result.")
-@click.option("--wait-timeout", metavar="DURATION", help="Wait no longer than this; the job goes on.")
+@click.option("--delay", metavar="DURATION", help="Start no earlier than DURATION from now.")
+@click.option("--run-at", metavar="WHEN", help="Start no earlier than WHEN: 2026-01-31T12:00Z.")
+@click.option("--expires", metavar="DURATION", help="Never start later than DURATION from now.")
+@click.option("--key", help="Unique key: no second job while one with this key is live.")
+@click.option("--tag", "tags", multiple=True, help="A tag; repeat it for several.")
+@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="A value stored with the job; repeat it for several.")
+@click.option("--retries", type=int, help="Number of retries after the first attempt.")
+@click.option("--timeout", metavar="DURATION", help="Time limit of one attempt.")
+@click.option("--unknown", is_flag=True, help="Accept a task that this app does not know.")
+@click.option("--wait", is_flag=True, help="Wait until the job has finished; print its result.")
+@click.option("--wait-timeout", metavar="DURATION", help="Stop waiting after DURATION; the job is not affected.")
 def enqueue(
     app: Mainspring, task: str, arguments: Sequence[str], unknown: bool, wait: bool, wait_timeout: str | None,
     **given: Any,
 ) -> Shown:  # fmt: skip
     """Enqueue a job of TASK and print its id.
 
-    A value is JSON (3, true, null, '[1, 2]') or else plain text, as the task wants it. The task may be named by the
-    end of its name. Put -- before a negative number. With --wait the exit code is 1 unless the job succeeded.
+    A VALUE is JSON (3, true, null, '[1, 2]') or plain text, whichever the task accepts. TASK may be the end of the
+    task's name. Put -- before a negative number. With --wait, the exit code is 1 unless the job succeeded.
     """
     refuse_timeout(wait_timeout, wait=wait)
     call = call_of(app, name_of(app, task, unknown=unknown), arguments)
     job = call.options(**_options(given)).enqueue()
     if not job.created:
-        complain(f"job {job.id} holds this key already: no other was made")
+        complain(f"job {job.id} already holds this key; no new job was created")
     document = {"id": str(job.id), "task": job.task, "created": job.created}
     return waited(job, wait_timeout, document) if wait else Shown(document, [str(job.id)])
 
 
 def refuse_timeout(timeout: str | None, *, wait: bool) -> None:
-    """How long to wait means nothing to a command that does not."""
+    """Refuse ``--wait-timeout`` without ``--wait``."""
     if timeout is not None and not wait:
-        raise click.UsageError("--wait-timeout is how long to --wait: give both")
+        raise click.UsageError("--wait-timeout needs --wait")
 
 
 def waited(job: Job[Any], timeout: str | None, document: dict[str, Any], *, known: bool = True) -> Shown:
-    """How the job ended, and its result if its task is ``known`` here: only that knows what is secret in it."""
+    """Wait for the job. Show its result only if its task is ``known`` here: only the task knows what is secret."""
     click.echo(str(job.id), err=True)
     try:
         value = job.result(timeout)
@@ -85,13 +85,13 @@ def waited(job: Job[Any], timeout: str | None, document: dict[str, Any], *, know
     return Shown({**document, "state": job.info().state, "result": shown}, [compact(shown)] if known else [])
 
 
-# ---- what was written ------------------------------------------------------------------------------
+# ---- arguments -------------------------------------------------------------------------------------
 
 
 def read_arguments(words: Sequence[str], texts: frozenset[int] = frozenset()) -> tuple[list[Any], dict[str, Any]]:
     """Values by position and by name: ``name=value`` where the name could be one of Python's.
 
-    The words at the places of ``texts`` are taken as they were written.
+    Words at the positions in ``texts`` are plain text.
     """
     args, kwargs = [], {}
     for n, word in enumerate(words):
@@ -134,7 +134,7 @@ def _run_at(text: str) -> datetime | None:
     try:
         datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidOption("run_at", text, "is no moment", hint="--run-at 2026-01-31T12:00Z, or --delay 2h") from None
+        raise InvalidOption("run_at", text, "is not a time", hint="--run-at 2026-01-31T12:00Z, or --delay 2h") from None
     return moment(text, "run_at")
 
 
@@ -145,11 +145,11 @@ def _pair(text: str) -> tuple[str, Any]:
     return name, read_value(value)
 
 
-# ---- which task ------------------------------------------------------------------------------------
+# ---- the task -------------------------------------------------------------------------------------
 
 
 def name_of(app: Mainspring, task: str, *, unknown: bool = False) -> str:
-    """The full name of a task that is known; one that is not is most likely misspelt."""
+    """The full name of a known task. An unknown name is an error, because it is most likely misspelt."""
     app.import_included()
     names = sorted(app.tasks)
     if unknown or task in names:
@@ -158,13 +158,13 @@ def name_of(app: Mainspring, task: str, *, unknown: bool = False) -> str:
     if len(near) == 1:
         return near[0]
     if near:
-        raise UnknownTask(task, hint=f"It is the end of several names: {', '.join(near)}.")
-    hint = f"Known here: {', '.join(names) or 'none'}. Add --unknown if workers of another app run it."
+        raise UnknownTask(task, hint=f"Several tasks end with this name: {', '.join(near)}.")
+    hint = f"Known tasks: {', '.join(names) or 'none'}. If workers of another app run this task, add --unknown."
     raise UnknownTask(task, names, hint=hint)
 
 
 def call_of(app: Mainspring, task: str, words: Sequence[str]) -> Call[Any]:
-    """The call. A word that is JSON by accident (``42`` for a text) is taken as it was written where that fits."""
+    """Build the call. ``42`` looks like JSON; if the task wants text, the word is passed as text."""
     texts: frozenset[int] = frozenset()
     found = _tried(app, task, words, texts)
     for n in range(len(words)):
@@ -179,14 +179,14 @@ def call_of(app: Mainspring, task: str, words: Sequence[str]) -> Call[Any]:
 
 
 def _comes_after(app: Mainspring, task: str, one: str, other: str) -> bool:
-    """Whether an argument is checked later than another: then that other one, and all before it, are right."""
+    """Whether an argument is checked after another one, which is then correct, like all before it."""
     known = app.tasks.find(task)
     names = [] if known is None else [*inspect.signature(known.fn).parameters]
     return one in names and other in names and names.index(one) > names.index(other)
 
 
 def _tried(app: Mainspring, task: str, words: Sequence[str], texts: frozenset[int]) -> Call[Any] | WrongArgument:
-    """What JSON has no type for (a datetime, a UUID) is read from its text as a worker would."""
+    """Try a call. A type that JSON does not have (datetime, UUID) is decoded from text, as a worker does it."""
     from mainspring.codec import dumps_call
 
     args, kwargs = read_arguments(words, texts)

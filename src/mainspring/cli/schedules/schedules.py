@@ -1,4 +1,4 @@
-"""``mainspring schedules``: what runs by itself, how it stands, and changing that for the whole fleet."""
+"""``mainspring schedules``: list, show, trigger, enable, disable, remove, backfill and sync schedules."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import click
 
 from mainspring.cli.common import a_moment, answers, listing, moment, on_code, on_store, sure
 from mainspring.cli.completion import schedule_names
-from mainspring.cli.enqueue import refuse_timeout, waited
-from mainspring.cli.job_actions import told
+from mainspring.cli.document import documents, iso
+from mainspring.cli.jobs.actions import told
+from mainspring.cli.jobs.enqueue import refuse_timeout, waited
 from mainspring.cli.output import FactList, Shown, Table, complain
 from mainspring.cli.root import NO
-from mainspring.cli.schedule_documents import at_zone, counts_of, group_document, run_document, schedule_document
-from mainspring.cli.schedule_tables import (
+from mainspring.cli.schedules.documents import at_zone, counts_of, run_document, schedule_document
+from mainspring.cli.schedules.tables import (
     group_table,
     next_table,
     open_table,
@@ -24,7 +25,7 @@ from mainspring.cli.schedule_tables import (
     schedule_blocks,
     schedule_table,
 )
-from mainspring.cli.text import iso, to_second
+from mainspring.cli.text import to_second
 from mainspring.errors import InvalidOption, NotTriggered, did_you_mean
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mainspring.schedules.info import ScheduleInfo, ScheduleStatus
 
 MOST_RUNS = 10_000
+NONE_STORED = "No schedules are stored yet. Start a worker, or run `mainspring schedules sync`."
 
 _name = click.argument("name", metavar="SCHEDULE", shell_complete=schedule_names)
 _names = click.argument("names", nargs=-1, required=True, metavar="SCHEDULE...", shell_complete=schedule_names)
@@ -39,21 +41,21 @@ _names = click.argument("names", nargs=-1, required=True, metavar="SCHEDULE...",
 
 @click.group()
 def schedules() -> None:
-    """Look at schedules; run, enable, disable and remove them for the whole fleet."""
+    """List schedules; trigger, enable, disable and remove them for the whole fleet."""
 
 
 @schedules.command()
 @on_store
 @listing
-@click.option("--disabled", is_flag=True, help="Only those that are disabled.")
-@click.option("--group", metavar="GROUP", help="Only those of this group.")
+@click.option("--disabled", is_flag=True, help="Only disabled schedules.")
+@click.option("--group", metavar="GROUP", help="Only schedules of this group.")
 def ls(app: Mainspring, disabled: bool, group: str | None) -> Shown:
-    """One screen: every schedule, its state, its next and its last run; what runs and waits now; groups."""
+    """List schedules: state, next and last run, runs in progress, groups."""
     status = app.schedules.status()
     if group is not None and group not in (names := [each.name for each in status.groups]):
         raise InvalidOption("group", group, f"is not the group of a schedule{did_you_mean(group, names)}")
     found = [each for each in status.schedules if group in (None, each.group) and not (disabled and each.enabled)]
-    empty = "no such schedules" if status.schedules else "no schedules are stored: workers that start do so, or sync"
+    empty = "no schedule matches" if status.schedules else NONE_STORED
     return _shown(status, found, empty=empty)
 
 
@@ -62,11 +64,11 @@ def ls(app: Mainspring, disabled: bool, group: str | None) -> Shown:
 @on_store
 @listing
 def show(app: Mainspring, name: str) -> Shown:
-    """Everything about one schedule: why it does not run, its options, what became of its last occurrences."""
+    """Show one schedule: its state, options and last occurrences."""
     status = app.schedules.status()
     [info] = _found(app, status, [name])
     runs = app.schedules.history(name, MOST_RUNS)
-    document = {**schedule_document(info), "remembered": counts_of(runs)}
+    document = schedule_document(info, remembered=counts_of(runs))
     return Shown(document, schedule_blocks(info, runs, status))
 
 
@@ -75,13 +77,13 @@ def show(app: Mainspring, name: str) -> Shown:
 @on_store
 @listing
 @click.option(
-    "-n", "number", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most so many."
+    "-n", "number", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most N."
 )
 def upcoming(app: Mainspring, name: str | None, number: int) -> Shown:
-    """The next occurrences of a schedule, by its rule alone; without a name those of all that are enabled."""
+    """Show the next occurrences by rule, of one schedule or of all enabled schedules."""
     status = app.schedules.status()
     if name is None:
-        found, empty = _merged(app, status.schedules, number), "nothing is to come"
+        found, empty = _merged(app, status.schedules, number), "no occurrence is due"
     else:
         [info] = _found(app, status, [name])
         found = [(at, info) for at in app.schedules.next(name, number)]
@@ -98,15 +100,15 @@ def upcoming(app: Mainspring, name: str | None, number: int) -> Shown:
 @on_store
 @listing
 @click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, MOST_RUNS), metavar="N", help="At most so many."
+    "--limit", default=50, show_default=True, type=click.IntRange(1, MOST_RUNS), metavar="N", help="At most N."
 )
-@click.option("--before", metavar="WHEN", help="Only occurrences before then: 2h (ago), or 2026-01-31T12:00Z.")
+@click.option("--before", metavar="WHEN", help="Only occurrences before WHEN: 2h (ago) or 2026-01-31T12:00Z.")
 def history(app: Mainspring, name: str, limit: int, before: str | None) -> Shown:
-    """What became of its occurrences, the latest first: runs, and those that were skipped or missed."""
+    """Show past occurrences, latest first: runs, skipped and missed ones."""
     runs = app.schedules.history(name, limit, moment(before, "before"))
     blocks: list[Table | FactList | str] = [run_table(runs, empty="no occurrences")]
     if len(runs) == limit:
-        blocks.append(f"There may be more: --before {iso(runs[-1].at)}")
+        blocks.append(f"For older ones: --before {iso(runs[-1].at)}")
     return Shown({"schedule": name, "runs": [run_document(run) for run in runs]}, blocks)
 
 
@@ -114,11 +116,15 @@ def history(app: Mainspring, name: str, limit: int, before: str | None) -> Shown
 @_name
 @on_store
 @answers
-@click.option("--force", is_flag=True, help="Also if it is disabled; wait for no other schedule, queue behind a run.")
-@click.option("--wait", is_flag=True, help="Until the run has ended, and print its result.")
-@click.option("--wait-timeout", metavar="DURATION", help="Wait no longer than this; the run goes on.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if it is disabled; ignore dependencies; queue behind a run.",
+)
+@click.option("--wait", is_flag=True, help="Wait until the run has finished; print its result.")
+@click.option("--wait-timeout", metavar="DURATION", help="Stop waiting after DURATION; the run is not affected.")
 def run(app: Mainspring, name: str, force: bool, wait: bool, wait_timeout: str | None) -> Shown:
-    """Run it now, by all its rules, and print the job's id. Exit code 1 if they do not let it: the reason is told."""
+    """Trigger a schedule and print the job's id. Exit code 1 if its rules refuse, with the reason."""
     refuse_timeout(wait_timeout, wait=wait)
     try:
         job = app.schedules.trigger(name, force=force)
@@ -137,7 +143,7 @@ def run(app: Mainspring, name: str, force: bool, wait: bool, wait_timeout: str |
 @on_store
 @answers
 def enable(app: Mainspring, names: Sequence[str]) -> Shown:
-    """Let these run again, with their failures forgotten. What was due meanwhile is not made up for."""
+    """Enable schedules and clear their failures. Missed occurrences are not made up."""
     _found(app, app.schedules.status(), names)
     for name in names:
         app.schedules.enable(name)
@@ -148,9 +154,9 @@ def enable(app: Mainspring, names: Sequence[str]) -> Shown:
 @_names
 @on_store
 @answers
-@click.option("--reason", default="", metavar="TEXT", help="Kept with them, for people.")
+@click.option("--reason", default="", metavar="TEXT", help="A reason to store with the schedule.")
 def disable(app: Mainspring, names: Sequence[str], reason: str) -> Shown:
-    """Fire these no more until they are enabled, whatever code starts. What runs goes on."""
+    """Disable schedules until they are enabled, also after a deploy. Running jobs continue."""
     _found(app, app.schedules.status(), names)
     for name in names:
         app.schedules.disable(name, reason)
@@ -161,11 +167,11 @@ def disable(app: Mainspring, names: Sequence[str], reason: str) -> Shown:
 @_names
 @on_store
 @answers
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before they are removed.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def rm(app: Mainspring, names: Sequence[str], yes: bool) -> Shown:
-    """Remove schedules that were put at run time, or that no living worker has code for, with their history."""
+    """Remove schedules with their history: those put at run time, and those no live worker has code for."""
     _found(app, app.schedules.status(), names)
-    sure(f"{_list(names)} will be removed, with what is remembered of {'it' if len(names) == 1 else 'them'}.", yes)
+    sure(f"{_list(names)} will be removed with {'its' if len(names) == 1 else 'their'} history.", yes)
     refused = _removed(app, names)
     gone = [name for name in dict.fromkeys(names) if name not in refused]
     for error in refused.values():
@@ -184,15 +190,16 @@ def rm(app: Mainspring, names: Sequence[str], yes: bool) -> Shown:
 @on_store
 @answers
 def backfill(app: Mainspring, name: str, start: str, end: str) -> Shown:
-    """Run the occurrences from START on and before END that are over and have no job, a hundred at most.
+    """Create jobs for past occurrences from START to before END that have none, at most 100.
 
-    START and END are moments, UTC unless they say otherwise (2026-01-31, 2026-01-31T12:00+02:00), or so long ago (2h).
+    START and END are times, in UTC unless they name an offset (2026-01-31, 2026-01-31T12:00+02:00), or durations ago
+    (2h).
     """
     jobs = app.schedules.backfill(name, a_moment(start, "start"), a_moment(end, "end"))
     moments = {run.job: run.at for run in app.schedules.history(name, MOST_RUNS)} if jobs else {}
     document = [{"id": str(job.id), "at": iso(moments.get(job.id))} for job in jobs]
     rows = [(to_second(moments[job.id]) if job.id in moments else "-", job.id) for job in jobs]
-    text = told("made", len(jobs)) if jobs else "nothing to do: in that time no occurrence is over that has no job"
+    text = told("created", len(jobs)) if jobs else "nothing to do: every past occurrence in that time has a job"
     blocks: list[Table | FactList | str] = [text]
     if rows:
         blocks.append(Table(("occurrence", "job"), rows))
@@ -203,9 +210,10 @@ def backfill(app: Mainspring, name: str, start: str, end: str) -> Shown:
 @functools.partial(on_code, argument=True)
 @answers
 def sync(app: Mainspring) -> Shown:
-    """Store the schedules of APP's code as the newest, whatever its version; what it does not have is orphaned.
+    """Store the schedules of APP's code, whatever its version. Stored schedules that it lacks become orphaned.
 
-    Workers that start do so by themselves, unless newer code did. This is for a rollback, or for a deploy before them.
+    A worker that starts does this by itself unless newer code did it before. Use this command for a rollback, or
+    before a deploy.
     """
     synced = app.schedules.declare()._asdict()
     rows = [(name, word) for word, names in synced.items() for name in names]
@@ -220,32 +228,32 @@ def sync(app: Mainspring) -> Shown:
 
 
 def _shown(status: ScheduleStatus, found: Sequence[ScheduleInfo], *, empty: str = "") -> Shown:
-    """These schedules, their runs that have not ended, and their groups."""
+    """Schedules, their runs in progress, and their groups."""
     groups = [group for group in status.groups if any(each.group == group.name for each in found)]
     blocks: list[Table | FactList | str] = [schedule_table(found, status.at, empty=empty)]
     blocks += [table for table in (open_table(found, groups), group_table(groups)) if table.rows]
     document = {
         "at": iso(status.at),
         "schedules": [schedule_document(each) for each in found],
-        "groups": [group_document(each) for each in groups],
+        "groups": documents(groups),
     }
     return Shown(document, blocks)
 
 
 def _now(app: Mainspring, names: Iterable[str]) -> Shown:
-    """How these stand after a change."""
+    """The schedules after a change."""
     status = app.schedules.status()
     return _shown(status, _found(app, status, names))
 
 
 def _found(app: Mainspring, status: ScheduleStatus, names: Iterable[str]) -> list[ScheduleInfo]:
-    """These schedules. One that is not there is refused, before anything is done to the others."""
+    """Find schedules by name. An unknown name is an error before anything changes."""
     known = {each.name: each for each in status.schedules}
     return [known.get(name) or app.schedules.get(name) for name in dict.fromkeys(names)]
 
 
 def _merged(app: Mainspring, infos: Sequence[ScheduleInfo], number: int) -> list[tuple[datetime, ScheduleInfo]]:
-    """The first so many of all: no schedule is asked whose next occurrence comes after them."""
+    """The first ``number`` occurrences of all schedules. A schedule whose next occurrence is later is not asked."""
     found: list[tuple[datetime, ScheduleInfo]] = []
     due = [(info.next, info) for info in infos if info.next is not None]
     for first, info in sorted(due, key=lambda each: (each[0], each[1].name)):
@@ -257,7 +265,7 @@ def _merged(app: Mainspring, infos: Sequence[ScheduleInfo], number: int) -> list
 
 
 def _removed(app: Mainspring, names: Iterable[str]) -> dict[str, InvalidOption]:
-    """Remove them, those that wait for others before these; what was refused is returned."""
+    """Delete schedules, dependents before their dependencies. Returns the errors of those that were refused."""
     left = list(dict.fromkeys(names))
     while True:
         refused: dict[str, InvalidOption] = {}

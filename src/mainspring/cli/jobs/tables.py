@@ -1,4 +1,4 @@
-"""Records as JSON documents with stable keys, and as rows for people."""
+"""Jobs as JSON documents, tables and text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mainspring.cli.document import document
 from mainspring.cli.output import FactList, Table
-from mainspring.cli.text import block, iso, line, seconds, short, span, to_json, to_second, when
+from mainspring.cli.text import block, line, short, span, to_json, to_second, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,82 +19,16 @@ if TYPE_CHECKING:
 JOB_COLUMNS = ("id", "state", "task", "queue", "try", "enqueued", "run", "about")
 
 
-def job_document(info: JobInfo) -> dict[str, Any]:
-    """A job without its attempts: what listings have."""
-    return {
-        "id": str(info.id),
-        "task": info.task,
-        "queue": info.queue,
-        "state": info.state.value,
-        "reason": None if info.reason is None else info.reason.value,
-        "note": info.note,
-        "priority": info.priority,
-        "attempt": info.attempt,
-        "epoch": info.epoch,
-        "crashes": info.crashes,
-        "worker": info.worker,
-        "enqueued": iso(info.enqueued),
-        "due": iso(info.due),
-        "expires": iso(info.expires),
-        "started": iso(info.started),
-        "finished": iso(info.finished),
-        "wait": seconds(info.wait),
-        "run": seconds(info.run),
-        "cancelling": info.cancelling,
-        "progress": info.progress,
-        "error": error_document(info.error),
-        "args": info.args,
-        "tags": list(info.tags),
-        "meta": info.meta,
-        "key": info.key,
-        "parent": None if info.parent is None else str(info.parent),
-        "trace": info.trace,
-        "code": info.code,
-        "schedule": info.schedule,
-        "occurrence": iso(info.occurrence),
-    }
+def job_document(info: JobInfo, **more: Any) -> dict[str, Any]:
+    """A job as listings show it: without its attempts, options and token."""
+    return document(info, without=("token", "attempts", "options"), wait=info.wait, run=info.run, **more)
 
 
-def whole_document(info: JobInfo) -> dict[str, Any]:
-    """A job with its attempts and timeline."""
-    return {
-        **job_document(info),
-        "options": info.options,
-        "attempts": [_attempt_document(each) for each in info.attempts],
-        "timeline": [{"at": iso(each.at), "what": each.what, "detail": each.detail} for each in info.timeline],
-    }
-
-
-def error_document(error: ErrorRecord | None) -> dict[str, Any] | None:
-    if error is None:
-        return None
-    return {
-        "type": error.type,
-        "message": error.message,
-        "traceback": error.traceback,
-        "causes": list(error.causes),
-        "notes": list(error.notes),
-        "code": error.code,
-    }
-
-
-def _attempt_document(attempt: AttemptInfo) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "epoch": attempt.epoch,
-        "worker": attempt.worker,
-        "started": iso(attempt.started),
-        "ended": iso(attempt.ended),
-        "outcome": attempt.outcome.value,
-        "error": error_document(attempt.error),
-    }
-
-
-def log_document(entry: LogEntry) -> dict[str, Any]:
-    return {"n": entry.n, "at": iso(entry.at), "level": entry.level, "text": entry.text}
-
-
-# ---- for people ------------------------------------------------------------------------------------
+def whole_document(info: JobInfo, **more: Any) -> dict[str, Any]:
+    """A job with its attempts and its timeline."""
+    attempts = [document(each, without=("token",)) for each in info.attempts]
+    timeline = [document(each) for each in info.timeline]
+    return job_document(info, options=info.options, attempts=attempts, timeline=timeline, **more)
 
 
 def job_table(jobs: Iterable[JobInfo], *, empty: str = "no jobs") -> Table:
@@ -107,9 +42,9 @@ def job_table(jobs: Iterable[JobInfo], *, empty: str = "no jobs") -> Table:
 
 
 def _about(info: JobInfo, now: datetime) -> str:
-    """What is worth knowing of a job in its state."""
+    """The most useful fact about a job in its state."""
     if info.cancelling:
-        return "is being cancelled"
+        return "being cancelled"
     if info.due is not None and not info.final:
         return f"due {when(info.due, now)}"
     if info.progress is not None and not info.final:
@@ -134,7 +69,7 @@ def error_line(error: ErrorRecord) -> str:
 
 
 def job_blocks(info: JobInfo) -> list[Table | FactList | str]:
-    """Everything of one job, for people."""
+    """All blocks of ``jobs show``."""
     blocks: list[Table | FactList | str] = [_facts(info)]
     if info.args:
         blocks.append(FactList([(name, compact(value)) for name, value in info.args.items()], title="arguments"))
@@ -149,7 +84,7 @@ def job_blocks(info: JobInfo) -> list[Table | FactList | str]:
 def _facts(info: JobInfo) -> FactList:
     ended = ": ".join(part for part in (info.reason, info.note) if part)
     optional = {
-        "cancelling": "yes, the handler is told to end" if info.cancelling else None,
+        "cancelling": "yes, the task is asked to stop" if info.cancelling else None,
         "key": info.key,
         "tags": ", ".join(info.tags),
         "meta": compact(info.meta) if info.meta else None,
@@ -194,7 +129,7 @@ def _error_block(error: ErrorRecord) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A value of a task as JSON, what is secret in it hidden."""
+    """A result as JSON values, with secrets hidden."""
     import msgspec
 
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_hidden))

@@ -1,4 +1,4 @@
-"""``mainspring check``: can this code run the jobs that wait."""
+"""``mainspring check``: find stored jobs that this code cannot run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.common import answers, on_code
-from mainspring.cli.job_actions import told
+from mainspring.cli.jobs.actions import told
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.root import NO
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @on_code
 @answers
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Look at no more than so many, the newest.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Check only the newest N jobs.")
 def check(app: Mainspring, limit: int | None) -> Shown:
-    """Read every live job with the code that is here, before a deploy. Exit code 1 if one cannot be run."""
+    """Decode every live job with this code, before a deploy. Exit code 1 if a job cannot run."""
     from mainspring.jobs.check_stored import check as check_jobs
 
     found = check_jobs(app, limit=limit)
@@ -28,6 +28,6 @@ def check(app: Mainspring, limit: int | None) -> Shown:
     names = ("id", "state", "task", "queue", "why")
     document = {"looked": found.looked, "refused": [dict(zip(names, map(str, row), strict=True)) for row in rows]}
     blocks: list[Table | FactList | str] = [
-        f"{told('looked at', found.looked)}, {len(rows)} of them this code cannot run"
+        f"{told('checked', found.looked)}: this code cannot run {len(rows)} of them"
     ]
     return Shown(document, [*blocks, Table(names, rows)] if rows else blocks, NO if rows else 0)

@@ -1,12 +1,12 @@
-"""``mainspring config``: every setting, its value, and where that comes from."""
+"""``mainspring config``: every setting with its value and its source."""
 
 from __future__ import annotations
 
 import click
 
 from mainspring.cli.common import answers, app_flag, named
-from mainspring.cli.documents import compact
 from mainspring.cli.find_app import find_app
+from mainspring.cli.jobs.tables import compact
 from mainspring.cli.output import Shown, Table
 from mainspring.cli.text import to_json
 
@@ -14,9 +14,9 @@ from mainspring.cli.text import to_json
 @click.command()
 @app_flag
 @answers
-@click.option("--schema", is_flag=True, help="The JSON Schema of the settings file instead; needs no app.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of the settings file. Needs no app.")
 def config(app: str | None, schema: bool) -> Shown:
-    """Every setting of the app: its value, and where it was given. Secrets are hidden."""
+    """Show every setting of the app: its value and where it comes from. Secrets are hidden."""
     if schema:
         from mainspring.settings.schema import schema as of_settings
 
