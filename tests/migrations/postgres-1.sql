@@ -108,7 +108,7 @@ CREATE TYPE mainspring_stored.picked_v1 AS (
 );
 
 CREATE TYPE mainspring_stored.settled_v1 AS (
-	opened bigint[],
+	rechecked bigint[],
 	next_at bigint
 );
 
@@ -988,8 +988,8 @@ begin
         and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[e.parent]))
     limit 1;
     if v_missing is not null then
-        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid, encode(v_missing,
-            'hex')::uuid
+        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid,
+            encode(v_missing, 'hex')::uuid
             using errcode = 'MS001', hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
     end if;
     -- A child that is cancelled at once is inserted as blocked and then ended by finish, like every job.
@@ -1097,6 +1097,31 @@ begin
         where exists (select 1 from mainspring_stored.jobs j where j.id = any(array[l.previous]))
             or l.previous = any(mainspring_stored.find_ended_v1(array[l.previous]));
     end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.delete_empty_lane_rows_v1(p_ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_empty bigint[];
+begin
+    v_empty := array(
+        select l.id from unnest(p_ids) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id])
+            for update of l skip locked
+    );
+    -- A new statement: it sees the jobs of transactions that had locked a row before.
+    delete from mainspring_stored.keyed_lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
+        not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+        or exists (
+            select 1 from mainspring_stored.keyed_lanes o
+            where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(p_ids)
+        )
+    );
+    -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first
+    -- meanwhile.
+    update mainspring_stored.keyed_lanes l set seq = pg_sequence_last_value('mainspring_stored.seq'::regclass) from unnest(p_ids) as i(id)
+    where l.id = any(array[i.id]) and l.id <> all(v_empty);
 end
 $$;
 
@@ -2240,8 +2265,8 @@ begin
         v_until := v_now + p_ttl;
         delete from mainspring_stored.holders g where g.holder = p_holder;
         v_reserved := mainspring_stored.take_reservations_v1(p_names, v_now);
-        select min(u.n), case when bool_and(m.at is not null)
-            then max(m.at) end, array_agg(u.name), bool_and(r.kind = 'concurrency')
+        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
+            bool_and(r.kind = 'concurrency')
         into v_full, v_next, v_full_names, v_counts
         from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
         join unnest(mainspring_stored.read_capacities_v1(p_names, v_now)) r on r.name = u.name
@@ -2377,8 +2402,8 @@ declare
         order by u.bucket limit 8 + 1);
     v_acked integer := cardinality(p_done) + cardinality(p_acks);
 begin
-    if strpos(array_to_string(v_names, ''), '=') = 0 and cardinality(v_names) <= greatest(1, least(8,
-        v_acked / 8)) then
+    if strpos(array_to_string(v_names, ''), '=') = 0
+        and cardinality(v_names) <= greatest(1, least(8, v_acked / 8)) then
         return v_names;
     end if;
     return mainspring_stored.list_buckets_v1(p_done || array(select a.id from unnest(p_acks) a));
@@ -2446,15 +2471,15 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.list_wakeups_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.list_wakeups_v1(p_names text[], p_rechecked bigint[], p_rates boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
     v_woken text[] := '{}';
 begin
-    if cardinality(p_opened) > 0 then
+    if cardinality(p_rechecked) > 0 then
         v_woken := array(
-            select distinct l.queue from mainspring_stored.read_lane_rows_v1(p_opened) l
+            select distinct l.queue from mainspring_stored.read_lane_rows_v1(p_rechecked) l
             where l.waits_for is null
         );
     end if;
@@ -2732,8 +2757,9 @@ begin
     end if;
     v_reply.now := mainspring_stored.now_v1(p_now);
     -- New statements: they count what other transactions did before the locks were taken.
-    foreach v_capacity in array mainspring_stored.read_capacities_v1(v_reply.exclusive || v_reply.shared
-        || v_reply.skipped, v_reply.now) loop
+    foreach v_capacity in array mainspring_stored.read_capacities_v1(
+        v_reply.exclusive || v_reply.shared || v_reply.skipped, v_reply.now
+    ) loop
         if v_capacity.name = any(v_reply.skipped) then
             -- A rate wakes no queue: a bucket that has capacity by now counts as not looked at.
             if v_capacity.available > 0 then
@@ -3179,8 +3205,9 @@ begin
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_fits := coalesce(v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1),
-                        v_cap[v_at])), false);
+                    v_fits := coalesce(
+                        v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false
+                    );
                     exit when not v_fits;
                     v_is_scarce := v_is_scarce or v_headroom[v_at] < case when v_unit[v_at] = 0 then 1
                         else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
@@ -3601,10 +3628,9 @@ begin
         )::text;
     end if;
     return jsonb_build_object(
-        'name', p_name, 'state', case when v_breaker.until > p_now
-            then 'open' else 'half_open' end, 'failures', v_breaker.failures,
-        'calls', v_breaker.calls, 'opened', v_breaker.opened, 'until', case when v_breaker.until < 4503599627370496
-            then v_breaker.until end,
+        'name', p_name, 'failures', v_breaker.failures, 'calls', v_breaker.calls, 'opened', v_breaker.opened,
+        'state', case when v_breaker.until > p_now then 'open' else 'half_open' end,
+        'until', case when v_breaker.until < 4503599627370496 then v_breaker.until end,
         'error', v_breaker.error, 'tripped', v_breaker.tripped
     )::text;
 end
@@ -4139,8 +4165,8 @@ begin
             return query select v_at, v_job.id, true, v_due,
                 case when v_job.deps > (v_job.held_place is not null)::integer then v_key.previous end,
                 v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null
-                    then v_job.lane end, v_job.held_schedule, v_job.held_place;
+                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end,
+                v_job.held_schedule, v_job.held_place;
             continue;
         end if;
         v_previous := null;
@@ -4247,8 +4273,8 @@ declare
 begin
     for v_result in
         select b.name, max(j.started) as failed from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
-        where j.worker = p_worker and j.state = 'running' and right(b.name,
-            length(':breaker')) = ':breaker' group by b.name order by b.name
+        where j.worker = p_worker and j.state = 'running' and right(b.name, length(':breaker')) = ':breaker'
+        group by b.name order by b.name
     loop
         v_woken := v_woken || mainspring_stored.update_breaker_v1(
             v_result.name, null, v_result.failed, 1, 0,
@@ -4366,8 +4392,8 @@ begin
     v_buckets := mainspring_stored.lock_worker_buckets_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
     if mainspring_stored.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause,
-            v_now)) as w(queue);
+        return query select null::bytea, null, w.queue
+            from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
         return query select null::bytea, 'breaker', n.breaker
             from mainspring_stored.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
     end if;
@@ -4497,8 +4523,8 @@ begin
     return query select null::bytea, null, a.queue from mainspring_stored.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
     if mainspring_stored.names_breaker_v1(v_buckets) then
         if p_cause <> 'interrupted' then
-            return query select null::bytea, null, w.queue from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause,
-                v_now)) as w(queue);
+            return query select null::bytea, null, w.queue
+            from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
         end if;
         return query select null::bytea, 'breaker', n.breaker
             from mainspring_stored.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
@@ -4666,7 +4692,6 @@ declare
     v_on text[] := '{}';
     v_until bigint[] := '{}';
     v_over bigint[] := '{}';
-    v_empty bigint[];
     v_left text[] := '{}';
     v_rate_lanes text[] := '{}';
     v_rate_buckets text[] := '{}';
@@ -4724,22 +4749,7 @@ begin
     update mainspring_stored.keyed_lanes l set seq = u.seq, waits_for = u.name, recheck_at = u.until
     from unnest(v_id, v_seq, v_on, v_until) as u(id, seq, name, until) where l.id = any(array[u.id]);
     if cardinality(v_over) > 0 then
-        v_empty := array(
-            select l.id from unnest(v_over) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id])
-                for update of l skip locked
-        );
-        -- A new statement: it sees the jobs of transactions that had locked a row before.
-        delete from mainspring_stored.keyed_lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
-            not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
-            or exists (
-                select 1 from mainspring_stored.keyed_lanes o
-                where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(v_over)
-            )
-        );
-        -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first
-        -- meanwhile.
-        update mainspring_stored.keyed_lanes l set seq = pg_sequence_last_value('mainspring_stored.seq'::regclass) from unnest(v_over) as i(id)
-        where l.id = any(array[i.id]) and l.id <> all(v_empty);
+        perform mainspring_stored.delete_empty_lane_rows_v1(v_over);
     end if;
     return row(
         case when cardinality(v_left) > 0 then mainspring_stored.recheck_lanes_v1(v_left, false, p_now) else '{}' end,
@@ -4875,8 +4885,8 @@ begin
         update mainspring_stored.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying')
-                then f.state else 'ready' end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
+            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state
@@ -4978,8 +4988,9 @@ declare
 begin
     foreach v_name in array p_names loop
         for v_n in 0 .. 16 - 1 loop
-            v_taken := pg_try_advisory_xact_lock(hashtextextended('mainspring_stored unkeyed '
-                || v_name, 1 + ((v_first + v_n) & (16 - 1))));
+            v_taken := pg_try_advisory_xact_lock(
+                hashtextextended('mainspring_stored unkeyed ' || v_name, 1 + ((v_first + v_n) & (16 - 1)))
+            );
             exit when v_taken;
         end loop;
         if not v_taken then
@@ -5079,7 +5090,7 @@ declare
     v_locked text[] := '{}';
     v_locks mainspring_stored.limit_locks_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
     v_every mainspring_stored.lane_v1[];
-    v_opened bigint[] := '{}';
+    v_rechecked bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
     v_pick mainspring_stored.picked_v1;
@@ -5179,7 +5190,7 @@ begin
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
-        v_opened := mainspring_stored.recheck_lanes_v1(v_freed, v_spent, v_now);
+        v_rechecked := mainspring_stored.recheck_lanes_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
         return query select 'gone', h.id, h.token, null, null, null, null::integer, null::integer, null::integer,
@@ -5204,7 +5215,7 @@ begin
                 v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
                 exit when v_bytes_left <= 0;
             end if;
-            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
+            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_rechecked) > 0 then
                 v_lanes := mainspring_stored.find_lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
@@ -5299,11 +5310,11 @@ begin
                 v_settled := row('{}', null);
                 if cardinality(v_pick.examined) > 0 then
                     v_settled := mainspring_stored.settle_lane_rows_v1(v_pick.examined, v_locked, v_now);
-                    v_opened := v_opened || v_settled.opened;
+                    v_rechecked := v_rechecked || v_settled.rechecked;
                     v_next := least(v_next, v_settled.next_at);
                 end if;
                 if v_taken < v_most and v_limited then
-                    v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
+                    v_more := v_more or v_pick.more or cardinality(v_settled.rechecked) > 0;
                     v_held_back := mainspring_stored.note_held_back_v1(v_subset, v_locked, v_now);
                     v_held := v_held || v_held_back.queues;
                     v_next := least(v_next, v_held_back.next_at);
@@ -5336,8 +5347,8 @@ begin
             ) l;
         end if;
     end if;
-    if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || v_breaker_woken || mainspring_stored.list_wakeups_v1(v_freed, v_opened, v_spent, v_now);
+    if cardinality(v_freed) > 0 or cardinality(v_rechecked) > 0 then
+        v_woken := v_woken || v_breaker_woken || mainspring_stored.list_wakeups_v1(v_freed, v_rechecked, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
         return query select t.* from unnest(v_woken) as w(queue) cross join mainspring_stored.reply_row_v1('woken', w.queue, null) t;
@@ -6137,10 +6148,10 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794949094276860, 1, 1, 'hand-1-d45021', 1794949094278287, 1794949094325597, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794949094276860, 1, 1, 'hand-1-d45021', 1794949094278287, 1794949094325597, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794950522967623, 1, 1, 'hand-1-c92dac', 1794950522969096, 1794950522977589, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794950522967623, 1, 1, 'hand-1-c92dac', 1794950522969096, 1794950522977589, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794949094276860, 1794949094225523, 1794949094325597, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d45021', 1794949094278287, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794950522967623, 1794950522951869, 1794950522977589, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', 1794950522969096, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'import', false);
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'export', false);
@@ -6151,35 +6162,35 @@ INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794949094276860, 1794949094225523, 1794949094325597, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d45021', 1794949094278287, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794949094465945, 1794949094535946, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794950522967623, 1794950522951869, 1794950522977589, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', 1794950522969096, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794950523016971, 1794950523025323, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794949094276860, 1794949094225523, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d45021', NULL, NULL, 1794949094278287, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794949094276860, 1794949094225523, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d45021', 1794952694325597, NULL, 1794949094278287, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794949094465945, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794949094465945, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794949094465945, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794949094465945, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794949094465945, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794950522967623, 1794950522951869, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', NULL, NULL, 1794950522969096, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794950522967623, 1794950522951869, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', 1794954122977589, NULL, 1794950522969096, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794950523016971, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794950523016971, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794950523016971, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794950523016971, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794950523016971, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('60e4d0ec-b841-4044-a3ca-0f8875cbc413');
+INSERT INTO mainspring_stored.meta VALUES ('98a11fd4-0dab-43bf-9a83-fef96f3f9957');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794949094581654, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794950523036039, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794949094413646);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794950523001110);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794949094611175, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794950523037663, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-d45021', 1, 2, false, false, 1794949094202241, 1794949094325597, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-c92dac', 1, 2, false, false, 1794950522942734, 1794950522977589, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 

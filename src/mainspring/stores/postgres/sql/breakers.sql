@@ -62,10 +62,9 @@ begin
         )::text;
     end if;
     return jsonb_build_object(
-        'name', p_name, 'state', case when v_breaker.until > p_now
-            then {BREAKER_OPEN} else {BREAKER_HALF_OPEN} end, 'failures', v_breaker.failures,
-        'calls', v_breaker.calls, 'opened', v_breaker.opened, 'until', case when v_breaker.until < {FOREVER}
-            then v_breaker.until end,
+        'name', p_name, 'failures', v_breaker.failures, 'calls', v_breaker.calls, 'opened', v_breaker.opened,
+        'state', case when v_breaker.until > p_now then {BREAKER_OPEN} else {BREAKER_HALF_OPEN} end,
+        'until', case when v_breaker.until < {FOREVER} then v_breaker.until end,
         'error', v_breaker.error, 'tripped', v_breaker.tripped
     )::text;
 end
@@ -219,8 +218,8 @@ declare
 begin
     for v_result in
         select b.name, max(j.started) as failed from {schema}.jobs j cross join unnest(j.buckets) as b(name)
-        where j.worker = p_worker and j.state = {RUNNING} and right(b.name,
-            length({BREAKER_SUFFIX})) = {BREAKER_SUFFIX} group by b.name order by b.name
+        where j.worker = p_worker and j.state = {RUNNING} and right(b.name, length({BREAKER_SUFFIX})) = {BREAKER_SUFFIX}
+        group by b.name order by b.name
     loop
         v_woken := v_woken || {schema}.update_breaker_v1(
             v_result.name, null, v_result.failed, 1, 0,

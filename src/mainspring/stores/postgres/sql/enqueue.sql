@@ -350,8 +350,8 @@ begin
         and not exists (select 1 from {schema}.dead d where d.id = any(array[e.parent]))
     limit 1;
     if v_missing is not null then
-        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid, encode(v_missing,
-            'hex')::uuid
+        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid,
+            encode(v_missing, 'hex')::uuid
             using errcode = {ERROR_REFUSED}, hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
     end if;
     -- A child that is cancelled at once is inserted as blocked and then ended by finish, like every job.

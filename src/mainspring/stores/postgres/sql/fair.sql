@@ -88,7 +88,7 @@ end
 $$;
 
 -- charge_fair_lanes: these jobs are claimed: put back the lanes with fair keys that have more jobs, and move the clocks
--- to where these lanes were. A claim by age is nobody's turn, so it moves no clock. The caller has locked the buckets
+-- to where these lanes were. A claim by age moves no clock. The caller has locked the buckets
 -- of the queues.
 create function {schema}.charge_fair_lanes_v1(p_ids bytea[], p_age boolean) returns void language plpgsql as $$
 begin

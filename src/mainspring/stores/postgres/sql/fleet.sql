@@ -54,8 +54,8 @@ begin
     v_buckets := {schema}.lock_worker_buckets_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
     if {schema}.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue from unnest({schema}.report_lost_worker_v1(p_worker, p_cause,
-            v_now)) as w(queue);
+        return query select null::bytea, null, w.queue
+            from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
         return query select null::bytea, 'breaker', n.breaker
             from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
     end if;
@@ -94,8 +94,8 @@ begin
     return query select null::bytea, null, a.queue from {schema}.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
     if {schema}.names_breaker_v1(v_buckets) then
         if p_cause <> {INTERRUPTED} then
-            return query select null::bytea, null, w.queue from unnest({schema}.report_lost_worker_v1(p_worker, p_cause,
-                v_now)) as w(queue);
+            return query select null::bytea, null, w.queue
+            from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
         end if;
         return query select null::bytea, 'breaker', n.breaker
             from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
@@ -158,8 +158,8 @@ begin
         update {schema}.jobs j
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = {schema}.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ({READY}, {RETRYING})
-                then f.state else {READY} end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+            state = case when f.state in ({READY}, {RETRYING}) then f.state else {READY} end,
+            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
         returning j.queue, f.state

@@ -62,8 +62,8 @@ begin
         v_until := v_now + p_ttl;
         delete from {schema}.holders g where g.holder = p_holder;
         v_reserved := {schema}.take_reservations_v1(p_names, v_now);
-        select min(u.n), case when bool_and(m.at is not null)
-            then max(m.at) end, array_agg(u.name), bool_and(r.kind = {LIMIT_CONCURRENCY})
+        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
+            bool_and(r.kind = {LIMIT_CONCURRENCY})
         into v_full, v_next, v_full_names, v_counts
         from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
         join unnest({schema}.read_capacities_v1(p_names, v_now)) r on r.name = u.name

@@ -216,8 +216,8 @@ begin
             return query select v_at, v_job.id, true, v_due,
                 case when v_job.deps > (v_job.held_place is not null)::integer then v_key.previous end,
                 v_job.enqueued, v_job.epoch, case when v_job.state = {READY} then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = {READY} and v_job.buckets is not null
-                    then v_job.lane end, v_job.held_schedule, v_job.held_place;
+                v_job.queue, case when v_job.state = {READY} and v_job.buckets is not null then v_job.lane end,
+                v_job.held_schedule, v_job.held_place;
             continue;
         end if;
         v_previous := null;

@@ -37,7 +37,7 @@ declare
     v_locked text[] := '{}';
     v_locks {schema}.limit_locks_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
     v_every {schema}.lane_v1[];
-    v_opened bigint[] := '{}';
+    v_rechecked bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
     v_pick {schema}.picked_v1;
@@ -137,7 +137,7 @@ begin
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
-        v_opened := {schema}.recheck_lanes_v1(v_freed, v_spent, v_now);
+        v_rechecked := {schema}.recheck_lanes_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
         return query select 'gone', h.id, h.token, null, null, null, null::integer, null::integer, null::integer,
@@ -162,7 +162,7 @@ begin
                 v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
                 exit when v_bytes_left <= 0;
             end if;
-            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
+            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_rechecked) > 0 then
                 v_lanes := {schema}.find_lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
@@ -257,11 +257,11 @@ begin
                 v_settled := row('{}', null);
                 if cardinality(v_pick.examined) > 0 then
                     v_settled := {schema}.settle_lane_rows_v1(v_pick.examined, v_locked, v_now);
-                    v_opened := v_opened || v_settled.opened;
+                    v_rechecked := v_rechecked || v_settled.rechecked;
                     v_next := least(v_next, v_settled.next_at);
                 end if;
                 if v_taken < v_most and v_limited then
-                    v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
+                    v_more := v_more or v_pick.more or cardinality(v_settled.rechecked) > 0;
                     v_held_back := {schema}.note_held_back_v1(v_subset, v_locked, v_now);
                     v_held := v_held || v_held_back.queues;
                     v_next := least(v_next, v_held_back.next_at);
@@ -294,8 +294,8 @@ begin
             ) l;
         end if;
     end if;
-    if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || v_breaker_woken || {schema}.list_wakeups_v1(v_freed, v_opened, v_spent, v_now);
+    if cardinality(v_freed) > 0 or cardinality(v_rechecked) > 0 then
+        v_woken := v_woken || v_breaker_woken || {schema}.list_wakeups_v1(v_freed, v_rechecked, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
         return query select t.* from unnest(v_woken) as w(queue) cross join {schema}.reply_row_v1('woken', w.queue, null) t;

@@ -83,7 +83,7 @@ end
 $$;
 
 -- note_held_back: a turn did not get all that it wanted from these lanes: if a job is left that waits for a full
--- unkeyed bucket, note the queue, so that whoever frees the bucket wakes it.
+-- unkeyed bucket, note the queue, so that the transaction that frees the bucket wakes it.
 -- returns the queues of such lanes, and the first moment at which one of the buckets lets a job start
 create function {schema}.note_held_back_v1(p_lanes {schema}.lane_v1[], p_locked text[], p_now bigint)
 returns {schema}.held_back_v1

@@ -150,8 +150,9 @@ begin
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_fits := coalesce(v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1),
-                        v_cap[v_at])), false);
+                    v_fits := coalesce(
+                        v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false
+                    );
                     exit when not v_fits;
                     v_is_scarce := v_is_scarce or v_headroom[v_at] < case when v_unit[v_at] = 0 then 1
                         else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;

@@ -79,8 +79,8 @@ end
 $$;
 
 -- lock_unkeyed: lock the buckets of the acks, and the unkeyed buckets of the lanes from which the turn may claim up to
--- p_n jobs. A full bucket is not locked if its queue is noted: whoever frees a place there wakes the queue after this
--- turn has looked.
+-- p_n jobs. A full bucket is not locked if its queue is noted: the transaction that frees a place wakes the queue after
+-- this turn has looked.
 -- p_exact: the acks change more than what runs, so nothing is shared
 create function {schema}.lock_unkeyed_v1(
     p_lanes {schema}.lane_v1[], p_acked text[], p_capacities {schema}.capacity_v1[], p_n bigint, p_exact boolean, p_worker text,
@@ -136,8 +136,9 @@ begin
     end if;
     v_reply.now := {schema}.now_v1(p_now);
     -- New statements: they count what other transactions did before the locks were taken.
-    foreach v_capacity in array {schema}.read_capacities_v1(v_reply.exclusive || v_reply.shared
-        || v_reply.skipped, v_reply.now) loop
+    foreach v_capacity in array {schema}.read_capacities_v1(
+        v_reply.exclusive || v_reply.shared || v_reply.skipped, v_reply.now
+    ) loop
         if v_capacity.name = any(v_reply.skipped) then
             -- A rate wakes no queue: a bucket that has capacity by now counts as not looked at.
             if v_capacity.available > 0 then
@@ -162,8 +163,9 @@ declare
 begin
     foreach v_name in array p_names loop
         for v_n in 0 .. {SHARERS} - 1 loop
-            v_taken := pg_try_advisory_xact_lock(hashtextextended('{schema} unkeyed '
-                || v_name, 1 + ((v_first + v_n) & ({SHARERS} - 1))));
+            v_taken := pg_try_advisory_xact_lock(
+                hashtextextended('{schema} unkeyed ' || v_name, 1 + ((v_first + v_n) & ({SHARERS} - 1)))
+            );
             exit when v_taken;
         end loop;
         if not v_taken then

@@ -20,8 +20,8 @@ declare
         order by u.bucket limit {FEW_BUCKETS} + 1);
     v_acked integer := cardinality(p_done) + cardinality(p_acks);
 begin
-    if strpos(array_to_string(v_names, ''), '=') = 0 and cardinality(v_names) <= greatest(1, least({FEW_BUCKETS},
-        v_acked / {ACKS_PER_BUCKET})) then
+    if strpos(array_to_string(v_names, ''), '=') = 0
+        and cardinality(v_names) <= greatest(1, least({FEW_BUCKETS}, v_acked / {ACKS_PER_BUCKET})) then
         return v_names;
     end if;
     return {schema}.list_buckets_v1(p_done || array(select a.id from unnest(p_acks) a));

@@ -142,14 +142,14 @@ $$;
 
 -- list_wakeups: the queues to wake for the capacity that is left in these buckets, which the caller has locked: the
 -- queues of lanes that were rechecked and are still in the order, and the queues noted in waiting_queues.
-create function {schema}.list_wakeups_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) returns text[]
+create function {schema}.list_wakeups_v1(p_names text[], p_rechecked bigint[], p_rates boolean, p_now bigint) returns text[]
 language plpgsql as $$
 declare
     v_woken text[] := '{}';
 begin
-    if cardinality(p_opened) > 0 then
+    if cardinality(p_rechecked) > 0 then
         v_woken := array(
-            select distinct l.queue from {schema}.read_lane_rows_v1(p_opened) l
+            select distinct l.queue from {schema}.read_lane_rows_v1(p_rechecked) l
             where l.waits_for is null
         );
     end if;
@@ -209,7 +209,6 @@ declare
     v_on text[] := '{}';
     v_until bigint[] := '{}';
     v_over bigint[] := '{}';
-    v_empty bigint[];
     v_left text[] := '{}';
     v_rate_lanes text[] := '{}';
     v_rate_buckets text[] := '{}';
@@ -267,27 +266,37 @@ begin
     update {schema}.keyed_lanes l set seq = u.seq, waits_for = u.name, recheck_at = u.until
     from unnest(v_id, v_seq, v_on, v_until) as u(id, seq, name, until) where l.id = any(array[u.id]);
     if cardinality(v_over) > 0 then
-        v_empty := array(
-            select l.id from unnest(v_over) as i(id) join {schema}.keyed_lanes l on l.id = any(array[i.id])
-                for update of l skip locked
-        );
-        -- A new statement: it sees the jobs of transactions that had locked a row before.
-        delete from {schema}.keyed_lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
-            not exists (select 1 from {schema}.jobs j where j.state = {READY} and j.lane = l.lane and j.priority = l.priority)
-            or exists (
-                select 1 from {schema}.keyed_lanes o
-                where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(v_over)
-            )
-        );
-        -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first
-        -- meanwhile.
-        update {schema}.keyed_lanes l set seq = pg_sequence_last_value('{schema}.seq'::regclass) from unnest(v_over) as i(id)
-        where l.id = any(array[i.id]) and l.id <> all(v_empty);
+        perform {schema}.delete_empty_lane_rows_v1(v_over);
     end if;
     return row(
         case when cardinality(v_left) > 0 then {schema}.recheck_lanes_v1(v_left, false, p_now) else '{}' end,
         (select min(u.until) from unnest(v_until) as u(until))
     )::{schema}.settled_v1;
+end
+$$;
+
+-- delete_empty_lane_rows: delete these rows, whose lanes were found empty or have another row. A row that got a job
+-- meanwhile stays.
+create function {schema}.delete_empty_lane_rows_v1(p_ids bigint[]) returns void language plpgsql as $$
+declare
+    v_empty bigint[];
+begin
+    v_empty := array(
+        select l.id from unnest(p_ids) as i(id) join {schema}.keyed_lanes l on l.id = any(array[i.id])
+            for update of l skip locked
+    );
+    -- A new statement: it sees the jobs of transactions that had locked a row before.
+    delete from {schema}.keyed_lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
+        not exists (select 1 from {schema}.jobs j where j.state = {READY} and j.lane = l.lane and j.priority = l.priority)
+        or exists (
+            select 1 from {schema}.keyed_lanes o
+            where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(p_ids)
+        )
+    );
+    -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first
+    -- meanwhile.
+    update {schema}.keyed_lanes l set seq = pg_sequence_last_value('{schema}.seq'::regclass) from unnest(p_ids) as i(id)
+    where l.id = any(array[i.id]) and l.id <> all(v_empty);
 end
 $$;
 

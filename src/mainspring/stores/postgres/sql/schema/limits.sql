@@ -108,6 +108,6 @@ create type {schema}.examined_v1 as (
 create type {schema}.limit_locks_v1 as (
     exclusive text[], shared text[], skipped text[], plentiful text[], ahead text[], lanes {schema}.lane_v1[], now bigint
 );
-create type {schema}.settled_v1 as (opened bigint[], next_at bigint);
+create type {schema}.settled_v1 as (rechecked bigint[], next_at bigint);
 create type {schema}.held_back_v1 as (queues text[], next_at bigint);
 create type {schema}.lane_head_v1 as (lane text, priority integer, seq bigint, lane_set text, queue text, buckets text[]);
