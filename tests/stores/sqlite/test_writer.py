@@ -213,7 +213,7 @@ class TestReentered:
         inner = job()
 
         def interrupted(_: Tx) -> None:
-            with pytest.raises(WouldDeadlock, match="set a flag"):
+            with pytest.raises(WouldDeadlock, match="Set a flag"):
                 store.enqueue_now(batch(inner))
 
         store._writer.do(interrupted)
