@@ -21,10 +21,11 @@ from mainspring.jobs.records import Batch, NewJob, UniqueKey
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.driver import connections
+from mainspring.stores.postgres.driver import connections, pool
 from mainspring.stores.postgres.driver.errors import translate
 from mainspring.testing import chaos, servers
 from mainspring.testing.contract.hands import Hand, ids, job, one
+from tests.timing import patience
 
 LONG = 30.0
 
@@ -109,8 +110,9 @@ class TestStart:
         assert int(told["keepalives_idle"]) + int(told["keepalives_interval"]) * int(told["keepalives_count"]) <= 10
         assert int(told["tcp_user_timeout"]) <= 10_000
 
-    async def test_two_hundred_clients_at_once_find_a_place(self) -> None:
+    async def test_two_hundred_clients_at_once_find_a_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """More than the server has room for: they come again, each in its own rhythm."""
+        monkeypatch.setattr(pool, "_PATIENCE", patience(4 * pool._PATIENCE))
         with servers.postgres(own=True, settings={"max_connections": "50"}) as server:
 
             async def come_and_go() -> None:
