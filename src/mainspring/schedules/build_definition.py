@@ -16,6 +16,7 @@ from mainspring.jobs.lanes import unpinned
 from mainspring.jobs.new_job import FOLLOW_UPS
 from mainspring.schedules.declare import JOB_OPTIONS
 from mainspring.schedules.plan import TEMPLATE, Definition
+from mainspring.tasks.middleware import wrap_call
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

@@ -112,7 +112,7 @@ class TestStart:
 
     async def test_two_hundred_clients_at_once_find_a_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """More than the server has room for: they come again, each in its own rhythm."""
-        monkeypatch.setattr(pool, "_PATIENCE", patience(4 * pool._PATIENCE))
+        monkeypatch.setattr(pool, "_CONNECT_TRIES", patience(4 * pool._CONNECT_TRIES))
         with servers.postgres(own=True, settings={"max_connections": "50"}) as server:
 
             async def come_and_go() -> None:
