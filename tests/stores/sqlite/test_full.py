@@ -122,7 +122,7 @@ class TestFullDisk:
         claims = await worker.take(40)
         disk.fill(store)
         look(store)
-        with pytest.raises(StoreFull, match="no new jobs"):
+        with pytest.raises(StoreFull, match="new jobs are refused"):
             await store.enqueue(batch(job()))
         for claim in claims:
             said = await worker.turn(succeeded(claim))

@@ -54,9 +54,9 @@ async def act(
 
 def _check(action: Action, query: Query) -> None:
     if action not in _ACTIONS:
-        raise InvalidOption("action", action, f"is not done by hand; use one of {', '.join(sorted(_ACTIONS))}")
+        raise InvalidOption("action", action, f"is not an action of a user; use one of {', '.join(sorted(_ACTIONS))}")
     if query.empty:
-        raise InvalidOption("query", query, "is empty", hint="To mean every job, say Query.everything().")
+        raise InvalidOption("query", query, "is empty", hint="To select every job, pass Query.everything().")
 
 
 # ---- list the jobs -----------------------------------------------------------------------------------------

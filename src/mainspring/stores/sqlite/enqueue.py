@@ -158,7 +158,7 @@ def _insert_each(
 
 def _insert(tx: Tx, job: NewJob, seq: int) -> None:
     if tx.sized("enqueue", 1, row_of(job, seq, tx.now)).rowcount != 1:
-        raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or a time of it is not valid")
+        raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or one of its times is not valid")
 
 
 def _place(tx: Tx, job: NewJob, seq: int, marks: frozenset[str]) -> None:
@@ -186,7 +186,7 @@ def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:
         if found is None:
             raise StoreConflict(
                 f"job {UUID(bytes=job.id)} waits for job {UUID(bytes=edge.parent)}, which does not exist",
-                hint="Enqueue the parent first or in the same batch; was it deleted or pruned?",
+                hint="Enqueue the parent first or in the same batch. It may have been deleted or pruned.",
             )
         (state,) = found
         ends = ends or (state == PARENT_FAILED and edge.policy == EDGE_FAIL)

@@ -153,7 +153,7 @@ def _read_cursor(cursor: str | None) -> bytes | None:
     try:
         return bytes.fromhex(cursor)
     except ValueError:
-        raise InvalidOption("cursor", cursor, "is not a cursor that a find has returned") from None
+        raise InvalidOption("cursor", cursor, "is not a cursor that find returned") from None
 
 
 def _choose_way(query: Query) -> Callable[[Tx, Query, int, bytes | None], list[Row]]:

@@ -76,9 +76,11 @@ class SqliteStore:
         clock: Clock | None = None,
     ) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", namespace):
-            raise InvalidOption("namespace", namespace, "small letters, digits and _ only, a letter first")
+            raise InvalidOption(
+                "namespace", namespace, "must be lower-case letters, digits and _, and begin with a letter"
+            )
         if durability not in ("full", "normal"):
-            raise InvalidOption("durability", durability, 'is "full" or "normal" on SQLite')
+            raise InvalidOption("durability", durability, 'must be "full" or "normal" on SQLite')
         self.database = SqliteDatabase(path, namespace=namespace, durability=durability, clock=clock)
         self.path, self.url = self.database.path, self.database.url
 

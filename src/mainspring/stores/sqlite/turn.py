@@ -58,7 +58,7 @@ def _check_number(turn: Turn, last: int) -> None:
     if turn.number < last:
         raise StoreConflict(
             f"turn {turn.number} of worker {turn.worker} came after its turn {last}",
-            hint="A worker has one turn in flight. Are two processes using one worker id?",
+            hint="A worker sends one turn at a time. Check that no two processes use this worker id.",
         )
 
 

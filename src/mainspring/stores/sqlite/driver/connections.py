@@ -99,7 +99,9 @@ def check_caller_connection(connection: Any, path: str) -> None:
     try:
         cursor = plain_cursor(connection)
     except sqlite3.ProgrammingError as error:  # closed, or of another thread
-        raise WrongConnection(f"connection= cannot be used: {error}", hint="Pass an open one of this thread.") from None
+        raise WrongConnection(
+            f"connection= cannot be used: {error}", hint="Pass an open connection that this thread made."
+        ) from None
     main = next((_text(file) for _, name, file in cursor.execute("pragma database_list") if _text(name) == "main"), "")
     if path == MEMORY or not main or os.path.realpath(main) != path:
         raise WrongConnection(
@@ -137,5 +139,5 @@ def explain_busy(lock: WriteLock, url: str) -> MainspringError:
     return StoreUnavailable(
         "the SQLite file was locked by another writer for too long",
         url=url,
-        hint="If the transaction is this thread's own, pass connection=...; else let the other writer commit sooner.",
+        hint="If this thread opened the transaction, pass connection=...; else let the other writer commit sooner.",
     )

@@ -165,7 +165,7 @@ class SqliteDatabase:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise StoreUnavailable("the store was closed", url=self.url, hint="Open a new one.")
+            raise StoreUnavailable("the store was closed", url=self.url, hint="Make a new store and open it.")
 
     async def migrate(self) -> tuple[int, int]:
         """Opening migrates. The first call returns the number that opening found, if this store opened the file."""

@@ -45,11 +45,11 @@ def translate(error: BaseException, url: str = "") -> StoreError | None:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreUnavailable(
                 "the SQLite file is locked by another writer", url=url,
-                hint="Is another process or connection holding a write transaction open? Commit it sooner.",
+                hint="Another process or connection keeps a write transaction open. Commit it sooner.",
             )  # fmt: skip
         case sqlite3.SQLITE_FULL:
             return StoreFull(
-                "the disk of the SQLite file is full", url=url, hint="Make room: nothing that was stored is lost.",
+                "the disk of the SQLite file is full", url=url, hint="Free disk space. Stored jobs are not lost.",
             )  # fmt: skip
         case sqlite3.SQLITE_READONLY:
             return StoreReadOnly(
@@ -62,7 +62,9 @@ def translate(error: BaseException, url: str = "") -> StoreError | None:
                 hint="Stop every process that uses it, keep a copy, and restore a backup or try: sqlite3 FILE .recover",
             )  # fmt: skip
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_NOMEM:
-            return StoreUnavailable(f"SQLite cannot use the file: {error}", url=url, hint="Is the disk healthy?")
+            return StoreUnavailable(
+                f"SQLite cannot use the file: {error}", url=url, hint="Check the disk and the permissions of the file."
+            )
         case sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return StoreReadOnly(f"SQLite may not use the file: {error}", url=url)
     return None

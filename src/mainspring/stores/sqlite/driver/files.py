@@ -175,9 +175,9 @@ class DiskReserve:
             self.look()
         if self._free < LOW_SPACE:
             raise StoreFull(
-                f"only {self._free // 1024:,} KiB are free on the disk: no new jobs are taken",
+                f"only {self._free // 1024:,} KiB are free on the disk: new jobs are refused",
                 url=self._url,
-                hint="Make room on the disk. Jobs that are stored run on and are reported.",
+                hint="Free disk space. Stored jobs still run, and their results are still stored.",
             )
 
     def look(self) -> None:
