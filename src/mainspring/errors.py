@@ -1,13 +1,13 @@
-"""Every error that Mainspring raises or records.
+"""The error tree of Mainspring.
 
 ::
 
     MainspringError
-    ├── ConfigError (ValueError)        what you declared cannot be used
+    ├── ConfigError (ValueError)        a declaration, option or setting is wrong
     │   ├── UnknownOption                   no such option; did you mean ...?
     │   ├── InvalidOption                   the option's value is wrong
-    │   ├── NotBuilt                        a known name of a later release
-    │   ├── BadUrl                          the store's URL cannot be read
+    │   ├── NotBuilt                        the name is reserved for a later release
+    │   ├── BadUrl                          the store's URL is not valid
     │   └── BadSignature                    an annotation of a task cannot be resolved or stored
     ├── EnqueueError                    the job was not created
     │   ├── ArgumentError (TypeError)
@@ -23,10 +23,10 @@
     │   ├── InCallerTransaction
     │   ├── KeyTaken                        another job holds the unique key; has .holder
     │   ├── KeyConflict                     the key was used with other arguments; has .holder and .job
-    │   ├── QueueDraining                   the queue takes no more jobs
-    │   ├── QueueDisabled                   the queue is switched off and rejects jobs
-    │   ├── QueueFull                       as many jobs wait in the queue as may; has .retry_after
-    │   └── NotTriggered                    the rules of a schedule do not let it run now; has .why and .job
+    │   ├── QueueDraining                   the queue refuses new jobs while it drains
+    │   ├── QueueDisabled                   the queue is disabled and rejects jobs
+    │   ├── QueueFull                       the queue has its maximum number of jobs; has .retry_after
+    │   └── NotTriggered                    the rules of the schedule refuse a run now; has .why and .job
     ├── JobError                        about one job; has .job
     │   ├── JobDead
     │   ├── JobCancelled
@@ -36,7 +36,7 @@
     │   ├── JobNotFound (LookupError)
     │   ├── StreamFull
     │   └── WrongState
-    ├── AttemptError                    recorded as the cause of an attempt
+    ├── AttemptError                    recorded as the error of an attempt
     │   ├── SoftTimeout (TimeoutError)
     │   ├── HardTimeout (TimeoutError)
     │   ├── WorkerCrashed
@@ -53,31 +53,31 @@
     │   ├── StoreCorrupt
     │   ├── UnsupportedFileSystem
     │   ├── StoreReadOnly
-    │   └── StoreNotDurable                 strict mode: it cannot keep what was asked for
-    ├── BreakerOpen                     what it guards was not run; has .retry_after
+    │   └── StoreNotDurable                 strict mode: the server keeps less than asked for
+    ├── BreakerOpen                     the guarded code did not run; has .retry_after
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
-    ├── LimitTimeout (TimeoutError)     a limiter had no room in time; has .bucket and .waited
-    ├── LockBusy                        somebody else holds the lock; has .lock and .holder
+    ├── LimitTimeout (TimeoutError)     a limiter had no capacity in time; has .bucket and .waited
+    ├── LockBusy                        another holder has the lock; has .lock and .holder
     ├── LockLost                        the lock was lost while it was held; has .lock and .token
-    └── UseError                        the call is right, the place is not
+    └── UseError                        the call is not possible in this place
         ├── WouldBlockLoop (RuntimeError)
         ├── WouldDeadlock (RuntimeError)
         ├── NoMainGuard
         ├── NotOpen
-        ├── NoApp                           a task of a Tasks() that no app includes, or more than one
+        ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
         ├── ForkedWorker
-        ├── InsideTest                      not while the app is in test mode
-        └── OutsideTest                     a test without app.test() reached for a real store
+        ├── InsideTest                      not possible while the app is in test mode
+        └── OutsideTest                     a test without app.test() opened a real store
 
-    Signal                              raised *by* a handler to steer its job; not an error
+    Signal                              raised *by* a task to control its job; not an error
     ├── Retry
     ├── Snooze
     ├── RateLimited
     ├── Cancel
     └── Discard
 
-An error says what happened, to what, and what to do: the last is ``hint``, shown as
-a second, indented line. All of them can be pickled and copied.
+An error says what happened, to what, and what to do. ``hint`` says what to do and is shown as a second,
+indented line. All errors can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def mask_url(url: str) -> str:
     >>> mask_url("postgresql://shop:secret@db/shop")
     'postgresql://shop:***@db/shop'
 
-    When in doubt (an unescaped ``@`` or ``/`` in the password) it hides too much, never too little.
+    If the password has an unescaped ``@`` or ``/``, the function hides too much rather than too little.
     """
     import re
 
@@ -137,7 +137,7 @@ def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, A
 
 
 class _Carried:
-    """Pickle and copy by state, so that a constructor may have any signature."""
+    """Pickle and copy by state, because the constructors have different signatures."""
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, dict(self.__dict__))
@@ -159,11 +159,11 @@ class MainspringError(_Carried, Exception):
 
 
 class ConfigError(MainspringError, ValueError):
-    """What was declared cannot be used."""
+    """A declaration, option or setting is wrong."""
 
 
 class UnknownOption(ConfigError):
-    """There is no option of this name; ``subject`` says where it was given."""
+    """No option has this name; ``subject`` says where it was given."""
 
     def __init__(self, subject: str, name: str, candidates: Iterable[str] = (), *, hint: str = "") -> None:
         known = sorted(candidates)
@@ -176,7 +176,7 @@ class UnknownOption(ConfigError):
 
 
 class InvalidOption(ConfigError):
-    """An option has a value that it cannot have."""
+    """The value of an option is wrong."""
 
     def __init__(self, name: str, value: object, why: str, *, subject: str = "", hint: str = "") -> None:
         super().__init__(f"{subject + ': ' if subject else ''}{name}={shown(value)}: {why}", hint=hint)
@@ -186,7 +186,7 @@ class InvalidOption(ConfigError):
         self.subject = subject
 
     def about(self, subject: str) -> InvalidOption:
-        """The same error, saying also whose option it was."""
+        """The same error with the subject that the option belongs to."""
         error = type(self).__new__(type(self))
         MainspringError.__init__(error, f"{subject}: {self.message}", hint=self.hint)
         error.name, error.value, error.why, error.subject = self.name, self.value, self.why, subject
@@ -194,19 +194,19 @@ class InvalidOption(ConfigError):
 
 
 class NotBuilt(ConfigError):
-    """A name of a later release: known, and refused until it works."""
+    """The name is reserved for a later release and does not work yet."""
 
     def __init__(self, subject: str, name: str, *, hint: str = "") -> None:
         super().__init__(
             f"{subject}: {name!r} is not built yet",
-            hint=hint or "It is reserved for a later release and does nothing today: leave it out.",
+            hint=hint or "The name is reserved for a later release. Leave it out.",
         )
         self.subject = subject
         self.name = name
 
 
 class BadUrl(ConfigError):
-    """The store's URL cannot be read."""
+    """The store's URL is not valid."""
 
     def __init__(self, url: str, why: str, *, hint: str = "") -> None:
         super().__init__(
@@ -217,7 +217,7 @@ class BadUrl(ConfigError):
 
 
 class BadSignature(ConfigError):
-    """A task's signature cannot be used: an annotation that cannot be resolved or stored."""
+    """A task's signature has an annotation that cannot be resolved or stored."""
 
     def __init__(self, task: str, argument: str, why: str, *, hint: str = "") -> None:
         place = {"return": "its return type", "": "its function"}.get(argument, f"argument {argument!r}")
@@ -272,11 +272,11 @@ class WrongArgument(ArgumentError):
 
 
 class ArgumentNotSerializable(ArgumentError):
-    """An argument cannot be stored so that it comes back equal."""
+    """An argument cannot be stored as JSON and decoded to an equal value."""
 
 
 class PayloadTooLarge(ArgumentError):
-    """The arguments together are larger than a payload may be."""
+    """The arguments together exceed the payload limit."""
 
     def __init__(self, task: str, size: int, limit: int) -> None:
         super().__init__(
@@ -290,7 +290,7 @@ class PayloadTooLarge(ArgumentError):
 
 
 class PayloadTooDeep(ArgumentError):
-    """An argument is nested deeper than a payload may be."""
+    """An argument is nested too deeply."""
 
     def __init__(self, task: str, argument: str, limit: int) -> None:
         super().__init__(
@@ -303,18 +303,18 @@ class PayloadTooDeep(ArgumentError):
 
 
 class UnknownTask(EnqueueError, LookupError):
-    """No task of this name is known here."""
+    """This process knows no task of this name."""
 
     def __init__(self, task: str, candidates: Iterable[str] = (), *, hint: str = "") -> None:
         super().__init__(
             f"task {task!r} is not known{did_you_mean(task, candidates)}",
-            hint=hint or 'Name its module in Mainspring(include=["..."]), or give the task this name in aliases=.',
+            hint=hint or 'Add its module to Mainspring(include=["..."]), or add this name to aliases= of the task.',
         )
         self.task = task
 
 
 class TaskNotImportable(EnqueueError):
-    """A worker could not import this task's function."""
+    """A worker cannot import this task's function."""
 
     def __init__(self, task: str, why: str, *, hint: str = "") -> None:
         super().__init__(
@@ -329,7 +329,7 @@ class WrongConnection(EnqueueError):
 
 
 class InCallerTransaction(EnqueueError):
-    """Not possible for a job that still waits for the caller's own transaction to commit."""
+    """Not possible before the transaction that enqueued the job has committed."""
 
 
 class KeyTaken(EnqueueError):
@@ -338,20 +338,20 @@ class KeyTaken(EnqueueError):
     def __init__(self, task: str, holder: UUID, *, why: str = "", hint: str = "") -> None:
         super().__init__(
             f"task {task!r}: {why or f'job {holder} holds the unique key'}",
-            hint=hint or 'Wait for it or cancel it; on_conflict="return" would give you its handle.',
+            hint=hint or 'Wait for that job or cancel it. With on_conflict="return" the enqueue returns its handle.',
         )
         self.task = task
         self.holder = holder
 
 
 class KeyConflict(EnqueueError):
-    """The key is that of job ``holder``, which has other arguments than ``job``, the one that was not enqueued."""
+    """Job ``holder`` has the key with other arguments; ``job`` was not enqueued."""
 
     def __init__(self, task: str, holder: UUID, job: UUID, *, why: str = "") -> None:
-        why = why or f"the key is that of job {holder}, which has other arguments; job {job} was not enqueued"
+        why = why or f"job {holder} used this key with other arguments; job {job} was not enqueued"
         super().__init__(
             f"task {task!r}: {why}",
-            hint="One key stands for one request: make the key of all that differs, or send the same arguments again.",
+            hint="One key means one request. Put what differs into the key, or send the same arguments again.",
         )
         self.task = task
         self.holder = holder
@@ -359,11 +359,11 @@ class KeyConflict(EnqueueError):
 
 
 class LimitTimeout(MainspringError, TimeoutError):
-    """No place was free in a limiter in the time that was given: ``bucket`` is the one that was full."""
+    """A limiter had no free capacity in time; ``bucket`` is the bucket that was full."""
 
     def __init__(self, bucket: str, waited: float) -> None:
         super().__init__(
-            f"no room in {bucket!r} after {waited:.1f} s",
+            f"limit {bucket!r} had no free capacity for {waited:.1f} s",
             hint="Wait longer, or raise the limit: app.limits.set(name, size).",
         )
         self.bucket = bucket
@@ -371,13 +371,13 @@ class LimitTimeout(MainspringError, TimeoutError):
 
 
 class LockBusy(MainspringError):
-    """The lock is held: by ``holder``, in its own words, or nothing if that is not known any more."""
+    """The lock is held; ``holder`` describes the holder, or is empty if it is unknown."""
 
     def __init__(self, lock: str, holder: str = "", waited: float = 0.0, *, hint: str = "") -> None:
         after = f" after {waited:.1f} s" if waited else ""
         super().__init__(
             f"{lock} is held{f' by {holder}' if holder else ''}{after}",
-            hint=hint or 'Wait for it: wait="10s"; or do without: on_busy="skip".',
+            hint=hint or 'Wait for the lock with wait="10s", or skip the work with on_busy="skip".',
         )
         self.lock = lock
         self.holder = holder
@@ -385,60 +385,60 @@ class LockBusy(MainspringError):
 
 
 class LockLost(MainspringError):
-    """The lock was lost while it was held: another may hold it now, with a larger number than ``token``."""
+    """The lock was lost. Another holder may have it now, with a fencing token larger than ``token``."""
 
     def __init__(self, lock: str, token: int, why: str) -> None:
         super().__init__(
             f"{lock} was lost: {why}",
-            hint="What it guards may have run twice; give it a longer ttl, and check its number where you write.",
+            hint="The guarded work may have run twice. Use a longer ttl, and check the fencing token where you write.",
         )
         self.lock = lock
         self.token = token
 
 
 class BreakerOpen(MainspringError):
-    """A breaker is open: the code that it guards was not run. ``retry_after`` is when it may be worth another try.
+    """A breaker is open, so the guarded code did not run. Try again after ``retry_after``.
 
-    A job that ends by it is put off for as long without blame.
+    A job that ends with this error is postponed by that time; it uses up no retry.
     """
 
     def __init__(self, breaker: str, retry_after: timedelta, error: str = "") -> None:
         super().__init__(
-            f"breaker {breaker!r} is open{f', the last error was {error}' if error else ''}",
-            hint=f"Try again in {retry_after.total_seconds():.1f} s, or close it by hand: app.breakers.reset(name).",
+            f"breaker {breaker!r} is open{f', last error: {error}' if error else ''}",
+            hint=f"Try again in {retry_after.total_seconds():.1f} s, or close the breaker: app.breakers.reset(name).",
         )
         self.breaker = breaker
         self.retry_after = retry_after
 
 
 class QueueDraining(EnqueueError):
-    """The queue takes no more jobs until somebody opens it again."""
+    """The queue is draining and refuses new jobs until it is resumed."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(
-            f"queue {queue!r} is draining: it takes no more jobs",
-            hint=f"app.queues.resume({queue!r}) opens it again; another queue: task.options(queue=...).",
+            f"queue {queue!r} is draining and refuses new jobs",
+            hint=f"Resume it with app.queues.resume({queue!r}), or use another queue: task.options(queue=...).",
         )
         self.queue = queue
 
 
 class QueueDisabled(EnqueueError):
-    """Somebody switched the queue off, and it rejects jobs until it is switched on again."""
+    """The queue is disabled and rejects jobs until it is enabled."""
 
     def __init__(self, queue: str, by: str = "") -> None:
         who = f" by {by}" if by else ""
         super().__init__(
-            f"queue {queue!r} was disabled{who}: it rejects jobs",
-            hint=f"app.queues.enable({queue!r}) switches it on; another queue: task.options(queue=...).",
+            f"queue {queue!r} was disabled{who} and rejects jobs",
+            hint=f"Enable it with app.queues.enable({queue!r}), or use another queue: task.options(queue=...).",
         )
         self.queue = queue
         self.by = by
 
 
 class QueueFull(EnqueueError):
-    """As many jobs wait in the queue as may, and nothing was enqueued.
+    """The queue has its maximum number of waiting jobs; nothing was enqueued.
 
-    ``retry_after`` is a guess, in seconds, of when there is room: by how long those that wait have waited.
+    ``retry_after`` is an estimate in seconds of when the queue has capacity, from how long its jobs have waited.
     """
 
     def __init__(
@@ -448,20 +448,20 @@ class QueueFull(EnqueueError):
         after = f" after {waited:.1f} s" if waited else ""
         why, hint = f"is full{after}", f"Try again in about {retry_after:.1f} s"
         if batch:
-            why, hint = f"never has room for {batch:,} jobs at once", "Enqueue fewer at once"
+            why, hint = f"cannot take {batch:,} jobs at once", "Enqueue fewer jobs at once"
         super().__init__(
-            f"queue {queue!r} {why}: {max_depth:,} jobs may wait in it",
-            hint=f"{hint}; app.queues.configure({queue!r}, max_depth=...) changes it.",
+            f"queue {queue!r} {why}: its max_depth is {max_depth:,}",
+            hint=f"{hint}, or raise the limit: app.queues.configure({queue!r}, max_depth=...).",
         )
         self.queue = queue
         self.max_depth = max_depth
         self.retry_after = retry_after
         self.waits = waits
-        """The queue says that producers wait for room (``on_full="wait"``)."""
+        """The queue lets producers wait for capacity (``on_full="wait"``)."""
 
 
 class NotTriggered(EnqueueError):
-    """The rules of a schedule do not let it run now: ``why`` says so, ``job`` is the run that is in the way."""
+    """The rules of the schedule refuse a run now. ``why`` is the reason, ``job`` the run that blocks it."""
 
     def __init__(self, schedule: str, why: str, job: UUID | None = None, *, hint: str = "") -> None:
         super().__init__(f"schedule {schedule!r} was not triggered: {why}", hint=hint)
@@ -482,7 +482,7 @@ class JobError(MainspringError):
 
 
 class JobDead(JobError):
-    """The job failed for good; ``error``, ``type_name`` and ``reason`` tell why."""
+    """The job failed for good; see ``error``, ``type_name`` and ``reason``."""
 
     def __init__(self, job: UUID | str, error: str = "", *, type_name: str = "", reason: str = "") -> None:
         because = f" ({reason})" if reason else ""
@@ -490,7 +490,7 @@ class JobDead(JobError):
         super().__init__(
             f"job {job} is dead{because}{': ' + cause if cause else ''}",
             job=job,
-            hint="Every attempt with its traceback is in job.info().",
+            hint="job.info() has every attempt with its traceback.",
         )
         self.error = error
         self.type_name = type_name
@@ -507,31 +507,31 @@ class JobCancelled(JobError):
 
 
 class ResultTimeout(JobError, TimeoutError):
-    """The job did not finish within the time that the caller would wait. The job goes on."""
+    """The job did not finish before the caller's timeout. The job is not affected."""
 
     def __init__(self, job: UUID | str, waited: float, state: str = "") -> None:
         super().__init__(
             f"job {job} did not finish within {waited:g} s{' (it is ' + state + ')' if state else ''}",
             job=job,
-            hint="The job is not affected. Wait longer, or ask job.info(); is a worker running for its queue?",
+            hint="The job is not affected. Wait longer, or call job.why() to see what it waits for.",
         )
         self.waited = waited
         self.state = state
 
 
 class ResultGone(JobError):
-    """The job succeeded, but its result is not kept (any more)."""
+    """The job succeeded, but its result is not stored (any more)."""
 
     def __init__(self, job: UUID | str, why: str = "it was pruned") -> None:
         super().__init__(
             f"job {job} succeeded, but its result is gone: {why}",
             job=job,
-            hint='Results live as long as the finished job; a task with result="ignore" keeps none.',
+            hint='A result is stored as long as its finished job. A task with result="ignore" stores none.',
         )
 
 
 class ResultTooLarge(JobError):
-    """The job succeeded; its result was larger than the limit and was dropped."""
+    """The job succeeded, but its result exceeded the size limit and was dropped."""
 
     def __init__(self, size: int, limit: int, *, job: UUID | str | None = None) -> None:
         super().__init__(
@@ -544,22 +544,22 @@ class ResultTooLarge(JobError):
 
 
 class JobNotFound(JobError, LookupError):
-    """There is no job of this id."""
+    """The store has no job with this id."""
 
     def __init__(self, job: UUID | str) -> None:
         super().__init__(
             f"job {job} does not exist",
             job=job,
-            hint="It was deleted or pruned, it was made in another store or namespace, or its transaction rolled back.",
+            hint="It was deleted or pruned, it is in another store or namespace, or its transaction was rolled back.",
         )
 
 
 class StreamFull(JobError):
-    """The handler sent more than the stream of one job may hold."""
+    """The task sent more items than the stream of one job can hold."""
 
     def __init__(self, job: UUID | str, what: str) -> None:
         super().__init__(
-            f"job {job}: its stream may hold {what}", job=job, hint="Send less, or store it elsewhere and send a link."
+            f"job {job}: its stream can hold {what}", job=job, hint="Send less, or store the data and send its key."
         )
 
 
@@ -581,16 +581,16 @@ class WrongState(JobError):
 
 
 class AttemptError(MainspringError):
-    """Recorded as the cause of an attempt that did not succeed."""
+    """The recorded error of an attempt that did not succeed."""
 
 
 class SoftTimeout(AttemptError, TimeoutError):
-    """The attempt ran longer than ``soft_timeout``; raised inside the handler so that it can tidy up."""
+    """The attempt ran longer than ``soft_timeout``. Raised inside the task, so that it can clean up."""
 
     def __init__(self, limit: float) -> None:
         super().__init__(
             f"the attempt ran longer than its soft timeout of {limit:g} s",
-            hint="Finish or save the work; the hard timeout ends the attempt.",
+            hint="Save the work and return; the hard timeout ends the attempt.",
         )
         self.limit = limit
 
@@ -607,11 +607,11 @@ class HardTimeout(AttemptError, TimeoutError):
 
 
 class WorkerCrashed(AttemptError):
-    """The process that ran the attempt died under it."""
+    """The worker process died while it ran the attempt."""
 
     def __init__(self, worker: str, *, signal: int | None = None, exit_code: int | None = None) -> None:
         how = f" by signal {signal}" if signal else f" with exit code {exit_code}" if exit_code is not None else ""
-        killed = "Killed by signal 9 without a word is most often the kernel short of memory." if signal == 9 else ""
+        killed = "Signal 9 without another message usually means: out of memory." if signal == 9 else ""
         super().__init__(f"worker {worker} died{how} while it ran this job", hint=killed)
         self.worker = worker
         self.signal = signal
@@ -619,45 +619,45 @@ class WorkerCrashed(AttemptError):
 
 
 class WorkerLost(AttemptError):
-    """The worker went silent for longer than its lease; nobody is to blame."""
+    """The worker sent no heartbeat for longer than its lease. The job is not blamed."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(
-            f"worker {worker} went silent for longer than its lease",
-            hint="Its host stopped, or could not reach the store; the job was given to another worker.",
+            f"worker {worker} sent no heartbeat for longer than its lease",
+            hint="Its host stopped or could not reach the store. Another worker runs the job again.",
         )
         self.worker = worker
 
 
 class Undecodable(AttemptError):
-    """The stored arguments or result do not fit the code that reads them."""
+    """The stored arguments or result do not match the code that decodes them."""
 
     def __init__(self, subject: str, why: str, *, hint: str = "") -> None:
         super().__init__(
-            f"{subject}: the stored data cannot be read: {why}",
-            hint=hint or "Was the signature changed while old jobs waited? Give new parameters a default.",
+            f"{subject}: the stored data cannot be decoded: {why}",
+            hint=hint or "If the signature changed meanwhile, give new parameters a default or use @task.upgrade.",
         )
         self.subject = subject
         self.why = why
 
 
 class ResultNotSerializable(AttemptError):
-    """The handler's result cannot be stored so that it comes back equal."""
+    """The result cannot be stored as JSON and decoded to an equal value."""
 
 
 class WrongOutcomes(AttemptError):
-    """What a bulk handler returned is not one outcome for each item."""
+    """A bulk task did not return one outcome for each item."""
 
     def __init__(self, task: str, what: str) -> None:
         super().__init__(
-            f"the handler of bulk task {task!r} {what}",
-            hint="Return a list with one entry for each item, in order: its result, or the exception it failed with.",
+            f"bulk task {task!r} {what}",
+            hint="Return a list with one entry for each item, in order: the result or the exception of that item.",
         )
         self.task = task
 
 
 class Fenced(AttemptError):
-    """The attempt was ended because its worker could no longer prove that it owns the job."""
+    """The attempt was ended because its worker could not renew its lease in time."""
 
 
 # ---- stores ----------------------------------------------------------------------------------------
@@ -673,15 +673,15 @@ class StoreError(MainspringError):
 
 
 class StoreUnavailable(StoreError, ConnectionError):
-    """The store cannot be reached, or did not answer in time. It may be tried again."""
+    """The store cannot be reached or did not answer in time. Try again."""
 
 
 class StoreConflict(StoreError):
-    """Somebody else changed the same thing first, or the data was refused."""
+    """Another process changed the same data first, or the store refused the data."""
 
 
 class StoreFull(StoreError):
-    """The store has no room: disk, memory or a set limit."""
+    """The store is full: disk, memory or a configured limit."""
 
 
 class SchemaOutdated(StoreError):
@@ -697,23 +697,23 @@ class UnsupportedFileSystem(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The store takes no writes: a replica, a read-only file or a failover under way."""
+    """The store refuses writes: a replica, a read-only file, or a failover in progress."""
 
 
 class StoreNotDurable(StoreError):
-    """The server is set up to keep less than ``durability`` asks for. Raised at open when ``strict`` is on."""
+    """The server is less durable than ``durability`` asks for. Raised at open when ``strict`` is on."""
 
 
 # ---- queues ----------------------------------------------------------------------------------------
 
 
 class DrainTimeout(MainspringError, TimeoutError):
-    """The queue did not get empty within the time that the caller would wait. It goes on draining."""
+    """The queue was not empty before the caller's timeout. It continues to drain."""
 
     def __init__(self, queue: str, waited: float, left: int) -> None:
         super().__init__(
             f"queue {queue!r} is not empty after {waited:g} s: {left:,} live job{'' if left == 1 else 's'} left",
-            hint="It takes no more jobs until app.queues.resume(); is a worker running for it?",
+            hint="It refuses new jobs until app.queues.resume(). Check that a worker serves it: app.workers.list().",
         )
         self.queue = queue
         self.waited = waited
@@ -724,11 +724,11 @@ class DrainTimeout(MainspringError, TimeoutError):
 
 
 class UseError(MainspringError):
-    """The call is right, the place is not."""
+    """The call is not possible in this place."""
 
 
 class WouldBlockLoop(UseError, RuntimeError):
-    """A blocking wait inside a running event loop; names the twin to await."""
+    """A blocking call inside a running event loop; names the async version to await."""
 
     def __init__(self, verb: str, twin: str = "") -> None:
         head, _, last = verb.rpartition(".")
@@ -743,12 +743,12 @@ class WouldBlockLoop(UseError, RuntimeError):
 
 
 class WouldDeadlock(UseError, RuntimeError):
-    """A call to the store from inside another one of the same thread: a signal handler, a finaliser."""
+    """A signal handler or finaliser called the store while its own thread was inside a store call."""
 
     def __init__(self) -> None:
         super().__init__(
-            "this thread is inside a call to the store already and would wait for itself for ever",
-            hint="A signal handler or __del__ interrupted it: set a flag there, and enqueue from ordinary code.",
+            "this thread is already inside a store call and would wait for itself forever",
+            hint="A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
         )
 
 
@@ -757,25 +757,25 @@ class NoMainGuard(UseError):
 
     def __init__(self, verb: str = "app.run()") -> None:
         super().__init__(
-            f"{verb} was reached while a child process imported this script",
+            f"{verb} ran while a child process imported this script",
             hint=f'Write:  if __name__ == "__main__":\n              {verb}',
         )
 
 
 class NotOpen(UseError):
-    """The thing was closed, or was never opened."""
+    """The object was closed, or was never opened."""
 
 
 class NoApp(UseError):
-    """A task of a ``Tasks()`` does not know which app its jobs belong to."""
+    """A task of a ``Tasks()`` has no app, or more than one."""
 
     def __init__(self, task: str, apps: int = 0) -> None:
         if apps:
-            said = f"task {task!r} is included in {apps} apps: which one is meant?"
+            said = f"task {task!r} is included in {apps} apps, and the call does not say which"
             hint = f"Name the app: app.call({task!r}, ...) or app.tasks.find({task!r})."
         else:
             said = f"task {task!r} belongs to no app yet"
-            hint = "Include the Tasks() it was declared on: app.include(tasks)."
+            hint = "Include the Tasks() that declares it: app.include(tasks)."
         super().__init__(said, hint=hint)
         self.task = task
 
@@ -785,24 +785,24 @@ class ForkedWorker(UseError):
 
 
 class InsideTest(UseError):
-    """Something that cannot be done while the app is in test mode."""
+    """The call is not possible while the app is in test mode."""
 
 
 class OutsideTest(UseError):
-    """A test that forgot ``app.test()`` reached for a store that is not a test one."""
+    """A test without ``app.test()`` opened a store that is not a test store."""
 
 
 # ---- signals ---------------------------------------------------------------------------------------
 
 
 class Signal(_Carried, Exception):
-    """Raised by a handler to steer its own job. Not an error."""
+    """Raised by a task to control its own job. Not an error."""
 
 
 class Retry(Signal):
-    """Fail this attempt and run again: after the backoff, or ``after`` this time.
+    """Fail this attempt and retry after the backoff, or ``after`` a duration.
 
-    It uses up one of the job's retries.
+    It uses up one retry.
     """
 
     def __init__(self, after: Duration | None = None) -> None:
@@ -811,7 +811,7 @@ class Retry(Signal):
 
 
 class Snooze(Signal):
-    """Run again later without blame: ``for_`` a time, or ``until`` a moment. The attempt is given back."""
+    """Run again later, ``for_`` a duration or ``until`` a time. The attempt does not count."""
 
     def __init__(self, for_: Duration | None = None, until: datetime | None = None) -> None:
         if (for_ is None) == (until is None):
@@ -823,9 +823,9 @@ class Snooze(Signal):
 
 
 class RateLimited(Signal):
-    """Somebody else's limit said no: run again after ``retry_after`` without blame.
+    """Another system's rate limit refused the call: run again after ``retry_after``. The attempt does not count.
 
-    The rates that the job names let nothing through for as long, in the whole fleet.
+    For that time the rate limits of the job start nothing, in the whole fleet.
     """
 
     def __init__(self, retry_after: Duration) -> None:
@@ -842,7 +842,7 @@ class Cancel(Signal):
 
 
 class Discard(Signal):
-    """End this job as dead at once, whatever retries are left."""
+    """End this job as dead at once, also if retries are left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)

@@ -61,7 +61,7 @@ def test_ls_finds_by_each_filter(shop: Shop) -> None:
 def test_ls_goes_on_by_cursor(shop: Shop) -> None:
     pair = worlds.dead(shop)
     first = shop.run("dead", "ls", "--limit", "1")
-    cursor = re.search(r"There are more: --cursor (\S+)", first.out)
+    cursor = re.search(r"More jobs: --cursor (\S+)", first.out)
     assert cursor is not None, first.out
     assert str(pair.other.id) not in first.out
     second = shop.run("dead", "ls", "--limit", "1", "--cursor", cursor[1])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.cli.enqueue import read_arguments
+from mainspring.cli.jobs.enqueue import read_arguments
 from mainspring.jobs.info import JobInfo
 from tests.cli.conftest import Shop
 
@@ -80,9 +80,9 @@ def test_a_task_that_is_not_known_is_most_likely_misspelt(shop: Shop) -> None:
         (["shop.add", "1", "c=2"], "no argument 'c'"),
         (["shop.add", "a=1", "a=2"], "given twice"),
         (["shop.add", "1", "--meta", "x"], "is not NAME=VALUE"),
-        (["shop.add", "1", "--run-at", "soon"], "is no moment"),
+        (["shop.add", "1", "--run-at", "soon"], "is not a time"),
         (["shop.add", "1", "--priority", "urgent"], "priority='urgent'"),
-        (["shop.add", "1", "--wait-timeout", "1s"], "give both"),
+        (["shop.add", "1", "--wait-timeout", "1s"], "needs --wait"),
     ],
 )
 @pytest.mark.stores("sqlite")
@@ -119,7 +119,7 @@ def test_run_at_is_a_moment_in_utc(shop: Shop) -> None:
 def test_a_key_makes_one_job(shop: Shop) -> None:
     first, second = (shop.run("enqueue", "shop.add", "1", "--key", "k") for _ in range(2))
     assert first.out == second.out
-    assert (first.err, "holds this key already" in second.err) == ("", True)
+    assert (first.err, "already holds this key" in second.err) == ("", True)
     assert shop.app.jobs.count().total == 1
 
 

@@ -89,7 +89,13 @@ def test_what_was_tried_is_told(apps: Shop) -> None:
     (apps.folder / "main.py").write_text(APP.format("a") + "b = Mainspring('sqlite:///b.db')\n")
     ran = apps.call("config")
     assert ran.code == 2
-    for said in ("which app?", "MAINSPRING_APP", "mainspring.toml", "app.py: is not here", "main.py: makes app, b"):
+    for said in (
+        "no app was found",
+        "MAINSPRING_APP",
+        "mainspring.toml",
+        "app.py: does not exist",
+        "main.py: creates app, b",
+    ):
         assert said in ran.err
     assert "--url" not in ran.err
     assert "--url" in apps.call("jobs", "ls").err, "this one needs no code"
@@ -149,7 +155,7 @@ def test_a_store_alone_will_do_where_no_code_is_needed(codeless: Shop, monkeypat
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["-A", "app.py", "--url", "sqlite:///x.db"], "give one of them"),
+        (["-A", "app.py", "--url", "sqlite:///x.db"], "give only one of them"),
         (["--namespace", "x"], "needs a store"),
         (["--url", "mysql://x"], "names no store"),
     ],

@@ -71,7 +71,7 @@ def test_an_answer_that_cannot_be_written_is_one_line_and_2(shop: Shop) -> None:
     ran = shell(shop, "M status > /dev/full")
     assert (ran.returncode, ran.stderr) == (
         2,
-        "mainspring: standard output cannot be written: No space left on device\n",
+        "mainspring: cannot write to standard output: No space left on device\n",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_pipe_that_was_closed_is_141_without_a_word(shop: Shop) -> None:
     ("command", "code", "says"),
     [
         ("M status >&-", 0, ""),
-        ("M jobs rm --state dead <&-", 2, "Nobody is here to ask"),
+        ("M jobs rm --state dead <&-", 2, "cannot ask for confirmation"),
         ("M status <&- >&- 2>&-", 0, ""),
     ],
 )
@@ -146,7 +146,9 @@ def test_a_store_that_is_not_there_is_not_made_by_looking(shop: Shop) -> None:
     assert shop.run("jobs", "ls", "--url", f"sqlite:///{typo}").out == "no jobs\n"
 
 
-@pytest.mark.parametrize(("target", "says"), [("..", "is a folder"), ("no-module", "is neither a module nor a file")])
+@pytest.mark.parametrize(
+    ("target", "says"), [("..", "is a folder"), ("no-module", "is neither a Python module nor a Python file")]
+)
 def test_what_can_be_no_app_is_told_so(shop: Shop, target: str, says: str) -> None:
     ran = shop.run("status", "-A", target)
     assert (ran.code, says in ran.err) == (2, True)

@@ -60,13 +60,13 @@ def test_ls_takes_several_values_and_durations(shop: Shop) -> None:
 def test_ls_goes_on_by_cursor(shop: Shop) -> None:
     jobs = [shop.task("add").enqueue(n) for n in range(3)]
     first = shop.run("jobs", "ls", "--limit", "2")
-    cursor = re.search(r"There are more: --cursor (\S+)", first.out)
+    cursor = re.search(r"More jobs: --cursor (\S+)", first.out)
     assert cursor is not None, first.out
     assert str(jobs[0].id) not in first.out
     second = shop.run("jobs", "ls", "--limit", "2", "--cursor", cursor[1])
     assert str(jobs[0].id) in second.out
     assert str(jobs[1].id) not in second.out
-    assert "There are more" not in second.out
+    assert "More jobs" not in second.out
 
 
 @pytest.mark.row("U2", "R6")
@@ -132,8 +132,8 @@ def test_watch_ends_with_1_for_a_job_that_did_not_succeed(shop: Shop) -> None:
 @pytest.mark.option("cli.jobs.why.id")
 def test_why_is_told_of_the_job_that_is_named(shop: Shop) -> None:
     first, second = shop.task("add").enqueue(1), shop.task("add").options(delay="1h").enqueue(1)
-    assert "it is due at" not in shop.run("jobs", "why", str(first.id)).out
-    assert f"{second.id} is scheduled\n- it is due at" in shop.run("jobs", "why", str(second.id)).out
+    assert "the job is due at" not in shop.run("jobs", "why", str(first.id)).out
+    assert f"{second.id} is scheduled\n- the job is due at" in shop.run("jobs", "why", str(second.id)).out
 
 
 @pytest.mark.stores("sqlite")

@@ -58,4 +58,4 @@ def test_a_job_that_this_code_cannot_read_is_refused(shop: Shop) -> None:
     other.close()
     assert "task 'shop.removed' is not known" in shop.run("jobs", "run", str(unknown.id), "--local").err
     ran = shop.run("jobs", "run", str(unfit.id), "--local")
-    assert (ran.code, "cannot be read" in ran.err) == (2, True)
+    assert (ran.code, "cannot be decoded" in ran.err) == (2, True)

@@ -39,7 +39,7 @@ def test_drain_returns_at_once(shop: Shop, golden: Golden) -> None:
     ran = shop.run("queues", "drain", "default")
     golden("queues-drain.txt", ran.out)
     assert (ran.code, shop.app.queues.get("default").mode) == (0, "draining")
-    assert "takes no more jobs" in shop.run("enqueue", "shop.add", "1").err
+    assert "refuses new jobs" in shop.run("enqueue", "shop.add", "1").err
 
 
 @pytest.mark.row("U2", "Q9")

@@ -80,7 +80,7 @@ def test_ls_is_one_screen_for_all_of_them(orchestrated: Shop, golden: Golden) ->
     assert listed(orchestrated, "--disabled") == ["broken", "gone", "holiday"]
     assert listed(orchestrated, "--group", "etl") == ["fetch", "load"]
     assert listed(orchestrated, "--group", "etl", "--disabled") == []
-    assert orchestrated.run("schedules", "ls", "--group", "etl", "--disabled").out == "no such schedules\n"
+    assert orchestrated.run("schedules", "ls", "--group", "etl", "--disabled").out == "no schedule matches\n"
     refused = orchestrated.run("schedules", "ls", "--group", "elt")
     assert (refused.code, "did you mean 'etl'?" in refused.err) == (2, True)
 
@@ -115,7 +115,9 @@ def show(shop: Shop, name: str) -> str:
 
 @pytest.mark.stores("sqlite")
 def test_ls_says_that_there_are_none_and_how_they_come(shop: Shop) -> None:
-    assert shop.run("schedules", "ls").out == "no schedules are stored: workers that start do so, or sync\n"
+    assert shop.run("schedules", "ls").out == (
+        "No schedules are stored yet. Start a worker, or run `mainspring schedules sync`.\n"
+    )
     assert json.loads(shop.run("schedules", "ls", "--json").out)["schedules"] == []
 
 
@@ -160,7 +162,7 @@ def test_history_tells_what_became_of_occurrences(shop: Shop, golden: Golden) ->
     golden("schedules-history.txt", shop.call("schedules", "history", "yearly").out)
     golden("schedules-history.json", shop.run("schedules", "history", "yearly", "--json").out)
     first = shop.run("schedules", "history", "yearly", "--limit", "2").out
-    [more] = re.findall(r"There may be more: --before (\S+)", first)
+    [more] = re.findall(r"For older ones: --before (\S+)", first)
     rest = json.loads(shop.run("schedules", "history", "yearly", "--before", more, "--json").out)["runs"]
     assert [each["job"] for each in rest] == [str(job.id) for job in reversed(jobs)]
     assert str(last.id) in first
@@ -230,7 +232,7 @@ def test_rm_removes_after_asking(put: Shop, golden: Golden) -> None:
     asked = put.run("schedules", "rm", "nightly")
     assert (asked.code, "--yes" in asked.err) == (2, True)
     needed = put.run("schedules", "rm", "by-hand", "--yes")
-    assert (needed.code, "is what others wait for: after-it" in needed.err) == (1, True)
+    assert (needed.code, "is a dependency of other schedules: after-it" in needed.err) == (1, True)
     assert len(listed(put)) == 4
     ran = put.run("schedules", "rm", "by-hand", "code", "after-it", "--yes")
     assert (ran.code, listed(put)) == (1, ["code", "nightly"]), "those that wait for others go first"
@@ -251,13 +253,13 @@ def test_backfill_runs_what_is_over_and_has_no_job(put: Shop) -> None:
     assert [each["at"] for each in made["jobs"]] == ["2020-12-31T21:30:00Z", "2021-12-31T21:30:00Z"]
     assert {put.app.jobs.get(each["id"]).info().schedule for each in made["jobs"]} == {"nightly"}
     ran = put.run("schedules", "backfill", "nightly", "2021-01-01T03:00+05:30", "2023-01-01T03:01+05:30")
-    assert ran.out.startswith("made 1 job\n")
+    assert ran.out.startswith("created 1 job\n")
     assert "2022-12-31T21:30:00Z" in ran.out
     assert "nothing to do" in put.run("schedules", "backfill", "nightly", "2020-12-31T21:30", "2023-01-01").out
     assert "nothing to do" in put.run("schedules", "backfill", "nightly", "2s", "1s").out
     for words, says in (
         (["nightly", "1h", "2h"], "is not later than"),
-        (["nightly", "then", "2h"], "start='then': is no moment"),
+        (["nightly", "then", "2h"], "start='then': is neither a time"),
         (["by-hand", "3h", "2h"], "has the mode 'triggered'"),
         (["nightyl", "3h", "2h"], "did you mean 'nightly'?"),
     ):

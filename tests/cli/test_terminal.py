@@ -53,7 +53,7 @@ def test_stored_text_cannot_steer_a_terminal_with_colours(shop: Shop) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "code", "state"),
-    [({"typed": "y\n"}, 0, "cancelled"), ({"typed": "n\n"}, 1, "ready"), ({"ctrl_c_at": "Go on?"}, 130, "ready")],
+    [({"typed": "y\n"}, 0, "cancelled"), ({"typed": "n\n"}, 1, "ready"), ({"ctrl_c_at": "Continue?"}, 130, "ready")],
 )
 def test_somebody_at_the_keyboard_is_asked(shop: Shop, answer: dict[str, str], code: int, state: str) -> None:
     """No is 1, Ctrl-C is 130; nothing is done in either case."""
@@ -68,7 +68,7 @@ def test_somebody_at_the_keyboard_is_asked(shop: Shop, answer: dict[str, str], c
     [
         (["jobs", "ls", "--stat", "dead"], "--stat'"),
         (["jobs", "ls", "--state", "done"], "are some of blocked"),
-        (["jobs", "ls", "--since", "soon"], "is no moment and no duration"),
+        (["jobs", "ls", "--since", "soon"], "is neither a time nor a duration"),
         (["jobs", "lss"], "No such command 'lss'"),
         (["jobs", "show"], "Missing argument 'ID'"),
         (["jobs", "show", "x"], "x"),

@@ -256,7 +256,7 @@ def are_dead_of_it(add: Any, jobs: list[Any], app: Mainspring) -> None:
         assert add.enqueue(8).result(timeout=LIMIT) == 8
     assert [(info.state, info.reason) for info in infos] == [(State.DEAD, Reason.UNDECODABLE)] * len(jobs)
     assert {info.attempt for info in infos} == {1}, "once, not in a loop"
-    assert all(info.error and "cannot be read" in info.error.message for info in infos)
+    assert all(info.error and "cannot be decoded" in info.error.message for info in infos)
 
 
 # ---- the wrong place ---------------------------------------------------------------------------------

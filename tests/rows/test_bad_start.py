@@ -65,7 +65,7 @@ def test_run_without_a_main_guard_says_so_and_ends(tmp_path: Path) -> None:
         (["shop:app", "--concurrency", "email"], "concurrency='email': is not QUEUE=N"),
         (["shop:app", "--log-level", "loud"], "log_level='loud': is one of debug"),
         (["shop:app", "extra"], "unexpected extra argument"),
-        ([], "which app?"),
+        ([], "no app was found"),
     ],
 )
 def test_wrong_flags_end_with_2_and_one_error(shop: Path, arguments: list[str], says: str) -> None:
@@ -120,7 +120,7 @@ def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) ->
     (tmp_path / "script.py").write_text(textwrap.dedent(code))
     ran = run(str(tmp_path / "script.py"), folder=tmp_path)
     assert ran.returncode == 1
-    assert "no module holds this app" in ran.stderr
+    assert "no module contains this app" in ran.stderr
     assert "top level of a module, or use app.worker()" in ran.stderr
 
 

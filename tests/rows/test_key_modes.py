@@ -193,7 +193,7 @@ class TestKept:
         def charge(order: int, amount: int) -> None: ...
 
         first = charge.enqueue(7, 100)
-        words = rf"(?s)job {first.id}, which has other arguments.*all that differs"
+        words = rf"(?s)job {first.id} used this key with other arguments.*what differs"
         with pytest.raises(KeyConflict, match=words) as said:
             charge.enqueue(7, 200)
         assert said.value.holder == first.id

@@ -1,4 +1,4 @@
-"""What commands share: the app or store they speak to, and how they answer."""
+"""Decorators and checks that commands share: find the app or the store, add flags, print the answer."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 app_flag = click.option("-A", "--app", metavar="APP", help="module:object, module, file.py or file.py:object.")
-_json_flag = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+_json_flag = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 class _Seconds(click.FloatRange):
-    """A range that has no room for ``nan``."""
+    """A range of seconds that refuses ``nan``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value} is no number of seconds.", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
         return number
 
 
 def on_code(fn: F, *, argument: bool = False) -> F:
-    """Give the command the app, with its code. Adds ``-A``, and the ``argument`` APP for a command that is about it."""
+    """Pass the app, with its code imported, to the command. Adds ``-A``; with ``argument``, also the argument APP."""
 
     @functools.wraps(fn)
     def command(*, app: str | None, target: str | None = None, **given: Any) -> Any:
@@ -48,22 +48,22 @@ def on_code(fn: F, *, argument: bool = False) -> F:
 
 
 def on_store(fn: F, *, make: bool = False) -> F:
-    """Give the command the app, or one that has only a store. Adds ``-A``, ``--url``, ``--namespace``.
+    """Pass the app, or an app without code on the store of ``--url``. Adds ``-A``, ``--url``, ``--namespace``.
 
-    A store that is named must be there, unless the command may ``make`` it: a slip in a URL is no empty store.
+    The store must exist, unless the command may ``make`` it: a typing error in a URL must not create an empty store.
     """
 
     @functools.wraps(fn)
     def command(*, app: str | None, url: str | None, namespace: str | None, **given: Any) -> Any:
         return _with(find_app_or_store(app if url or namespace else named(app), url, namespace, make=make), fn, given)
 
-    made: Any = click.option("--namespace", help="The namespace in that store.")(command)
-    made = click.option("--url", help="The store, instead of an app: no code is imported.")(made)
+    made: Any = click.option("--namespace", help="The namespace in the store of --url.")(command)
+    made = click.option("--url", help="Use this store instead of an app. No code is imported.")(made)
     return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
 
 
 def named(app: str | None) -> str | None:
-    """The app that the command or the group in front of it names."""
+    """The app named by ``-A`` of the command, or by ``-A`` before the command."""
     if app is not None:
         return app
     ctx = click.get_current_context(silent=True)
@@ -78,7 +78,7 @@ def _with(app: Any, fn: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def answers(fn: F) -> F:
-    """The command returns a ``Shown``. Adds ``--json``."""
+    """Print the ``Shown`` that the command returns. Adds ``--json``."""
 
     @functools.wraps(fn)
     def command(*args: Any, as_json: bool, **given: Any) -> int:
@@ -90,14 +90,14 @@ def answers(fn: F) -> F:
 
 
 def _asked(fn: Callable[..., Any], *args: Any, **given: Any) -> output.Shown:
-    """The answer; what code of the app prints is no part of it."""
+    """Run the command. Output of the app's own code goes to standard error, apart from the answer."""
     with redirect_stdout(sys.stderr):
         answer: output.Shown = fn(*args, **given)
     return answer
 
 
 def listing(fn: F) -> F:
-    """The same for what one may want to see again and again. Adds ``--json`` and ``--watch``."""
+    """The same as ``answers`` for commands that list things. Adds ``--json`` and ``--watch``."""
 
     @functools.wraps(fn)
     def command(*args: Any, as_json: bool, watch: float | None, **given: Any) -> int:
@@ -110,23 +110,23 @@ def listing(fn: F) -> F:
 
     again = click.option(
         "--watch", is_flag=False, flag_value=2.0, type=_Seconds(0.1, 86_400), default=None, metavar="[SECONDS]",
-        help="Show it again every so many seconds (2) until Ctrl-C; with --json one document a line.",
+        help="Repeat every SECONDS (2) until Ctrl-C; with --json, one document per line.",
     )  # fmt: skip
     return _json_flag(again(command))  # type: ignore[return-value]  # click hands the function on
 
 
-# ---- which jobs ------------------------------------------------------------------------------------
+# ---- filters ---------------------------------------------------------------------------------------
 
 _FILTERS: dict[str, Callable[[Any], Any]] = {
-    "state": click.option("--state", multiple=True, help="Only jobs in this state; may be given several times."),
+    "state": click.option("--state", multiple=True, help="Only jobs in this state; repeat it for several."),
     "queue": click.option("--queue", multiple=True, help="Only jobs of this queue."),
     "task": click.option("--task", multiple=True, help="Only jobs of this task."),
-    "tag": click.option("--tag", multiple=True, help="Only jobs with this tag; several must all be there."),
+    "tag": click.option("--tag", multiple=True, help="Only jobs with this tag; a job must have all tags given."),
     "reason": click.option("--reason", multiple=True, help="Only jobs that ended for this reason."),
-    "error": click.option("--error", multiple=True, help="Only dead jobs that died of this type of error."),
-    "since": click.option("--since", metavar="WHEN", help="Enqueued then or later: 2h (ago), or 2026-01-31T12:00Z."),
-    "until": click.option("--until", metavar="WHEN", help="Enqueued before then."),
-    "parent": click.option("--parent", metavar="ID", help="Only jobs that this one spawned."),
+    "error": click.option("--error", multiple=True, help="Only dead jobs with this error type."),
+    "since": click.option("--since", metavar="WHEN", help="Enqueued at or after WHEN: 2h (ago) or 2026-01-31T12:00Z."),
+    "until": click.option("--until", metavar="WHEN", help="Enqueued before WHEN."),
+    "parent": click.option("--parent", metavar="ID", help="Only jobs that this job spawned."),
 }
 OF_ENDED = tuple(_FILTERS)
 OF_LIVE = ("state", "queue", "task", "tag", "since", "until", "parent")
@@ -134,7 +134,7 @@ OF_DEAD = ("queue", "task", "tag", "reason", "error", "since", "until", "parent"
 
 
 def filters(*names: str) -> Callable[[F], F]:
-    """Add these filters; the command gets one ``query`` of them, None when none was given."""
+    """Add these filter flags. The command gets one ``query``, or None when no filter was given."""
 
     def add(fn: F) -> F:
         @functools.wraps(fn)
@@ -165,12 +165,12 @@ def _query(
 
 
 def moment(text: str | None, name: str) -> datetime | None:
-    """``2h`` (ago) or a moment in ISO 8601, which is UTC unless it says otherwise."""
+    """Read ``2h`` (ago) or an ISO 8601 time, in UTC unless it names an offset; None stays None."""
     return None if text is None else a_moment(text, name, flag=f"--{name} ")
 
 
 def a_moment(text: str, name: str, *, flag: str = "") -> datetime:
-    """The same where there must be one; ``flag`` is how it is written before it."""
+    """Read a time that is required; ``flag`` is shown before the examples in the error."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -178,16 +178,19 @@ def a_moment(text: str, name: str, *, flag: str = "") -> datetime:
             return datetime.now(UTC) - to_timedelta(text, what=name)
         except InvalidOption:
             raise InvalidOption(
-                name, text, "is no moment and no duration", hint=f"{flag}2h, or {flag}2026-01-31T12:00Z"
+                name, text, "is neither a time nor a duration", hint=f"{flag}2h, or {flag}2026-01-31T12:00Z"
             ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def sure(question: str, yes: bool) -> None:
-    """Ask before many things are changed; ends the command when the answer is no."""
+    """Ask for confirmation. End the command with exit code 1 when the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} Nobody is here to ask", hint="Add --yes.")
-    if not click.confirm(f"{question} Go on?", err=True):
+        raise ConfigError(
+            f"{question} Standard input is not a terminal: cannot ask for confirmation",
+            hint="Add --yes to confirm.",
+        )
+    if not click.confirm(f"{question} Continue?", err=True):
         raise click.exceptions.Exit(1)

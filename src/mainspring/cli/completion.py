@@ -1,4 +1,4 @@
-"""``mainspring completion``, and the names that a shell can complete."""
+"""``mainspring completion``: shell completion of commands, options, tasks and schedules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLE = "_MAINSPRING_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that lets SHELL complete commands, options and names of tasks and schedules.
+    """Print the completion script for SHELL: commands, options, names of tasks and schedules.
 
     bash: eval "$(mainspring completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc.
     fish: mainspring completion fish > ~/.config/fish/completions/mainspring.fish
@@ -31,12 +31,12 @@ def completion(shell: str) -> None:
 
 
 def task_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as click calls it
-    """Names of the app's tasks, by their whole name or its end; none when the app cannot be found."""
+    """Complete names of the app's tasks; no names when the app cannot be found."""
     return _named(ctx, incomplete, lambda app: app.tasks)
 
 
 def schedule_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as click calls it
-    """Names of the schedules that the app's code declares: a shell that asks must not wait for a store."""
+    """Complete names of schedules that the app's code declares. The store is not asked: completion must not wait."""
     return _named(ctx, incomplete, lambda app: app.tasks.scheduled)
 
 
@@ -44,9 +44,9 @@ def _named(ctx: click.Context, incomplete: str, names: Callable[[Mainspring], It
     from mainspring.cli.find_app import find_app
 
     try:
-        with open(os.devnull, "w") as nobody, redirect_stdout(nobody), redirect_stderr(nobody):  # noqa: PTH123 - shorter
+        with open(os.devnull, "w") as null, redirect_stdout(null), redirect_stderr(null):  # noqa: PTH123 - shorter
             app = find_app(ctx.params.get("app") or ctx.find_root().params.get("app"))
             app.import_included()
-    except Exception:  # noqa: BLE001 - a shell that asks for names has no use for errors
+    except Exception:  # noqa: BLE001 - completion shows no errors
         return []
     return [CompletionItem(name) for name in sorted(names(app)) if incomplete in name]

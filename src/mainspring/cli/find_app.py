@@ -1,8 +1,8 @@
-"""Which app a command means, and the app itself.
+"""Find and import the app of a command.
 
-In this order: what the command names (an argument, ``-A``), ``$MAINSPRING_APP``, ``app =`` of the nearest settings
-file at or above the working directory, else the one file among ``app.py``, ``main.py`` and ``tasks.py`` there that
-makes exactly one app. Nothing is imported to find it: files are read, not run.
+The first of these decides: the command itself (an argument or ``-A``), ``$MAINSPRING_APP``, ``app =`` in the nearest
+settings file at or above the working directory, and the one file among ``app.py``, ``main.py`` and ``tasks.py`` there
+that creates exactly one app. The search reads files and imports nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NoAppFound(ConfigError):
 
 
 def find_target(named: str | None) -> AppAddress:
-    """The app that is meant; ``NoAppFound`` says where it was looked for."""
+    """Find the address of the app. ``NoAppFound`` lists the places that were searched."""
     here = Path.cwd()
     if target := named or os.environ.get(APP):
         return AppAddress(target, str(here))
@@ -54,27 +54,29 @@ def find_target(named: str | None) -> AppAddress:
     if [len(apps) for apps in made.values() if apps] == [1]:
         return next(AppAddress(f"{here / name}:{apps[0]}", str(here)) for name, apps in made.items() if apps)
     tried += [f"{name}: {_said(made.get(name))}" for name in LIKELY_FILES]
-    raise NoAppFound("which app? Tried:\n  " + "\n  ".join(tried), hint="Name it: -A module:object or -A file.py")
+    raise NoAppFound(
+        "no app was found. Searched:\n  " + "\n  ".join(tried), hint="Name it: -A module:object or -A file.py"
+    )
 
 
 def load_app(found: AppAddress) -> Mainspring:
-    """Import the app. What its code raises is shown with its traceback."""
+    """Import the app. An exception of its code becomes a ``ConfigError`` with the traceback."""
     from mainspring.app import Mainspring
-    from mainspring.launch.child import explain, load_target
+    from mainspring.launch.child import explain_error, load_target
 
     if found.folder not in sys.path:
         sys.path.insert(0, found.folder)
     try:
-        with redirect_stdout(sys.stderr):  # what it prints is no part of an answer
+        with redirect_stdout(sys.stderr):  # text that the import prints must not mix with the answer
             app = load_target(found.target)
     except MainspringError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises while it is imported
         where = found.target.partition(":")[0]
         if isinstance(error, ModuleNotFoundError) and error.name and f"{where}.".startswith(f"{error.name}."):
-            raise ConfigError(f"{found.target}: {error}", hint=f"Modules are looked for in {found.folder}.") from None
+            raise ConfigError(f"{found.target}: {error}", hint=f"Modules are searched in {found.folder}.") from None
         theirs = error.__traceback__ and error.__traceback__.tb_next
-        text = explain(error.with_traceback(theirs)).rstrip()
+        text = explain_error(error.with_traceback(theirs)).rstrip()
         raise ConfigError(f"{found.target} cannot be imported:\n{text}") from None
     if not isinstance(app, Mainspring):
         raise ConfigError(f"{found.target} is a {type(app).__name__}, not an app", hint="Name a Mainspring object.")
@@ -82,15 +84,12 @@ def load_app(found: AppAddress) -> Mainspring:
 
 
 def find_app(named: str | None) -> Mainspring:
-    """The app that is meant, with its code."""
+    """Find and import the app."""
     return load_app(find_target(named))
 
 
 def find_app_or_store(named: str | None, url: str | None, namespace: str | None, *, make: bool) -> Mainspring:
-    """The same for a command that needs no code: where no app is found, a URL will do.
-
-    The store of a URL must be there, unless the command may ``make`` it.
-    """
+    """Find the app, or build one without code for a store URL. The store must exist unless ``make`` is true."""
     if url or namespace:
         return _there(_of_a_store(named, url, namespace), make)
     try:
@@ -105,7 +104,7 @@ def find_app_or_store(named: str | None, url: str | None, namespace: str | None,
 
 def _of_a_store(named: str | None, url: str | None, namespace: str | None) -> Mainspring:
     if named:
-        raise ConfigError("-A names an app, --url and --namespace a store: give one of them")
+        raise ConfigError("-A names an app, --url and --namespace name a store: give only one of them")
     if not url and not os.environ.get(URL):
         raise ConfigError(f"--namespace needs a store: give --url or set {URL}")
     return _bare(url, namespace, None)
@@ -115,12 +114,12 @@ def _there(app: Mainspring, make: bool) -> Mainspring:
     from mainspring.stores.connect import missing_file
 
     if not make and (file := missing_file(app.settings.url)) is not None:
-        raise ConfigError(f"there is no store at {file}", hint="Look at the URL; mainspring migrate makes a new one.")
+        raise ConfigError(f"there is no store at {file}", hint="Check the URL. mainspring migrate creates a new store.")
     return app
 
 
 def _bare(url: str | None, namespace: str | None, settings_file: Path | None) -> Mainspring:
-    """An app without code: environment and settings file count, included modules are not imported."""
+    """Build an app without code: the environment and the settings file apply, included modules are not imported."""
     from mainspring.app import Mainspring
     from mainspring.settings.settings import AppSettings
 
@@ -134,7 +133,7 @@ def _bare(url: str | None, namespace: str | None, settings_file: Path | None) ->
 
 
 def _settings_files(here: Path) -> Iterator[SettingsFile]:
-    """The files that hold settings, the nearest first; what ``MAINSPRING_CONFIG`` names goes before all."""
+    """Files with settings, the nearest first; the file of ``$MAINSPRING_CONFIG`` comes before all."""
     from mainspring.settings.sources import file_for, file_in
 
     if (named := file_for(None)) is not None:
@@ -153,7 +152,7 @@ def _named_in(file: SettingsFile) -> str | None:
 
 
 def _beside(folder: Path, target: str) -> str:
-    """A file is named from the folder of the settings file, not from where the command runs."""
+    """Resolve a file name against the folder of the settings file, not against the working directory."""
     where, colon, name = target.partition(":")
     return f"{folder / where}{colon}{name}" if where.endswith(".py") else target
 
@@ -175,7 +174,7 @@ def _apps_in(file: Path) -> list[str]:
 
 
 def _said(apps: list[str] | None) -> str:
-    return "is not here" if apps is None else f"makes {', '.join(apps) or 'no app'}"
+    return "does not exist" if apps is None else f"creates {', '.join(apps) or 'no app'}"
 
 
 def _is_app(made: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-"""What a command answers, and how it is shown: JSON, tables by rich on a terminal, plain aligned text elsewhere."""
+"""Print what a command returns: JSON, tables by rich on a terminal, plain aligned text elsewhere."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STYLES = {
     "succeeded": "green", "dead": "bold red", "cancelled": "magenta", "paused": "yellow", "draining": "yellow",
     "lost": "red", "disabled": "yellow", "orphaned": "magenta",
 }  # fmt: skip
-"""Colours of words that stand alone in a cell."""
+"""Colours of a cell by its first word."""
 
 
 class Table(NamedTuple):
-    """Rows under headings; ``empty`` is said when there are none."""
+    """Rows under headings; ``empty`` is printed when there are no rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -31,14 +31,14 @@ class Table(NamedTuple):
 
 
 class FactList(NamedTuple):
-    """Names and values, one a line."""
+    """Names and values, one pair per line."""
 
     rows: Sequence[tuple[str, object]]
     title: str = ""
 
 
 class Shown(NamedTuple):
-    """An answer: the document for ``--json``, the blocks for people, and the exit code."""
+    """The answer of a command: the document for ``--json``, the blocks for a terminal, and the exit code."""
 
     document: Any
     blocks: Sequence[Table | FactList | str]
@@ -56,7 +56,7 @@ def show(answer: Shown, *, as_json: bool, compact: bool = False) -> None:
 
 
 def watch(ask: Callable[[], Shown], every: float, *, as_json: bool) -> int:
-    """Show the answer again and again until Ctrl-C; JSON is one document a line."""
+    """Print the answer every ``every`` seconds until Ctrl-C; with JSON, one document per line."""
     first = True
     while True:
         answer = ask()
@@ -71,7 +71,7 @@ def watch(ask: Callable[[], Shown], every: float, *, as_json: bool) -> int:
 
 
 def complain(message: object) -> None:
-    """A line of ours on standard error."""
+    """Print a message to standard error."""
     click.echo(f"mainspring: {block(message)}", err=True)
 
 
@@ -104,7 +104,7 @@ def _plain_facts(facts: FactList) -> str:
 
 
 def _rich_terminal() -> bool:
-    """A terminal that can do more than print, and the package for it. Plain text needs neither."""
+    """Whether standard output is a terminal with colours and ``rich`` is installed."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and find_spec("rich") is not None
 
 
@@ -123,7 +123,7 @@ def _show_rich(blocks: Sequence[Table | FactList | str]) -> None:
 
 
 def _print_whole(table: Any, console: Any) -> None:
-    """Cells are folded between words. Where not even the words fit nothing is: an id must stay whole to be copied."""
+    """Wrap cells between words. If even single words do not fit, wrap nothing, so that an id can be copied whole."""
     from rich.measure import Measurement
 
     room = console.options.update(width=10_000)

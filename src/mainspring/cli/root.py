@@ -1,8 +1,7 @@
-"""The group of all commands: one way to end, whatever happened.
+"""The root command group: it turns errors into messages and exit codes.
 
-Exit codes: 0 fine; 1 the answer is no; 2 a mistake in the command, or an error that stopped it; 130 Ctrl-C; 141
-whoever read the answer closed the pipe.
-``worker`` and ``dev`` have codes of their own.
+Exit codes: 0 success; 1 the answer is no; 2 wrong usage, or an error stopped the command; 130 Ctrl-C; 141 the reader
+of standard output closed the pipe. ``worker`` and ``dev`` have their own codes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Root(click.Group):
-    """Errors of ours are told in one line with their fix; everything else is a bug and shows its traceback."""
+    """Print a ``MainspringError`` as one line with its fix. Any other exception is a bug and shows its traceback."""
 
     def main(
         self,
@@ -43,7 +42,7 @@ class Root(click.Group):
         _open_missing_streams()
         for stream in (sys.stdout, sys.stderr):
             if reconfigure := getattr(stream, "reconfigure", None):
-                reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter is no error
+                reconfigure(errors="backslashreplace")  # an unprintable letter must not end the command
         sys.exit(self._run(args, prog_name, complete_var, extra))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -73,7 +72,7 @@ class Root(click.Group):
             return INTERRUPTED
         except OSError as error:
             _give_up_output()
-            complain(f"standard output cannot be written: {error.strerror}" if error.errno in _FULL else error)
+            complain(f"cannot write to standard output: {error.strerror}" if error.errno in _FULL else error)
             return WRONG
         return code if isinstance(code, int) else 0
 
@@ -84,14 +83,14 @@ def _help_hint(error: click.ClickException) -> str:
 
 
 def _open_missing_streams() -> None:
-    """A stream that was closed (``>&-``) is empty, and its number is not given to the next file that is opened."""
+    """Open ``/dev/null`` for closed streams (``>&-``), so that the next file opened does not get their descriptor."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - for as long as the process lives
 
 
 def _give_up_output() -> None:
-    """Standard output takes no more: what is left for it goes nowhere."""
+    """Discard the rest of standard output after its reader is gone."""
     try:
         sys.stdout.flush()
     except OSError:

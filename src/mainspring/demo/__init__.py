@@ -1,4 +1,4 @@
-"""``mainspring demo``: a live fleet on a SQLite file, one worker killed before your eyes.
+"""``mainspring demo``: three workers on a SQLite file; one is killed, and its jobs run again.
 
-The exit code says whether anything was lost.
+The exit code is 0 if no job was lost.
 """

@@ -1,4 +1,4 @@
-"""The demonstration itself: start a fleet, give it work, kill a worker, count what came of it."""
+"""Run the demo: start workers, enqueue jobs, kill one worker, count the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROCESSES = 3
 
 
 class DemoSummary(msgspec.Struct):
-    """What the summary tells."""
+    """The figures of the summary line."""
 
     enqueued: int = 0
     succeeded: int = 0
@@ -39,7 +39,7 @@ class DemoSummary(msgspec.Struct):
 
 
 def run(seconds: float = 20.0, *, headless: bool = False) -> int:
-    """Show it. Returns 0 when every job was finished and none was lost."""
+    """Run the demo. Returns 0 when every job succeeded and none was lost."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainspring-demo-")))
         os.environ["MAINSPRING_URL"] = f"sqlite:///{folder / 'demo.db'}"
@@ -74,7 +74,7 @@ def _stop_fleet(fleet: subprocess.Popen[bytes]) -> None:
 
 
 class Show:
-    """The running demonstration: what was enqueued, who was killed, what came of it."""
+    """The running demo."""
 
     def __init__(self, app: Mainspring, view: View, seconds: float) -> None:
         self.app = app
@@ -89,18 +89,18 @@ class Show:
         async with self.app:
             workers = await self._started()
             names = ", ".join(f"{worker.id[:6]} (pid {_pid(worker)})" for worker in workers)
-            self.view.say(f"fleet   {len(workers)} workers: {names}")
+            self.view.say(f"start   {len(workers)} workers: {names}")
             jobs = await _enqueue(self.seconds)
             self.tally.enqueued = len(jobs)
             self.view.say(
-                f"work    {len(jobs)} jobs, about {self.seconds:g} s: images in threads, mail on the loop; "
-                "every third mail fails twice"
+                f"work    {len(jobs)} jobs, about {self.seconds:g} s: images in threads, mail on the event loop; "
+                "every third mail fails twice and is retried"
             )
             self.begun = time.monotonic()
             return _count(self.tally, await self._watch(jobs))
 
     async def _watch(self, jobs: list[Job[str]]) -> list[JobRow]:
-        """Until all jobs have ended, or far too much time has passed: the summary says what is missing."""
+        """Wait until all jobs have finished, or until a generous time limit; the summary names what is missing."""
         while True:
             rows = await _rows(self.app, jobs)
             self.view.draw(rows)
@@ -113,7 +113,7 @@ class Show:
             await asyncio.sleep(0.1)
 
     async def _kill(self, rows: list[JobRow]) -> None:
-        """SIGKILL to the worker that holds most."""
+        """Send SIGKILL to the worker that runs most jobs."""
         held = Counter(row.worker for row in rows if row.state is State.RUNNING)
         for worker in await _fleet(self.app):
             if held and worker.id == held.most_common(1)[0][0]:
@@ -121,7 +121,7 @@ class Show:
                 self.killed_at = time.monotonic()
                 self.victims = [row for row in rows if row.worker == worker.id and row.state is State.RUNNING]
                 held_names = ", ".join(sorted(row.task.rpartition(".")[2] for row in self.victims))
-                self.view.say(f"kill    SIGKILL to worker {worker.id[:6]} (pid {_pid(worker)}), holding: {held_names}")
+                self.view.say(f"kill    SIGKILL to worker {worker.id[:6]} (pid {_pid(worker)}), running: {held_names}")
 
     def _look_for_victims(self, rows: list[JobRow]) -> None:
         if self.killed_at is None or self.tally.back_after is not None or not _all_back(rows, self.victims):
@@ -129,11 +129,11 @@ class Show:
         self.tally.back_after = time.monotonic() - self.killed_at
         self.tally.rescued = len(self.victims)
         self.view.say(
-            f"rescue  all {len(self.victims)} run again elsewhere, {self.tally.back_after:.1f} s after the kill"
+            f"rescue  its {len(self.victims)} jobs run again elsewhere {self.tally.back_after:.1f} s after the kill"
         )
 
     async def _started(self) -> list[WorkerRow]:
-        """Wait until all workers beat."""
+        """Wait until all workers have registered."""
         for _ in range(300):
             workers = await _fleet(self.app)
             if len(workers) >= PROCESSES:
@@ -143,7 +143,7 @@ class Show:
 
 
 async def _enqueue(seconds: float) -> list[Job[str]]:
-    """Work for about ``seconds`` of this fleet."""
+    """Enqueue work that takes the workers about ``seconds``."""
     from mainspring.demo.tasks import app, resize, send
 
     pieces = max(4, int(seconds / 2 / 0.12 / 4))

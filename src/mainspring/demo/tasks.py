@@ -1,4 +1,4 @@
-"""The tasks of the demonstration. Small, but nothing in them is faked: they fail, report and get killed for real."""
+"""The tasks of the demo. Failures, progress and the kill are real."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ app = Mainspring()
 
 
 class CarrierDown(ConnectionError):
-    """What the flaky task raises."""
+    """The error of the flaky task."""
 
 
 @app.task(queue="images", timeout="30s")

@@ -1,4 +1,4 @@
-"""What the demonstration prints: bars on a terminal with rich, plain lines anywhere else."""
+"""Output of the demo: progress bars on a terminal with rich, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS = {State.SUCCEEDED: "green", State.RUNNING: "cyan", State.RETRYING: "yel
 
 
 class View:
-    """A place to show the jobs. Plain when headless, without a terminal, or without rich."""
+    """Prints the jobs: plain lines when headless, without a terminal, or without rich."""
 
     def __init__(self, *, headless: bool) -> None:
         self._live: Any = None
@@ -51,7 +51,7 @@ class View:
             print(line, flush=True)
 
     def draw(self, rows: list[JobRow]) -> None:
-        """Bars of the running jobs and a line of counts; plain text only once a second."""
+        """Draw bars of unfinished jobs and a line of counts; as plain text once a second."""
         counts = Counter(row.state for row in rows)
         line = "  ".join(f"{state} {counts[state]}" for state in State if counts[state])
         if self._live is not None:
@@ -61,7 +61,7 @@ class View:
             self.say("jobs    " + line)
 
     def summary(self, tally: DemoSummary) -> None:
-        ended = "every job ended" if tally.lost == 0 else f"{tally.lost} JOBS DID NOT END"
+        ended = "every job finished" if tally.lost == 0 else f"{tally.lost} JOBS DID NOT FINISH"
         self.say(
             f"done    {tally.enqueued} enqueued, {tally.succeeded} succeeded ({tally.retried} after a retry), "
             f"{tally.dead} dead, {tally.rescued} rescued from the killed worker, {tally.lost} lost: {ended}"

@@ -154,6 +154,7 @@ class _Crew:
         return self._store.fruitless and await _held(self._store, self._parts) is not None
 
     async def _begin(self, queues: frozenset[str]) -> None:
+        from mainspring.launch.services import build_services
         from mainspring.worker.lease.shared_state import SharedState
         from mainspring.worker.worker import Worker
 
@@ -167,10 +168,10 @@ class _Crew:
             until_empty=False,
             roles=frozenset({"worker"}),  # schedules are fired by the drain, at moments of its own
         )
-        self._board = SharedState.create()
+        self._shared_state = SharedState.create()
         tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
         parts = parts._replace(settings=settings, tasks=tasks, schedules=None)
-        self._worker = Worker(parts, self._store, board=self._board)
+        self._worker = Worker(parts, self._store, shared_state=self._shared_state, services=build_services)
         self._running = asyncio.create_task(self._worker.run())
         self._serving = queues
 
@@ -184,7 +185,7 @@ class _Crew:
             self._worker.drain()
         with contextlib.suppress(Exception):  # said by serve() if it was its own error
             await running
-        self._board.close()
+        self._shared_state.close()
 
 
 def _labelled(parts: WorkerConfig) -> WorkerConfig:

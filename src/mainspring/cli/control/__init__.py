@@ -1,0 +1,1 @@
+"""Commands that show and change a running fleet: queues, limits, breakers, locks, workers, status."""

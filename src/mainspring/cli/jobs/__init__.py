@@ -1,0 +1,1 @@
+"""``mainspring jobs``, ``dead`` and ``enqueue``."""

@@ -1,0 +1,1 @@
+"""Commands that start workers: ``mainspring worker``, ``dev``, ``demo``."""
