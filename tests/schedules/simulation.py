@@ -258,7 +258,7 @@ class Simulation:
             await self.cancel(made.cancel)
         return said.ok
 
-    async def swap(self, asked: ScheduleSwap, batch: Batch | None, by: str) -> SwapResult:
+    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None, by: str) -> SwapResult:
         said = await self.store.swap_schedule(asked, batch)
         if said.ok:
             self.judge.exchanged(asked, batch, said.now, by)
