@@ -1,4 +1,4 @@
-"""Stored jobs under the code of here: can it read them, and what do they do when it runs one of them.
+"""Check stored jobs with the code of this process: can it decode them, and what happens when it runs one of them.
 
 Nothing here changes a job.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RefusedJob(msgspec.Struct, frozen=True):
-    """A live job that this code cannot run, and why."""
+    """A live job that this code cannot run, and the reason."""
 
     id: UUID
     task: str
@@ -34,14 +34,14 @@ class RefusedJob(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """How many live jobs were looked at, and those that were refused."""
+    """How many live jobs were checked, and the jobs that this code cannot run."""
 
     looked: int
     refused: tuple[RefusedJob, ...]
 
 
 class StoredCall(NamedTuple):
-    """A stored job opened by the code of here, ready to be called."""
+    """A stored job, decoded by the code of this process, ready to be called."""
 
     task: BaseTask[Any, Any]
     args: tuple[Any, ...]
@@ -49,7 +49,7 @@ class StoredCall(NamedTuple):
 
 
 def check(app: Mainspring, *, limit: int | None = None) -> CheckReport:
-    """Open every live job as a worker with this code would, the newest first, at most ``limit`` of them."""
+    """Decode every live job as a worker with this code would: newest first, at most ``limit`` jobs."""
     return blocking.run("check", acheck(app, limit=limit))
 
 
@@ -67,7 +67,7 @@ async def acheck(app: Mainspring, *, limit: int | None = None) -> CheckReport:
 
 
 def open_stored(app: Mainspring, id: UUID | str) -> StoredCall:
-    """The call that a stored job stands for; ``Undecodable`` or ``UnknownTask`` if this code cannot run it."""
+    """The call of a stored job; raises ``Undecodable`` or ``UnknownTask`` if this code cannot run the job."""
     return _open(app, blocking.run("open_stored", _row(app, id)))
 
 
