@@ -139,7 +139,7 @@ class Mainspring:
         """Named limits, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
         from mainspring.limits.limiter import Limiter
 
-        return Limiter(self, name, limits).told_to(self._limiters)
+        return Limiter(self, name, limits).register(self._limiters)
 
     def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
         """A circuit breaker: after repeated failures it stops tasks (``breaker=``) and any code for a time.
@@ -152,7 +152,7 @@ class Mainspring:
         subject = f"breaker {name!r}"
         resolved = resolve_options("breaker", o, subject=subject)
         made = Breaker(self, declare_breaker(checks.some_task_name(name, "name"), resolved, o, subject))
-        return made.told_to(self._breakers)
+        return made.register(self._breakers)
 
     def lock(
         self, name: str, *, ttl: Duration = "30s", wait: Duration | None = None, on_busy: OnBusy = "raise"
@@ -164,19 +164,19 @@ class Mainspring:
         code is skipped.
         """
         from mainspring.locks.lock import Lock
-        from mainspring.locks.names import LockName, checked_name
+        from mainspring.locks.names import LockName, check_name
 
-        return Lock(self, LockName("lock", checked_name("lock", name)), ttl, wait, on_busy)
+        return Lock(self, LockName("lock", check_name("lock", name)), ttl, wait, on_busy)
 
     def semaphore(
         self, name: str, size: int, *, ttl: Duration = "30s", wait: Duration | None = None, on_busy: OnBusy = "raise"
     ) -> Lock:
         """A lock that up to ``size`` holders in the whole fleet have at once."""
         from mainspring.locks.lock import Lock
-        from mainspring.locks.names import LockName, checked_name, checked_size
+        from mainspring.locks.names import LockName, check_name, check_size
 
-        spot = LockName("semaphore", checked_name("semaphore", name), checked_size(size, f"semaphore {name!r}"))
-        return Lock(self, spot, ttl, wait, on_busy).told_to(self._semaphores)
+        spot = LockName("semaphore", check_name("semaphore", name), check_size(size, f"semaphore {name!r}"))
+        return Lock(self, spot, ttl, wait, on_busy).register(self._semaphores)
 
     def election(
         self, name: str, *, elected: Callback | None = None, lost: Callback | None = None, ttl: Duration = "30s"
@@ -186,9 +186,9 @@ class Mainspring:
         ``elected(term)`` is called when the candidate becomes the leader, ``lost(term)`` when it is no longer leader.
         """
         from mainspring.locks.election import Election
-        from mainspring.locks.names import LockName, checked_name
+        from mainspring.locks.names import LockName, check_name
 
-        return Election(self, LockName("election", checked_name("election", name)), ttl, elected, lost)
+        return Election(self, LockName("election", check_name("election", name)), ttl, elected, lost)
 
     def on(
         self, *events: EventName | BreakerEventName | ScheduleEventName, task: str | None = None
@@ -335,11 +335,11 @@ class Mainspring:
 
     def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
         """The configuration of a worker of this app; imports every included module."""
-        from mainspring.schedules.changes import code_of
+        from mainspring.schedules.edit import load_code_schedules
 
         return self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
-            schedules=code_of(self),
+            schedules=load_code_schedules(self),
         )  # fmt: skip
 
     def open(self) -> Self:

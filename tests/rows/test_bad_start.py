@@ -120,7 +120,7 @@ def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) ->
     (tmp_path / "script.py").write_text(textwrap.dedent(code))
     ran = run(str(tmp_path / "script.py"), folder=tmp_path)
     assert ran.returncode == 1
-    assert "no module holds this app" in ran.stderr
+    assert "no module contains this app" in ran.stderr
     assert "top level of a module, or use app.worker()" in ran.stderr
 
 

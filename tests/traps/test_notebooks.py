@@ -140,5 +140,5 @@ def test_workers_of_other_processes_cannot_run_what_was_typed(programs: Programs
         app.run(until_empty=True)
     """
     said = programs.run("-", stdin=code, code=1, quiet=False)
-    assert "no module holds this app, so a worker process cannot find it" in said
+    assert "no module contains this app, so a worker process cannot import it" in said
     assert "use app.worker() in this process" in said

@@ -31,7 +31,7 @@ NO_STORE: dict[type, set[str]] = {
     Limits: set(),
     Workers: set(),
     Breakers: set(),
-    Lock: {"check", "told_to"},
+    Lock: {"check", "register"},
     Locks: set(),
     Election: set(),
     Schedules: {"group"},

@@ -107,7 +107,7 @@ def prepare(
     batch = Batch(id=ids[0], jobs=tuple(records), limits=tuple(limits.values()) if limits else ())
     if origin is not None:
         batch = replace(batch, retry=True, accepted=True)
-    return PreparedBatch(app.tasks.declared_queues.told(batch), jobs, connection)
+    return PreparedBatch(app.tasks.declared_queues.add_settings(batch), jobs, connection)
 
 
 def _shared_connection(calls: Sequence[Call[Any]], connection: Any) -> Any:

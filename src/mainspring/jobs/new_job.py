@@ -179,7 +179,7 @@ class JobBuilder(NamedTuple):
     def _fair(self, keys: FairKeys) -> FairKey:
         declared = self.target.arguments is not None
         arguments = self._named_arguments() if declared else loads(self.arguments)
-        return keys.of(arguments, self.target.name, declared=declared)
+        return keys.key_of(arguments, self.target.name, declared=declared)
 
     def _named_arguments(self) -> Mapping[str, Any]:
         assert self.target.arguments is not None, "only a task that is known here has limits"

@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.codec.failures import clean_text, text_of
 from mainspring.common.redact import hide, redact
-from mainspring.worker.events.failure_log import ERROR
+from mainspring.worker.failure_log import ERROR
 
 FIELDS = ("job_id", "task", "queue", "attempt", "worker", "trace_id")
 """The fields of the job in which a record was made."""

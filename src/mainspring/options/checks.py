@@ -18,7 +18,7 @@ from mainspring.common.duration import to_us
 from mainspring.common.text import storable
 from mainspring.errors import InvalidOption, NotBuilt
 from mainspring.queues.queue import Queue
-from mainspring.schedules.rules import zone_name
+from mainspring.schedules.rules import check_zone
 
 TAGS_LIMIT = 20
 TAG_LENGTH = 64
@@ -375,7 +375,7 @@ def group(value: Any, name: str) -> str | None:
 
 
 def zone(value: Any, name: str) -> str | None:
-    return None if value is None else zone_name(value, name=name)
+    return None if value is None else check_zone(value, name=name)
 
 
 def wait_or_nothing(value: Any, name: str) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mainspring.common.callables import shape_of
 from mainspring.errors import InvalidOption
 from mainspring.jobs.new_job import NO_PART, ScheduleMembership
-from mainspring.queues.fairness import FairKeys, fair_keys_of
+from mainspring.queues.fairness import FairKeys, build_fair_keys
 from mainspring.queues.queue import DeclaredQueues, Queue
 from mainspring.tasks.routing import Routes
 
@@ -74,7 +74,7 @@ class Registry:
 
     def add_queue(self, queue: Queue) -> Queue:
         """Register a declared queue; refused if a task of the queue lacks an argument that the options name."""
-        keys = fair_keys_of(queue.name, queue.options)
+        keys = build_fair_keys(queue.name, queue.options)
         for task in self._by_name.values():
             if keys is not None and task.declared.options["queue"] == queue.name:
                 keys.check_task(task.name, task.declared.argument_names())

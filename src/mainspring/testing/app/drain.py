@@ -158,6 +158,7 @@ class _Crew:
         return self._store.fruitless and await _held(self._store, self._parts) is not None
 
     async def _begin(self, queues: frozenset[str]) -> None:
+        from mainspring.launch.services import build_services
         from mainspring.worker.lease.shared_state import SharedState
         from mainspring.worker.worker import Worker
 
@@ -171,10 +172,10 @@ class _Crew:
             until_empty=False,
             roles=frozenset({"worker"}),  # the drain fires the schedules itself
         )
-        self._board = SharedState.create()
+        self._shared_state = SharedState.create()
         tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
         parts = parts._replace(settings=settings, tasks=tasks, schedules=None)
-        self._worker = Worker(parts, self._store, board=self._board)
+        self._worker = Worker(parts, self._store, shared_state=self._shared_state, services=build_services)
         self._running = asyncio.create_task(self._worker.run())
         self._serving = queues
 
@@ -188,7 +189,7 @@ class _Crew:
             self._worker.drain()
         with contextlib.suppress(Exception):  # serve() has raised its own error
             await running
-        self._board.close()
+        self._shared_state.close()
 
 
 def _labelled(parts: WorkerConfig) -> WorkerConfig:

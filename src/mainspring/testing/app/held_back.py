@@ -9,7 +9,7 @@ from mainspring.limits.records import BucketRow
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.worker.config import WorkerConfig
-from mainspring.worker.loop.eligibility import fits
+from mainspring.worker.eligibility import meets_terms
 
 _PAGE = 50
 
@@ -21,7 +21,7 @@ async def held_until(store: Door, parts: WorkerConfig) -> int | None:
         query = Query(states=(State.READY,), tasks=tuple(parts.tasks))
         page = await store.find(query, limit=_PAGE, cursor=cursor)
         for row in page.jobs:
-            moment = await _moment(store, row) if fits(row.lane, parts) else FOREVER
+            moment = await _moment(store, row) if meets_terms(row.lane, parts) else FOREVER
             if moment is None:
                 return None
             first = moment if first is None else min(first, moment)

@@ -18,7 +18,7 @@ class Timekeeper:
         self._store = store
         self._hooks = hooks
         self._news: list[tuple[str, ScheduleNews, int]] = []
-        self._scheduler = Scheduler(store, told=lambda *news: self._news.append(news))
+        self._scheduler = Scheduler(store, on_news=lambda *news: self._news.append(news))
 
     async def fire(self) -> None:
         """Settle ended runs and make jobs of due occurrences; the hooks have run when this returns."""
@@ -26,7 +26,7 @@ class Timekeeper:
         if not rows:
             return
         plans = {row.name: planning.decode(row.doc) for row in rows}
-        self._scheduler.ended(
+        self._scheduler.on_runs_ended(
             name for name, plan in plans.items() if plan.open or plan.definition.mode == "continuous"
         )  # a clock that was set back must not delay these
         while await self._scheduler.tick() == 0:

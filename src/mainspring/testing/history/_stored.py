@@ -17,7 +17,7 @@ from mainspring.jobs.actions import pages
 from mainspring.jobs.outcomes import ACTIONS, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import AttemptRow, JobRow
-from mainspring.schedules.plan import record_of
+from mainspring.schedules.plan import decode_run
 from mainspring.states import FINAL, Action, Reason, State
 from mainspring.stores.base import Store
 from mainspring.testing.history._events import JobEvent, Occurrence, Snapshot
@@ -67,7 +67,7 @@ async def _occurrences(store: Store, schedule: str) -> list[Occurrence]:
     found, before = list[Occurrence](), None
     while runs := await store.schedule_runs(schedule, 1000, before):
         for run in runs:
-            record = record_of(run)
+            record = decode_run(run)
             job = "" if run.job is None else str(UUID(bytes=run.job))
             found.append(Occurrence(schedule=schedule, at=run.at, what=record.what, job=job, count=record.count))
         before = runs[-1].at
