@@ -94,7 +94,7 @@ def test_an_import_error_keeps_the_old_workers_and_is_shown(project: Shop) -> No
     with Running(project, "dev", "app.py") as dev:
         assert answer(project) == 1, "the workers have read the good code"
         (project.folder / "helper.py").write_text("NUMBER = 1 / 0\n")
-        dev.says("the old code goes on")
+        dev.says("the old code keeps running")
         dev.says("ZeroDivisionError: division by zero")
         assert 'helper.py", line 1' in dev.text
         assert answer(project) == 1
@@ -106,7 +106,7 @@ def test_an_import_error_keeps_the_old_workers_and_is_shown(project: Shop) -> No
 def test_code_that_is_broken_from_the_start_is_waited_for(project: Shop) -> None:
     (project.folder / "helper.py").unlink()
     with Running(project, "dev", "app.py") as dev:
-        dev.says("nothing runs until it is mended")
+        dev.says("nothing runs until the code is fixed")
         dev.says("No module named 'helper'")
         (project.folder / "app.py").write_text("NUMBER = (\n")
         dev.says("'(' was never closed")

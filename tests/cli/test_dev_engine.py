@@ -116,8 +116,8 @@ def test_a_second_one_is_told_of_the_first(project: Shop, store_name: str) -> No
 def test_an_app_that_names_its_store_is_not_taken_elsewhere(project: Shop, store_name: str) -> None:
     (project.folder / "app.py").write_text(CODE.format(url="'sqlite:///mine.db'"))
     with Running(project, *words(store_name)) as dev:
-        dev.says("nothing runs until it is mended")
-        dev.says("the app names a store of its own, sqlite:///mine.db")
+        dev.says("nothing runs until the code is fixed")
+        dev.says("the app sets its own store, sqlite:///mine.db")
         (project.folder / "app.py").write_text(CODE.format(url=""))
         assert double(url_of(dev, project), 5) == 10
 

@@ -89,7 +89,13 @@ def test_what_was_tried_is_told(apps: Shop) -> None:
     (apps.folder / "main.py").write_text(APP.format("a") + "b = Mainspring('sqlite:///b.db')\n")
     ran = apps.call("config")
     assert ran.code == 2
-    for said in ("no app was found", "MAINSPRING_APP", "mainspring.toml", "app.py: does not exist", "main.py: creates app, b"):
+    for said in (
+        "no app was found",
+        "MAINSPRING_APP",
+        "mainspring.toml",
+        "app.py: does not exist",
+        "main.py: creates app, b",
+    ):
         assert said in ran.err
     assert "--url" not in ran.err
     assert "--url" in apps.call("jobs", "ls").err, "this one needs no code"

@@ -146,7 +146,9 @@ def test_a_store_that_is_not_there_is_not_made_by_looking(shop: Shop) -> None:
     assert shop.run("jobs", "ls", "--url", f"sqlite:///{typo}").out == "no jobs\n"
 
 
-@pytest.mark.parametrize(("target", "says"), [("..", "is a folder"), ("no-module", "is neither a module nor a file")])
+@pytest.mark.parametrize(
+    ("target", "says"), [("..", "is a folder"), ("no-module", "is neither a Python module nor a Python file")]
+)
 def test_what_can_be_no_app_is_told_so(shop: Shop, target: str, says: str) -> None:
     ran = shop.run("status", "-A", target)
     assert (ran.code, says in ran.err) == (2, True)

@@ -24,7 +24,7 @@ async def cancel(world: World, job: bytes) -> None:
 
 @pytest.mark.row("W10")
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_a_running_handler_is_told(world: World, colour: str) -> None:
+async def test_cancel_raises_in_a_running_handler(world: World, colour: str) -> None:
     """An async body is cancelled, a thread gets JobCancelled; ctx.cancelled says why."""
     begun, said = threading.Event(), []
 
@@ -57,7 +57,7 @@ async def test_a_running_handler_is_told(world: World, colour: str) -> None:
 
 
 @pytest.mark.row("W10")
-async def test_check_raises_in_a_loop(world: World) -> None:
+async def test_check_raises_job_cancelled_in_a_loop(world: World) -> None:
     begun = threading.Event()
 
     def looping(ctx: Context) -> None:
@@ -74,7 +74,7 @@ async def test_check_raises_in_a_loop(world: World) -> None:
 
 
 @pytest.mark.row("W10")
-async def test_a_handler_that_finishes_all_the_same_is_cancelled(world: World) -> None:
+async def test_a_handler_that_ignores_the_cancel_and_returns_is_cancelled(world: World) -> None:
     """Cancel is final; that it succeeded is kept with its attempts."""
     begun = asyncio.Event()
 
@@ -97,7 +97,7 @@ async def test_a_handler_that_finishes_all_the_same_is_cancelled(world: World) -
 
 
 @pytest.mark.row("W10")
-async def test_a_body_that_will_not_end_is_forced_by_replacing_the_worker(world: World) -> None:
+async def test_a_worker_whose_cancelled_body_does_not_end_is_replaced(world: World) -> None:
     release, begun = threading.Event(), threading.Event()
 
     def stubborn() -> None:
@@ -112,7 +112,7 @@ async def test_a_body_that_will_not_end_is_forced_by_replacing_the_worker(world:
     running = await world.worker(supervised=True, grace=SECOND // 5).started()
     await asyncio.to_thread(begun.wait, 20)
     await cancel(world, job)
-    board = running.worker._board
+    board = running.worker._shared_state
 
     async def replaced() -> bool | None:
         return True if board.phase == Phase.REPLACE else None

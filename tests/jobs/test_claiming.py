@@ -11,9 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.breakers.declare import guarded
+from mainspring.breakers.declare import DeclaredBreaker, declare_breaker
 from mainspring.jobs.outcomes import Outcome
+from mainspring.launch.services import build_services
 from mainspring.limits.declare import BoundLimit, bind
+from mainspring.options.table import resolve_options
 from mainspring.queues.records import FairKey
 from mainspring.states import State
 from mainspring.stores.base import Store
@@ -26,6 +28,10 @@ from mainspring.worker.records import Beat, Registration, Turn, TurnResult, Want
 from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
 from tests.jobs.world import LIMIT, SECOND, World, eventually, result
+
+
+def _breaker(**given: Any) -> DeclaredBreaker:
+    return declare_breaker("", resolve_options("breaker", given), given, "task 'look'")
 
 
 def faulty(world: World) -> tuple[FaultyStore, Store]:
@@ -48,7 +54,7 @@ async def test_higher_priorities_come_first_and_equal_ones_in_order(world: World
 
 
 @pytest.mark.row("Q5")
-async def test_one_claim_in_twenty_is_by_age(world: World) -> None:
+async def test_one_claim_in_twenty_takes_the_oldest_job(world: World) -> None:
     """An old job of the lowest priority starts while high ones are still waiting."""
     order: list[int] = []
 
@@ -66,7 +72,7 @@ async def test_one_claim_in_twenty_is_by_age(world: World) -> None:
 
 @pytest.mark.row("W1")
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_the_concurrency_of_a_queue_is_never_exceeded_and_others_go_on(world: World, colour: str) -> None:
+async def test_the_concurrency_of_a_queue_is_never_exceeded(world: World, colour: str) -> None:
     lock = threading.Lock()
     now: dict[str, int] = {"few": 0, "many": 0}
     most: dict[str, int] = {"few": 0, "many": 0}
@@ -98,7 +104,7 @@ async def test_the_concurrency_of_a_queue_is_never_exceeded_and_others_go_on(wor
     assert most["many"] > 2
 
 
-async def test_a_capped_queue_without_work_lends_its_slots(world: World) -> None:
+async def test_other_queues_use_the_slots_of_a_capped_queue_without_work(world: World) -> None:
     """All slots are filled from the other queue although the capped one could have taken them."""
     met = asyncio.Barrier(8)
 
@@ -127,7 +133,7 @@ async def test_a_capped_queue_gets_its_turn_beside_a_flood_of_short_jobs(world: 
     assert [n for n, queue in enumerate(order) if queue == "few"][-1] < 2_000
 
 
-async def test_jobs_enqueued_by_name_never_pile_up_behind_a_full_kind(world: World) -> None:
+async def test_jobs_enqueued_by_name_do_not_wait_for_a_full_kind_of_slot(world: World) -> None:
     """Threads are free, async slots are not: at most one async job enqueued by name is held in line."""
     store, passed = faulty(world)
     gate = asyncio.Event()
@@ -176,7 +182,7 @@ async def test_a_task_without_a_slot_of_its_kind_is_reported_and_left_to_others(
 
     await eventually(later, "some more turns")
     assert not any(turn.acks for turn in store.turns[sent:])
-    assert "needs thread slots and this worker has none" in caplog.text
+    assert "needs thread slots, and this worker has none" in caplog.text
     assert await running.drained() == 0
     await world.drain()
     assert result(await world.row(job)) == 1
@@ -228,10 +234,10 @@ async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: s
         return None
 
     async def early() -> None:
-        floor = running.worker._floor
-        assert floor is not None
-        line = floor.pools["async"]._line  # type: ignore[attr-defined]  # the test looks inside
-        waiting.append(sum(attempt.pressing for attempt in line))
+        dispatcher = running.worker._dispatcher
+        assert dispatcher is not None
+        line = dispatcher.pools["async"]._waiting  # type: ignore[attr-defined]  # the test looks inside
+        waiting.append(sum(attempt.needs_slot_now for attempt in line))
         await asyncio.sleep(0.001)
 
     first, second = world.task(short), world.task(early, early=kind == "early")
@@ -258,9 +264,9 @@ async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> 
         return None
 
     async def limited() -> None:
-        floor = running.worker._floor
-        assert floor is not None
-        line = floor.pools["async"]._line  # type: ignore[attr-defined]  # the test looks inside
+        dispatcher = running.worker._dispatcher
+        assert dispatcher is not None
+        line = dispatcher.pools["async"]._waiting  # type: ignore[attr-defined]  # the test looks inside
         waiting.append(sum(attempt.limited for attempt in line))
         await asyncio.sleep(0.001)
 
@@ -283,12 +289,12 @@ async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, mor
     seen: list[tuple[bool, bool]] = []
 
     async def look() -> None:
-        turns = running.worker._turner
+        turns = running.worker._turn_loop
         assert turns is not None
         seen.extend((attempt.limited, attempt.guarded) for attempt in turns.held.values())
 
-    bounds = bind("look", (guarded("", {"failures": 3}, "task 'look'"),), "task 'look'")
-    task = world.task(look, bounds=bounds, breaker=guarded("", {}, "task 'look'"))
+    bounds = bind("look", (_breaker(failures=3),), "task 'look'")
+    task = world.task(look, bounds=bounds, breaker=_breaker())
     own = bound_bucket(bounds)
     job = await world.enqueue(task, buckets=(own, bucket("queue/default", 5)) if more else (own,), fair=fair)
     running = world.worker()
@@ -469,13 +475,13 @@ async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
     task = world.task(one)
     store: Any = Overtaken(world.store)
     running = await world.worker(store=store, poll=3600 * SECOND).started()
-    idle = running.worker._turner
+    idle = running.worker._turn_loop
     assert idle is not None
 
-    async def thirsty() -> bool | None:
-        return idle.thirsty or None
+    async def out_of_work() -> bool | None:
+        return idle.is_out_of_work or None
 
-    await eventually(thirsty, "the first turn found nothing")
+    await eventually(out_of_work, "the first turn found nothing")
     made: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     woken = asyncio.Event()
     store.armed = True
@@ -495,7 +501,7 @@ async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
 @pytest.mark.option("worker.poll")
 async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else looks for it here: nobody is woken, and idle turns are an hour apart."""
-    monkeypatch.setattr(turn_loop, "IDLE_AFTER", 3_600.0)
+    monkeypatch.setattr(turn_loop, "IDLE_EVERY", 3_600.0)
     deaf = Deaf(world.store)
     app = Mainspring(world.url, poll="1h")
     done = asyncio.Event()
@@ -507,7 +513,7 @@ async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeyp
     async def heard() -> list[float] | None:
         return deaf.asked or None
 
-    worker = Worker(app.parts(poll="50ms"), deaf, board=SharedState.create(256))
+    worker = Worker(app.parts(poll="50ms"), deaf, shared_state=SharedState.create(256), services=build_services)
     running = asyncio.create_task(worker.run())
     await worker.wait_started()
     await eventually(heard, "it listens")

@@ -12,7 +12,7 @@ def app() -> Mainspring:
     return Mainspring("sqlite://")
 
 
-def test_jobs_behind_an_open_breaker_stay(app: Mainspring) -> None:
+def test_drain_leaves_jobs_behind_an_open_breaker(app: Mainspring) -> None:
     calls: list[int] = []
 
     @app.task(name="drained.pay", breaker={"failures": 1, "open_for": "30s"}, retries=0)
@@ -34,7 +34,7 @@ def test_jobs_behind_an_open_breaker_stay(app: Mainspring) -> None:
         assert t.drain(future=True).ran == 0
 
 
-def test_the_clock_is_moved_to_when_they_may_start(app: Mainspring) -> None:
+def test_drain_moves_the_clock_to_when_limited_jobs_may_start(app: Mainspring) -> None:
     @app.task(name="drained.pay", breaker={"failures": 1, "open_for": "30s"}, retries=0)
     def pay(n: int) -> None:
         if n == 0:

@@ -17,7 +17,7 @@ from tests.jobs.world import SECOND, World, result
 
 
 @pytest.mark.row("W13", "X4")
-async def test_set_up_before_the_first_job_and_cleaned_up_in_reverse(world: World) -> None:
+async def test_lifespans_start_before_the_first_job_and_end_in_reverse_order(world: World) -> None:
     said: list[str] = []
 
     async def database() -> AsyncIterator[str]:
@@ -54,7 +54,7 @@ async def test_a_single_lifespan_is_the_state_itself(world: World) -> None:
 
 
 @pytest.mark.row("X4")
-async def test_one_that_fails_or_hangs_at_the_end_does_not_keep_the_others(
+async def test_a_lifespan_that_fails_or_hangs_at_the_end_does_not_stop_the_others(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     release, said = threading.Event(), []
@@ -85,7 +85,7 @@ async def test_one_that_fails_or_hangs_at_the_end_does_not_keep_the_others(
 
 
 @pytest.mark.row("W13")
-async def test_a_set_up_that_fails_claims_nothing_and_undoes_the_ones_before(world: World) -> None:
+async def test_if_a_lifespan_fails_to_start_the_earlier_ones_end_and_nothing_is_claimed(world: World) -> None:
     said: list[str] = []
 
     async def first() -> AsyncIterator[None]:
@@ -107,6 +107,6 @@ async def test_a_set_up_that_fails_claims_nothing_and_undoes_the_ones_before(wor
 
 
 @pytest.mark.parametrize("wrong", [lambda: None, print])
-def test_what_is_no_generator_is_refused(wrong: Any) -> None:
+def test_a_lifespan_that_is_not_a_generator_function_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidOption, match="must be a generator function"):
         Lifespans([wrong], 1.0)

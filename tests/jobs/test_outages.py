@@ -69,14 +69,14 @@ async def test_an_outage_interrupts_no_body_and_loses_no_ack(world: World, caplo
         return said if said and "works again" in said[-1] else None
 
     first, last = await eventually(told, "the end of the outage is told")
-    assert "the store failed, trying again: " in first
+    assert "the store failed while " in first
     assert "the store works again after" in last
     assert await running.drained() == 0
 
 
 @pytest.mark.row("B21")
 @pytest.mark.parametrize("every", [1, 2, 3])
-async def test_lost_replies_of_turns_strand_and_double_nothing(world: World, every: int) -> None:
+async def test_lost_replies_of_turns_neither_lose_nor_repeat_jobs(world: World, every: int) -> None:
     """Each lost turn is repeated with its number and content; every job runs once."""
     store, passed = faulty(world)
     runs: Counter[int] = Counter()
@@ -111,7 +111,7 @@ async def test_lost_replies_of_turns_strand_and_double_nothing(world: World, eve
 
 @pytest.mark.row("B21")
 @pytest.mark.parametrize("call", ["beat", "promote", "report", "retire", "listen", "count"])
-async def test_a_lost_reply_of_any_other_call_costs_nothing(world: World, call: str) -> None:
+async def test_a_lost_reply_of_any_other_call_has_no_effect(world: World, call: str) -> None:
     store, passed = faulty(world)
     store.lose.add(call)
 
@@ -125,7 +125,7 @@ async def test_a_lost_reply_of_any_other_call_costs_nothing(world: World, call: 
 
 
 @pytest.mark.row("W4")
-async def test_a_worker_given_up_for_lost_fences_its_bodies_and_goes_on_under_a_new_id(
+async def test_a_worker_declared_lost_fences_its_bodies_and_continues_with_a_new_id(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The jobs run again elsewhere or here; what the old bodies came to is not reported."""
@@ -158,7 +158,7 @@ async def test_a_worker_given_up_for_lost_fences_its_bodies_and_goes_on_under_a_
     assert "came too late" not in caplog.text
 
 
-async def test_on_lost_makes_the_worker_look_at_once(world: World) -> None:
+async def test_on_lost_causes_a_turn_at_once(world: World) -> None:
     """An idle worker that is told by its beats registers anew and takes work."""
 
     async def one() -> int:
@@ -178,7 +178,7 @@ async def test_on_lost_makes_the_worker_look_at_once(world: World) -> None:
     assert await running.drained() == 0
 
 
-async def test_a_lease_that_is_gone_is_fenced_and_its_neighbours_are_not(world: World) -> None:
+async def test_only_the_job_whose_lease_is_gone_is_fenced(world: World) -> None:
     """The store has put one job off behind our back; the digest of what is held tells."""
     gate, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -194,13 +194,15 @@ async def test_a_lease_that_is_gone_is_fenced_and_its_neighbours_are_not(world: 
     kept, gone = await world.put(world.new_job(task, 0), world.new_job(task, 1))
     running = await world.worker().started()
     await world.until(gone, State.RUNNING)
-    turner = running.worker._turner
-    assert turner is not None
+    turn_loop = running.worker._turn_loop
+    assert turn_loop is not None
 
     async def put_off() -> bool | None:
-        acks = (Ack.snoozed(turner.held[gone].lease, delay=3600 * SECOND),)
+        acks = (Ack.snoozed(turn_loop.held[gone].lease, delay=3600 * SECOND),)
         try:
-            await world.store.turn(Turn(worker=turner.id, number=turner._number, seen=turner._number, acks=acks))
+            await world.store.turn(
+                Turn(worker=turn_loop.environment.worker, number=turn_loop._number, seen=turn_loop._number, acks=acks)
+            )
         except StoreConflict:  # the worker's own turn came first
             return None
         return True
@@ -215,7 +217,7 @@ async def test_a_lease_that_is_gone_is_fenced_and_its_neighbours_are_not(world: 
     assert (row.state, [a.outcome for a in await world.attempts(gone)]) == (State.SCHEDULED, [Outcome.SNOOZED])
 
 
-async def test_an_ack_that_the_store_cannot_keep_is_replaced_and_blocks_nobody(world: World) -> None:
+async def test_an_ack_that_cannot_be_stored_is_replaced_and_blocks_no_other_ack(world: World) -> None:
     store, passed = faulty(world)
 
     async def one(n: int) -> int:
@@ -236,7 +238,7 @@ async def test_an_ack_that_the_store_cannot_keep_is_replaced_and_blocks_nobody(w
     assert (rows[3].reason, error(rows[3]).message) == (Reason.NOT_RETRYABLE, "the result cannot be stored")
 
 
-async def test_turns_that_the_store_refuses_for_good_cost_the_identity_not_the_worker(world: World) -> None:
+async def test_a_worker_whose_turns_are_refused_takes_a_new_id(world: World) -> None:
     """Another process used our id: after some tries the worker goes on under a new one."""
     store, passed = faulty(world)
 
@@ -259,7 +261,7 @@ async def test_turns_that_the_store_refuses_for_good_cost_the_identity_not_the_w
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
-async def test_a_worker_that_is_refused_shows_that_it_tries(world: World, error: type[StoreError]) -> None:
+async def test_a_refused_turn_counts_as_a_try(world: World, error: type[StoreError]) -> None:
     """Whoever watches it must not take it for wedged, and its jobs run on."""
     store, passed = faulty(world)
     gate = asyncio.Event()
@@ -271,7 +273,7 @@ async def test_a_worker_that_is_refused_shows_that_it_tries(world: World, error:
     running = await world.worker(store=passed).started()
     await world.until(job, State.RUNNING)
     store.error, store.refuse = error, "turn"
-    board = running.worker._board
+    board = running.worker._shared_state
 
     async def refused() -> bool | None:
         return store.failed >= 1 or None

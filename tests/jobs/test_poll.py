@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
+from mainspring.launch.services import build_services
 from mainspring.stores.base import Store
 from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
@@ -39,7 +40,7 @@ class WakesNobody:
 
 
 @pytest.mark.option("worker.poll")
-async def test_work_is_looked_for_each_poll(world: World) -> None:
+async def test_each_poll_claims_work(world: World) -> None:
     """The app itself would look once an hour."""
     app = Mainspring(world.url, poll="1h")
 
@@ -50,7 +51,7 @@ async def test_work_is_looked_for_each_poll(world: World) -> None:
     parts = app.parts(poll="100ms")
     world.tasks = dict(parts.tasks)
     store: Any = WakesNobody(world.store)
-    running = Running(Worker(parts, store, board=SharedState.create(256)))
+    running = Running(Worker(parts, store, shared_state=SharedState.create(256), services=build_services))
     world.running.append(running)
     await running.started()
     await world.final(await world.enqueue("one"))

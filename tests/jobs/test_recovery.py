@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mainspring import Mainspring
 from mainspring.cli.control.workers import worker_table
+from mainspring.launch.services import build_services
 from mainspring.states import State
 from mainspring.stores.base import Store
 from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
@@ -27,11 +28,11 @@ from tests.jobs.test_poll import WakesNobody
 from tests.jobs.world import SECOND, Running, World, eventually, result
 
 
-async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
+async def test_after_a_failed_turn_the_worker_sends_its_leases_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would not ask in thirty years, here: longer than any machine has been up."""
-    monkeypatch.setattr(turn_loop, "HEAR_AFTER", 1e9)
+    monkeypatch.setattr(turn_loop, "ORDERS_EVERY", 1e9)
     store, passed = faulty(world)
     gate = asyncio.Event()
 
@@ -41,7 +42,7 @@ async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
     job = await world.enqueue(world.task(waits))
     running = await world.worker(store=passed, poll=3600 * SECOND).started()
     row = await world.until(job, State.RUNNING)
-    inner = running.worker._turner
+    inner = running.worker._turn_loop
     assert inner is not None
 
     async def held_here() -> bool | None:
@@ -49,7 +50,7 @@ async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
 
     await eventually(held_here, "the reply that brought the job is heard")  # so the lost one is that of a later turn
     store.lose.add("turn")
-    inner.hear()
+    inner.turn_now()
 
     async def asked() -> Turn | None:
         return next((turn for turn in store.turns if turn.holds and turn.number > 2), None)
@@ -61,7 +62,7 @@ async def test_after_trouble_the_worker_asks_at_once_which_leases_it_still_has(
     assert await running.drained() == 0
 
 
-async def test_wake_ups_that_an_outage_swallowed_are_made_up_for(world: World) -> None:
+async def test_after_an_outage_the_worker_finds_jobs_whose_wake_up_was_lost(world: World) -> None:
     """The listener hears nothing, the poll is an hour away."""
     store: Any = FaultyStore(cast("Store", WakesNobody(world.store)))
 
@@ -70,28 +71,30 @@ async def test_wake_ups_that_an_outage_swallowed_are_made_up_for(world: World) -
 
     task = world.task(one)
     running = await world.worker(store=store, poll=3600 * SECOND).started()
-    inner = running.worker._turner
+    inner = running.worker._turn_loop
     assert inner is not None
 
-    async def thirsty() -> bool | None:
-        return inner.thirsty or None
+    async def out_of_work() -> bool | None:
+        return inner.is_out_of_work or None
 
-    await eventually(thirsty, "nothing is left to ask for")
+    await eventually(out_of_work, "nothing is left to ask for")
     job = await world.enqueue(task)
     store.lose.add("turn")
-    inner.hear()
+    inner.turn_now()
     assert result(await world.final(job)) == 1
     assert await running.drained() == 0
 
 
-async def test_a_worker_that_beats_and_does_not_claim_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_with_heartbeats_but_without_turns_reports_claiming_false(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """fault-17: the way of its turns is cut, the way of its beats is not."""
     monkeypatch.setattr(kill_rules, "SLOWEST_TURNS", 0.0)
     store: Any = FaultyStore(world.store)
     app, board = Mainspring(world.url), SharedState.create(256)
     parts = app.parts(lease="3s", poll="100ms")
-    beater = functools.partial(HeartbeatThread, parts.store, settings=parts.settings, board=board)
-    running = Running(Worker(parts, store, board=board, beater=beater))
+    beater = functools.partial(HeartbeatThread, parts.store, settings=parts.settings, shared_state=board)
+    running = Running(Worker(parts, store, shared_state=board, services=build_services, heartbeats=beater))
     world.running.append(running)
     await running.started()
 
@@ -115,11 +118,11 @@ async def test_a_worker_that_beats_and_does_not_claim_says_so(world: World, monk
 
 
 @pytest.mark.parametrize("trouble", [True, False])
-async def test_what_a_store_forgot_that_was_set_back_runs_again(
+async def test_a_job_whose_ack_a_restored_store_lost_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch, trouble: bool
 ) -> None:
     """The worker's ack was confirmed, and then the store stood as it was before: a failover, or a restored backup."""
-    monkeypatch.setattr(turn_loop, "REVIEW_AFTER", 1e9 if trouble else 0.2)
+    monkeypatch.setattr(turn_loop, "RESYNC_EVERY", 1e9 if trouble else 0.2)
     store: Any = FaultyStore(world.store)
     forgotten: list[bytes] = []
     runs = 0
@@ -140,11 +143,11 @@ async def test_what_a_store_forgot_that_was_set_back_runs_again(
     running = await world.worker(store=store).started()
     job = await world.enqueue(task)
 
-    inner = running.worker._turner
+    inner = running.worker._turn_loop
     assert inner is not None
 
     async def set_back() -> bool | None:
-        return (forgotten and inner.empty) or None
+        return (forgotten and inner.is_empty) or None
 
     await eventually(set_back, "the worker believes that its ack was stored")
     if trouble:

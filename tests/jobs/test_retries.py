@@ -24,7 +24,7 @@ async def ran(world: World, raised: BaseException, *, per_job: int | None = None
         runs.append(1)
         raise raised
 
-    body = None if per_job is None else {"retries": per_job}
+    body = None if per_job is None else {"options": {"retries": per_job}}
     job = await world.enqueue(world.task(fails, **options), _body=body)
     await world.drain()
     return job, len(runs)
@@ -91,7 +91,7 @@ KEY, INDEX = KeyError("k"), IndexError("i")
         ({"retry_if": lambda _: True, "never_retry_on": (KeyError,)}, KEY, False),
     ],
 )
-async def test_error_classes_and_predicate_decide(
+async def test_error_classes_and_predicate_decide_about_retries(
     world: World, options: dict[str, Any], raised: BaseException, retried: bool
 ) -> None:
     """What may not be retried is dead at once; a predicate that raises says no."""
@@ -150,7 +150,7 @@ async def test_snooze_gives_the_attempt_back(world: World) -> None:
         (lambda moment: Snooze(until=moment), None),
     ],
 )
-async def test_a_snoozed_job_is_due_when_it_said(
+async def test_a_snoozed_job_is_due_at_the_moment_of_its_snooze(
     world: World, snooze: Callable[[datetime], Snooze], due: Callable[[int], int] | None
 ) -> None:
     moment = (datetime.now(UTC) + timedelta(hours=2)).replace(microsecond=0)
@@ -167,7 +167,7 @@ async def test_a_snoozed_job_is_due_when_it_said(
 
 
 @pytest.mark.parametrize("bad", [Retry(after="soon"), Snooze(for_="soon"), Snooze(until=datetime(2030, 1, 1))])  # noqa: DTZ001 - naive on purpose
-async def test_a_signal_that_cannot_be_read_is_a_failure_that_says_so(world: World, bad: BaseException) -> None:
+async def test_a_signal_with_an_invalid_duration_is_a_failure(world: World, bad: BaseException) -> None:
     job, _ = await ran(world, bad)
     row = await world.row(job)
     assert row.state is State.DEAD
@@ -197,7 +197,7 @@ async def test_a_thread_job_is_retried_like_any_other(world: World) -> None:
 
 
 @pytest.mark.row("W6")
-async def test_an_early_job_that_failed_is_not_begun_again(world: World) -> None:
+async def test_an_early_job_that_failed_is_not_run_again(world: World) -> None:
     job, runs = await ran(world, ValueError("no"), retries=5, early=True)
     assert runs == 1
     assert (await world.row(job)).reason is Reason.RETRIES_EXHAUSTED

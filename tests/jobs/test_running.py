@@ -39,7 +39,7 @@ async def test_sync_and_async_handlers_run_side_by_side(world: World) -> None:
     assert names[1] == threading.current_thread().name
 
 
-async def test_arguments_and_results_travel_by_the_signature(world: World) -> None:
+async def test_arguments_and_results_are_encoded_by_the_signature(world: World) -> None:
     async def add(a: int, b: int = 5) -> dict[str, int]:
         return {"sum": a + b}
 
@@ -50,7 +50,7 @@ async def test_arguments_and_results_travel_by_the_signature(world: World) -> No
 
 @pytest.mark.row("B11")
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_the_context_tells_what_runs(world: World, colour: str) -> None:
+async def test_the_context_describes_the_running_job(world: World, colour: str) -> None:
     """Id, attempt, token, queue and deadline are those of the claim; current() finds the same one."""
     seen: list[Context] = []
 
@@ -136,7 +136,7 @@ async def test_an_unknown_task_is_reported_once_and_stays_ready(world: World, ca
 @pytest.mark.parametrize(
     "record", [b"\xff", b"[]", b'{"v":99}', b'{"args":{"a":"text"}}', b'{"args":{}}', b'{"args":{"a":1,"zzz":1}}']
 )
-async def test_what_cannot_be_decoded_is_dead_at_once(world: World, record: bytes) -> None:
+async def test_a_job_that_cannot_be_decoded_is_dead_at_once(world: World, record: bytes) -> None:
     """Neither retried nor looping, and its neighbour is not touched."""
 
     async def one(a: int) -> int:
@@ -168,7 +168,7 @@ async def test_a_result_that_cannot_be_stored_leaves_a_succeeded_job_with_a_note
     ]
 
 
-async def test_a_result_that_nobody_wants_is_not_kept(world: World) -> None:
+async def test_a_result_is_not_stored_without_keep_result(world: World) -> None:
     async def chatty() -> str:
         return "noise"
 

@@ -152,7 +152,7 @@ async def test_a_rescuer_that_is_lost_itself_is_no_witness(store: Store) -> None
 
 
 @pytest.mark.row("B4")
-async def test_a_proven_death_is_taken_at_once(store: Store) -> None:
+async def test_jobs_of_a_worker_proven_dead_are_rescued_at_once(store: Store) -> None:
     """The kernel's word is enough: the first look takes the jobs, as crashed."""
     from mainspring.codec import dumps
 
@@ -190,7 +190,7 @@ async def test_the_pruner_deletes_what_is_past_its_time(store: Store, clock: Mov
     assert (await store.find(Query.of(job))).jobs == ()
 
 
-async def test_a_service_says_its_trouble_when_it_begins_and_ends(
+async def test_a_service_logs_the_begin_and_the_end_of_a_failure(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Shaky(Service):
@@ -208,11 +208,11 @@ async def test_a_service_says_its_trouble_when_it_begins_and_ends(
     shaky = Shaky()
     running = asyncio.create_task(shaky.run())
     async with asyncio.timeout(20):
-        await shaky.ticked()
+        await shaky.wait_tick()
     running.cancel()
     said = [record.getMessage() for record in caplog.records if record.name == "mainspring.shaky"]
     assert len(said) == 2
-    assert "failed, trying again" in said[0]
+    assert "failed; retrying" in said[0]
     assert "works again" in said[1]
 
 

@@ -37,13 +37,13 @@ async def test_drain_finishes_what_runs_and_claims_no_more(world: World) -> None
     assert await running.end() == 0
     assert result(await world.row(first)) == "finished"
     assert (await world.row(second)).state is State.READY
-    assert running.worker._board.phase == Phase.DONE
+    assert running.worker._shared_state.phase == Phase.DONE
     assert running.worker.id not in {row.id for row in await world.store.workers()}
 
 
 @pytest.mark.row("X2")
 @pytest.mark.parametrize("how", ["drain", "stop"])
-async def test_what_does_not_finish_is_handed_back_without_blame(world: World, how: str) -> None:
+async def test_a_job_that_does_not_finish_is_handed_back_without_blame(world: World, how: str) -> None:
     """Async and thread bodies are ended; the exit code tells whether the limit or a stop did it."""
     begun = threading.Semaphore(0)
 
@@ -85,7 +85,7 @@ async def test_a_stop_during_a_drain_does_not_wait_for_its_limit(world: World) -
 
 
 @pytest.mark.row("X3")
-async def test_a_thread_that_does_not_end_keeps_nobody(world: World) -> None:
+async def test_a_thread_that_does_not_end_does_not_block_the_stop(world: World) -> None:
     """Without a supervisor its job is handed back at the end; with one it is left to it."""
     release, begun = threading.Event(), threading.Semaphore(0)
 
@@ -113,7 +113,7 @@ async def test_a_thread_that_does_not_end_keeps_nobody(world: World) -> None:
 
 
 @pytest.mark.row("X3")
-async def test_a_store_that_is_away_does_not_keep_the_worker(world: World) -> None:
+async def test_a_store_that_is_away_does_not_block_the_stop(world: World) -> None:
     """The flush of the last acks has its own limit; the jobs are found again by the lease."""
     store, passed = faulty(world)
     begun = asyncio.Event()
@@ -199,8 +199,8 @@ async def test_claims_that_arrive_after_the_drain_began_go_back_unstarted(world:
 
     def drain_meanwhile(turn: Turn) -> Turn:
         if turn.wants:
-            assert running.worker._stopping is not None
-            running.worker._stopping.drain()
+            assert running.worker._drain is not None
+            running.worker._drain.drain()
         return turn
 
     store.twist = drain_meanwhile
@@ -271,13 +271,13 @@ async def test_a_low_lease_ends_guarded_bodies_only(world: World) -> None:
     assert await running.drained() == 0
 
 
-async def test_a_word_to_end_that_comes_too_late_is_no_trouble(world: World) -> None:
+async def test_a_stop_after_the_end_has_no_effect(world: World) -> None:
     """It was over by itself, and its board is gone."""
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: troubles.append(context))
     running = world.worker(until_empty=True)
     assert await running.end() == 0
-    running.worker._board.close()
+    running.worker._shared_state.close()
     running.worker.drain()
     running.worker.stop()
     await asyncio.sleep(0)

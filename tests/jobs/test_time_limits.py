@@ -90,7 +90,7 @@ async def test_a_soft_limit_that_is_not_caught_is_a_timed_out_attempt(world: Wor
 
 
 @pytest.mark.row("R5")
-async def test_check_tells_the_soft_limit(world: World) -> None:
+async def test_check_raises_soft_timeout(world: World) -> None:
     def looping(ctx: Context) -> str:
         try:
             while True:
@@ -150,7 +150,7 @@ async def test_the_timeout_of_the_job_wins_and_zero_switches_it_off(world: World
         return "done"
 
     task = world.task(short, timeout=SOON)
-    free = await world.enqueue(task, _body={"timeout": 0})
+    free = await world.enqueue(task, _body={"options": {"timeout": None}})
     bound = await world.enqueue(task)
     await world.drain()
     assert result(await world.row(free)) == "done"
@@ -170,7 +170,7 @@ async def test_never_retry_on_holds_for_time_outs(world: World) -> None:
 
 @pytest.mark.row("R5")
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_a_body_that_swallows_the_first_word_gets_a_harder_one(world: World, colour: str) -> None:
+async def test_a_body_that_catches_the_first_exception_gets_a_second_one(world: World, colour: str) -> None:
     async def in_async() -> str:
         try:
             await asyncio.sleep(20)
@@ -192,7 +192,7 @@ async def test_a_body_that_swallows_the_first_word_gets_a_harder_one(world: Worl
 
 
 @pytest.mark.row("R5")
-async def test_a_thread_that_will_not_end_has_its_supervised_worker_replaced(world: World) -> None:
+async def test_a_supervised_worker_with_a_thread_that_does_not_end_is_replaced(world: World) -> None:
     """The slot is marked STUCK, the phase is REPLACE, neighbours finish, the guilty one is not reported here."""
     release, neighbour = threading.Event(), asyncio.Event()
 
@@ -211,7 +211,7 @@ async def test_a_thread_that_will_not_end_has_its_supervised_worker_replaced(wor
     innocent = await world.enqueue(world.task(polite))
     waiting = await world.enqueue(world.tasks["polite"].name)
     running = await world.worker(supervised=True, grace=SECOND // 5).started()
-    board = running.worker._board
+    board = running.worker._shared_state
 
     async def replaced() -> bool | None:
         return True if board.phase == Phase.REPLACE else None
@@ -252,7 +252,7 @@ async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_end
     running = await world.worker(grace=SECOND // 5).started()
 
     async def said() -> bool | None:
-        return True if "does not end; its slot stays occupied" in caplog.text else None
+        return True if "does not end, and its slot stays occupied" in caplog.text else None
 
     await eventually(said, "the log says it")
     assert result(await world.final(await world.enqueue("other"))) == 1
@@ -263,7 +263,7 @@ async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_end
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may strike in a finaliser
-async def test_a_late_exception_never_strikes_the_next_body(world: World) -> None:
+async def test_a_late_exception_is_never_raised_in_the_next_body(world: World) -> None:
     """Bodies that end just when their limit passes: the others in the same thread are not hurt."""
 
     def edge(ctx: Context, n: int) -> int:
@@ -282,7 +282,7 @@ async def test_a_late_exception_never_strikes_the_next_body(world: World) -> Non
     assert set(await world.counts()) <= {State.SUCCEEDED, State.DEAD}
 
 
-async def test_an_async_context_tells_the_limits_too(world: World) -> None:
+async def test_check_of_an_async_context_raises_soft_timeout(world: World) -> None:
     async def looping(ctx: AsyncContext) -> str:
         try:
             while True:

@@ -15,6 +15,7 @@ from mainspring.common.backoff import Backoff
 from mainspring.common.ids import new_id
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import AttemptRow, Batch, JobBody, JobRow, LogLine, NewJob
+from mainspring.launch.services import build_services
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress, connect
@@ -23,9 +24,10 @@ from mainspring.testing.contract.hands import limits_of
 from mainspring.worker.config import WorkerConfig, WorkerSettings
 from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
+from tests.timing import patience
 
-LIMIT = 30.0
-"""Seconds after which something that must happen counts as not happening."""
+LIMIT = 60.0
+"""Seconds after which something that must happen counts as not happening; see `patience`."""
 SECOND = 1_000_000
 BATCH = 1000
 """Jobs that every store takes at once."""
@@ -83,7 +85,15 @@ class World:
         parts = WorkerConfig(
             StoreAddress(url=self.url), dict(self.tasks), WorkerSettings(**{**plain, **settings}), lifespans, "test"
         )
-        running = Running(Worker(parts, store or self.store, board=SharedState.create(256), supervised=supervised))
+        running = Running(
+            Worker(
+                parts,
+                store or self.store,
+                shared_state=SharedState.create(256),
+                services=build_services,
+                supervised=supervised,
+            )
+        )
         self.running.append(running)
         return running
 
@@ -154,7 +164,7 @@ class Running:
 
 async def eventually(look: Callable[[], Awaitable[T | None]], what: str) -> T:
     """What ``look`` finds, asked for again and again."""
-    end = asyncio.get_running_loop().time() + LIMIT
+    end = asyncio.get_running_loop().time() + patience(LIMIT)
     while (found := await look()) is None:
         if asyncio.get_running_loop().time() > end:
             raise AssertionError(f"never happened: {what}")

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from mainspring.stores.postgres.driver import roles
-from mainspring.stores.redis import acl
+from mainspring.stores.redis.driver import acl
 from mainspring.testing import servers
 
 OWNER = "MAINSPRING_TEST_OWNER"

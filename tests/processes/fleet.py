@@ -1,6 +1,7 @@
 """Real supervisors and workers on a real store, and a journal of what their jobs did.
 
-Waiting is always for something to happen, with a limit ten times as long as it should take.
+Waiting is always for something to happen, with a limit ten times as long as it should take. Leases and limits allow for
+stalls of the machine (`tests/timing.py`).
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ from mainspring.states import State
 from mainspring.stores.connect import connect
 from mainspring.worker.lease.shared_state import Phase, SharedState
 from mainspring.worker.records import Beat, WorkerRow
-from mainspring.worker.supervise.process_tree import stat_of
+from mainspring.worker.supervise.process_tree import read_stat
 from tests.processes.playground import JOURNAL, Playground
+from tests.timing import patience, short_settings
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0
-SHORT = {"lease": "3s", "sweep": "500ms", "poll": "200ms", "grace": "1s", "drain": "5s"}
-"""Settings of a worker whose lease is soon over."""
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 def until(ask: Callable[[], T], *, limit: float = LIMIT, what: str = "") -> T:
     """The first true answer; fails after ``limit`` seconds."""
-    end = time.monotonic() + limit
+    end = time.monotonic() + patience(limit)
     while not (answer := ask()):
         if time.monotonic() > end:
             raise AssertionError(f"not within {limit:g} s: {what or ask}")
@@ -71,7 +71,7 @@ class Supervised:
 
     def worker_pids(self) -> list[int]:
         """Living children of the supervisor that lead their own session: its workers."""
-        return [pid for pid in children_of(self.pid) if (stat := stat_of(pid)) and stat.session == pid]
+        return [pid for pid in children_of(self.pid) if (stat := read_stat(pid)) and stat.session == pid]
 
     def wait_ready(self, workers: int = 1) -> list[int]:
         """Until so many of its workers are registered; their pids."""
@@ -97,7 +97,7 @@ class Supervised:
 
     def wait(self) -> int:
         """Its exit code, once it has ended."""
-        return self.popen.wait(LIMIT)
+        return self.popen.wait(patience(LIMIT))
 
 
 class Fleet:
@@ -118,7 +118,7 @@ class Fleet:
         **options: Any,
     ) -> Supervised:  # fmt: skip
         """A supervisor with short settings; ``options`` change them."""
-        arguments = [target, str(processes), json.dumps({**SHORT, **options})]
+        arguments = [target, str(processes), json.dumps({**short_settings(), **options})]
         popen = subprocess.Popen(
             [sys.executable, "-m", "tests.processes.supervise", *arguments],
             cwd=ROOT,
@@ -133,7 +133,7 @@ class Fleet:
         for _ in range(20):
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
-            until(lambda: all((stat := stat_of(pid)) and stat.stopped for pid in pids), what="all are stopped")
+            until(lambda: all((stat := read_stat(pid)) and stat.stopped for pid in pids), what="all are stopped")
             if self.writable():
                 return
             self.thaw(*pids)
@@ -248,7 +248,7 @@ def overlaps(lines: list[Line]) -> list[tuple[Line, Line]]:
 def phase_of(pid: int) -> Phase:
     """Where a living worker stands, read from its board."""
     folder = Path(f"/proc/{pid}/fd")
-    fds = [path for path in folder.iterdir() if "mainspring-board" in str(path.readlink())]
+    fds = [path for path in folder.iterdir() if "mainspring-state" in str(path.readlink())]
     board = SharedState.attach(os.open(fds[0], os.O_RDWR))
     phase = Phase(board.phase)
     board.close()
@@ -256,7 +256,7 @@ def phase_of(pid: int) -> Phase:
 
 
 def alive(pid: int) -> bool:
-    stat = stat_of(pid)
+    stat = read_stat(pid)
     return stat is not None and not stat.gone
 
 
@@ -267,7 +267,7 @@ def kill(pid: int, number: signal.Signals) -> None:
 
 def children_of(pid: int) -> list[int]:
     numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [stat.pid for stat in map(stat_of, numbers) if stat and stat.parent == pid and not stat.gone]
+    return [stat.pid for stat in map(read_stat, numbers) if stat and stat.parent == pid and not stat.gone]
 
 
 def descendants_of(pid: int) -> list[int]:

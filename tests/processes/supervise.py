@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 
-from mainspring.worker.supervise.process_tree import python
+from mainspring.worker.supervise.process_tree import python_command
 from mainspring.worker.supervise.supervisor import Supervisor
 
 if __name__ == "__main__":
     target, processes, options = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
-    command = python("-m", "mainspring.launch.child", "--target", target, "--options", options)
+    command = python_command("-m", "mainspring.launch.child", "--target", target, "--options", options)
     sys.exit(Supervisor(command, int(processes)).run())

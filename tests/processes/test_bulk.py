@@ -13,12 +13,12 @@ from mainspring.states import Reason, State
 from tests.processes.bulking import Bulking
 from tests.processes.fleet import Fleet, overlaps
 
-pytestmark = [pytest.mark.row("W16"), pytest.mark.forked]
+pytestmark = pytest.mark.row("W16")
 
 TARGET = "tests.processes.bulking:app"
 
 
-def test_of_a_call_that_kills_its_process_the_guilty_one_is_found(fleet: Fleet) -> None:
+def test_the_guilty_item_of_a_bulk_call_that_kills_its_process_is_found(fleet: Fleet) -> None:
     """After a crash that may have been anybody's, each is handed out alone."""
     tasks = Bulking(fleet.tasks.app)
     items = [f"good {n}" for n in range(5)] + ["poison"] + [f"good {n}" for n in range(5, 10)]
@@ -49,7 +49,7 @@ def test_after_kill_9_every_item_runs_again(fleet: Fleet, tmp_path: Path) -> Non
 
 
 @pytest.mark.stores("sqlite")
-def test_all_items_of_a_call_that_will_not_end_have_run_out_of_time(fleet: Fleet, tmp_path: Path) -> None:
+def test_all_items_of_a_bulk_call_that_does_not_end_time_out(fleet: Fleet, tmp_path: Path) -> None:
     tasks = Bulking(fleet.tasks.app)
     jobs = tasks.stuck.enqueue_many(tasks.stuck.s(str(tmp_path / "first")) for _ in range(5))
     fleet.start(target=TARGET, drain="1s").wait_ready()

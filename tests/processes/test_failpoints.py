@@ -37,7 +37,7 @@ AT_THE_END = ("retire", "close")
 ELSEWHERE = {"rescue", "count"}
 """Passed only by a worker that finds a dead one, or that ends when there is no more work."""
 
-pytestmark = [pytest.mark.row("E3"), pytest.mark.forked]
+pytestmark = pytest.mark.row("E3")
 
 
 def points(calls: dict[str, int], *, after: dict[str, int] | None = None) -> list[str]:
@@ -136,7 +136,7 @@ def test_a_worker_dies_at_a_later_store_call(doomed: Doomed, point: str) -> None
 
 
 @pytest.mark.parametrize("point", points(dict.fromkeys(AT_THE_END, 1)))
-def test_a_worker_dies_while_it_leaves(doomed: Doomed, point: str) -> None:
+def test_a_worker_dies_during_its_shutdown(doomed: Doomed, point: str) -> None:
     supervised = doomed.start(point)
     supervised.wait_ready()
     doomed.load()
@@ -149,7 +149,7 @@ def test_a_worker_dies_while_it_leaves(doomed: Doomed, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", points({"count": 2}))
-def test_a_worker_dies_while_it_looks_for_the_end_of_the_work(doomed: Doomed, point: str) -> None:
+def test_a_worker_dies_while_it_counts_the_jobs_left(doomed: Doomed, point: str) -> None:
     doomed.load()
     doomed.jobs.append(doomed.mixed.good.options(delay="4s").enqueue())  # so it looks more than once
     supervised = doomed.start(point, until_empty=True)
@@ -194,7 +194,7 @@ def test_a_supervisor_dies_while_it_gives_back_a_dead_worker_s_jobs(doomed: Doom
 
 
 @pytest.mark.parametrize("point", points({"close": 1}))
-def test_a_supervisor_dies_while_it_leaves(doomed: Doomed, point: str) -> None:
+def test_a_supervisor_dies_during_its_shutdown(doomed: Doomed, point: str) -> None:
     supervised = doomed.start(point, who="MAINSPRING_FAILPOINT")
     supervised.wait_ready()
     doomed.load()
@@ -217,7 +217,7 @@ def test_the_host_of_an_embedded_worker_dies_at_a_store_call(doomed: Doomed, poi
 
 
 @pytest.mark.parametrize("point", points({"open": 1, "beat": 2}))
-def test_the_helper_of_an_embedded_worker_dies_and_is_not_missed(doomed: Doomed, point: str) -> None:
+def test_the_heartbeat_process_of_an_embedded_worker_dies(doomed: Doomed, point: str) -> None:
     doomed.load()
     with embedded(doomed, doomed.env(point, who="MAINSPRING_FAILPOINT")) as host:
         doomed.until_died(doomed.trickle)
@@ -227,7 +227,7 @@ def test_the_helper_of_an_embedded_worker_dies_and_is_not_missed(doomed: Doomed,
 
 
 @pytest.mark.parametrize("point", points({"retire": 1}))
-def test_the_helper_dies_while_it_gives_back_its_dead_host_s_jobs(doomed: Doomed, point: str) -> None:
+def test_the_heartbeat_process_dies_while_it_gives_back_its_dead_host_s_jobs(doomed: Doomed, point: str) -> None:
     with embedded(doomed, doomed.env(point, who="MAINSPRING_FAILPOINT")) as host:
         doomed.load()
         doomed.fleet.started(doomed.jobs[2])
@@ -272,7 +272,7 @@ def test_a_producer_dies_at_its_enqueue(doomed: Doomed, point: str, twin: str) -
 
 
 @pytest.mark.parametrize("point", points({"swap_schedule": 1}))
-def test_a_scheduler_dies_at_an_exchange(doomed: Doomed, point: str) -> None:
+def test_a_scheduler_dies_at_a_schedule_swap(doomed: Doomed, point: str) -> None:
     """The schedule and its job are both there or neither is; said again, both are there once."""
     job = doomed.mixed.good.job(new_id())
     send = ("tests.processes.producing", "swap", str(job.id))
@@ -289,7 +289,7 @@ def test_a_scheduler_dies_at_an_exchange(doomed: Doomed, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", points({"set_dependencies": 1}))
-def test_whoever_links_parts_dies_at_it(doomed: Doomed, point: str) -> None:
+def test_a_process_dies_while_it_sets_schedule_dependencies(doomed: Doomed, point: str) -> None:
     send = ("tests.processes.producing", "link", str(new_id()))
     assert program(doomed, *send, env=doomed.env(point, who="MAINSPRING_FAILPOINT")) == -signal.SIGKILL
     assert len(doomed.fleet.links()) == (1 if "after" in point else 0)
@@ -298,7 +298,7 @@ def test_whoever_links_parts_dies_at_it(doomed: Doomed, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", points({"act": 1}))
-def test_whoever_cancels_dies_at_it(doomed: Doomed, point: str) -> None:
+def test_a_process_dies_while_it_cancels_jobs(doomed: Doomed, point: str) -> None:
     """Told or not told; said again it is cancelled, once."""
     doomed.clean()
     job = doomed.mixed.endless.enqueue()
@@ -324,7 +324,7 @@ def program(doomed: Doomed, module: str, *arguments: str, env: dict[str, str] | 
     ).returncode
 
 
-def test_every_point_that_a_worker_passes_is_in_the_list(doomed: Doomed) -> None:
+def test_every_failpoint_of_a_worker_is_in_the_list(doomed: Doomed) -> None:
     seen = doomed.fleet.folder / "seen"
     doomed.load()
     supervised = doomed.fleet.start(target=TARGET, env={"FAILING_TRACE": str(seen)})

@@ -81,7 +81,7 @@ class TestDeathLock:
         kill(holder.pid, signal.SIGKILL)
         holder.wait()
         assert death_lock.is_dead(info)
-        death_lock.forget(info)
+        death_lock.remove_lock(info)
         assert not death_lock.is_dead(info), "without the file there is no proof"
 
     def test_a_child_that_may_run_bodies_keeps_the_lock(self, started: list[subprocess.Popen[str]]) -> None:
@@ -95,22 +95,22 @@ class TestDeathLock:
         until(lambda: death_lock.is_dead(info))
 
     @pytest.mark.parametrize("changed", [{"boot": "another"}, {"pidns": "1"}, {"lock": "/etc/passwd"}, {"boot": ""}])
-    def test_elsewhere_nothing_is_proven(self, changed: dict[str, str]) -> None:
+    def test_another_boot_or_pid_namespace_proves_nothing(self, changed: dict[str, str]) -> None:
         lock = DeathLock.create()
         facts = {**lock.facts(), **changed}
         lock.close()
         assert not death_lock.is_dead(json.dumps(facts).encode())
 
     @pytest.mark.parametrize("info", [b"", b"{}", b"[1]", b"\xff", b'{"boot": 1, "pidns": 2, "lock": 3}'])
-    def test_strange_registrations_prove_nothing(self, info: bytes) -> None:
+    def test_unreadable_registrations_prove_nothing(self, info: bytes) -> None:
         assert not death_lock.is_dead(info)
 
-    def test_litter_is_swept_and_held_locks_stay(self, runtime: Path) -> None:
+    def test_stale_lock_files_are_removed_and_held_ones_stay(self, runtime: Path) -> None:
         held, left = DeathLock.create(), DeathLock.create()
         left.close()
         for path in runtime.glob("*.lock"):
             os.utime(path, (0, 0))
-        assert death_lock.sweep() == 1
+        assert death_lock.remove_stale_locks() == 1
         assert [path.name for path in runtime.glob("*.lock")] == [Path(held.path).name]
         held.close(unlink=True)
 
@@ -138,27 +138,27 @@ class TestFamily:
             **{process_tree.MARK: "a-mark"},
         )
         others = sorted([int(said(leader)), int(said(leader))])
-        assert process_tree.family(leader.pid, "a-mark") == sorted([leader.pid, *others])
+        assert process_tree.list_family(leader.pid, "a-mark") == sorted([leader.pid, *others])
         kill(leader.pid, signal.SIGKILL)
         leader.wait()
-        assert process_tree.family(leader.pid, "a-mark") == others
+        assert process_tree.list_family(leader.pid, "a-mark") == others
         process_tree.kill_family(leader.pid, "a-mark")
-        until(lambda: not process_tree.family(leader.pid, "a-mark"))
+        until(lambda: not process_tree.list_family(leader.pid, "a-mark"))
 
-    def test_the_state_tells_a_stopped_process(self, started: list[subprocess.Popen[str]]) -> None:
+    def test_read_stat_shows_a_stopped_process(self, started: list[subprocess.Popen[str]]) -> None:
         sleeper = program(started, "import time; print('on', flush=True); time.sleep(600)")
         said(sleeper)
         kill(sleeper.pid, signal.SIGSTOP)
-        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and stat.stopped)
+        until(lambda: (stat := process_tree.read_stat(sleeper.pid)) and stat.stopped)
         kill(sleeper.pid, signal.SIGCONT)
-        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and not stat.stopped)
+        until(lambda: (stat := process_tree.read_stat(sleeper.pid)) and not stat.stopped)
         kill(sleeper.pid, signal.SIGKILL)
-        until(lambda: (stat := process_tree.stat_of(sleeper.pid)) and stat.gone)
+        until(lambda: (stat := process_tree.read_stat(sleeper.pid)) and stat.gone)
         sleeper.wait()
-        assert process_tree.stat_of(sleeper.pid) is None
+        assert process_tree.read_stat(sleeper.pid) is None
 
 
-def test_a_child_that_keeps_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:
+def test_a_child_that_holds_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:
     """No Python code can run in it, so the kernel must end it."""
     child = (
         "import ctypes, os; from mainspring.worker.supervise.process_tree import die_with_parent; "

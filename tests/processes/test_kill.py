@@ -144,7 +144,7 @@ def test_an_early_task_called_by_name_is_not_run_again_after_a_crash(fleet: Flee
 @pytest.mark.row("W5")
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.stores("sqlite")
-def test_a_job_that_ends_its_process_politely_is_charged_all_the_same(fleet: Fleet, code: int) -> None:
+def test_a_job_that_ends_its_process_is_charged_whatever_the_exit_code(fleet: Fleet, code: int) -> None:
     """An exit code proves nothing: only a worker that said goodbye has left in good order."""
     fleet.start().wait_ready()
     (info,) = fleet.ended([fleet.tasks.leave.enqueue(code)])
@@ -185,7 +185,7 @@ def test_a_signal_to_a_jobs_own_child_is_not_the_workers(fleet: Fleet, tmp_path:
 
 
 @pytest.mark.stores("sqlite")
-def test_a_time_limit_takes_no_lock_of_the_process_with_it(fleet: Fleet) -> None:
+def test_a_time_limit_leaves_no_lock_of_the_process_locked(fleet: Fleet) -> None:
     """Struck inside logging, a body would keep its lock for ever and every other thread that logs would stop."""
     supervised = fleet.start(thread_slots=4)
     (pid,) = supervised.wait_ready()

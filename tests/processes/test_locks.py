@@ -14,8 +14,8 @@ import pytest
 
 from mainspring import Mainspring
 from tests.processes.fleet import ROOT, kill, until
+from tests.timing import milliseconds
 
-TTL = "2s"
 Start = Callable[..., "Holder"]
 
 
@@ -60,8 +60,8 @@ def start(store_url: str, tmp_path: Path) -> Iterator[Start]:
     folder = tmp_path / "holders"
     folder.mkdir()
 
-    def start(kind: str, ttl: str = TTL) -> Holder:
-        made.append(Holder(store_url, kind, ttl, folder))
+    def start(kind: str, ttl: str | None = None) -> Holder:
+        made.append(Holder(store_url, kind, ttl or milliseconds(2), folder))
         return made[-1]
 
     yield start
@@ -81,7 +81,7 @@ def app(store_url: str) -> Iterator[Mainspring]:
 
 @pytest.mark.row("L2")
 def test_the_lock_of_a_killed_process_is_free_within_its_ttl(app: Mainspring, start: Start) -> None:
-    holder = start("thread")
+    holder = start("thread", "2s")
     token = holder.number("held")
     holder.signal(signal.SIGKILL)
     holder.popen.wait(60)
@@ -93,7 +93,7 @@ def test_the_lock_of_a_killed_process_is_free_within_its_ttl(app: Mainspring, st
 
 @pytest.mark.row("L3")
 @pytest.mark.parametrize("kind", ["thread", "task"])
-def test_a_stopped_process_loses_its_lock_and_is_told(app: Mainspring, start: Start, kind: str) -> None:
+def test_a_stopped_process_loses_its_lock_and_notices_it(app: Mainspring, start: Start, kind: str) -> None:
     """The next one gets it meanwhile, with a larger number, and keeps it."""
     holder = start(kind)
     token = holder.number("held")
@@ -109,7 +109,7 @@ def test_a_stopped_process_loses_its_lock_and_is_told(app: Mainspring, start: St
 
 
 @pytest.mark.row("L3")
-def test_a_stopped_process_is_told_though_nobody_wanted_its_lock(app: Mainspring, start: Start) -> None:
+def test_a_stopped_process_notices_the_lost_lock_without_another_holder(app: Mainspring, start: Start) -> None:
     holder = start("thread")
     token = holder.number("held")
     holder.signal(signal.SIGSTOP)
@@ -119,7 +119,7 @@ def test_a_stopped_process_is_told_though_nobody_wanted_its_lock(app: Mainspring
 
 
 @pytest.mark.row("L2")
-def test_a_short_stop_costs_nothing(app: Mainspring, start: Start) -> None:
+def test_a_stop_shorter_than_the_ttl_does_not_lose_the_lock(app: Mainspring, start: Start) -> None:
     """One that is shorter than what is left of its ttl."""
     holder = start("thread", "1h")
     holder.number("held")
@@ -132,7 +132,7 @@ def test_a_short_stop_costs_nothing(app: Mainspring, start: Start) -> None:
 
 
 @pytest.mark.row("L2", "L3")
-def test_a_call_that_keeps_the_gil(start: Start) -> None:
+def test_a_lock_is_lost_only_if_the_gil_is_held_longer_than_its_ttl(start: Start) -> None:
     """A short one costs nothing; after one that is longer than the ttl the lock is lost, and it is told."""
     holder = start("gil", "10s")
     token = holder.number("held")

@@ -109,7 +109,7 @@ def test_a_scheduler_prunes_and_a_worker_does_not(fleet: Fleet, tmp_path: Path) 
     until(lambda: fleet.count(State.SUCCEEDED) == 0, what="all of them are deleted")
 
 
-def test_all_is_both(fleet: Fleet, place: Place) -> None:
+def test_role_all_is_worker_and_scheduler(fleet: Fleet, place: Place) -> None:
     (pid,) = fleet.start(target=place.target, roles="all").wait_ready()
     assert {"scheduler", "worker"} <= set(said(fleet, pid)["roles"])
     job = fleet.tasks.app.call("roles.work").options(delay="100ms").enqueue()

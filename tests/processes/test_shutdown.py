@@ -53,7 +53,7 @@ def test_at_the_limit_jobs_are_handed_back_without_blame(fleet: Fleet, tmp_path:
 
 
 @pytest.mark.row("X3")
-def test_the_second_signal_stops_at_once_with_the_same_safety(fleet: Fleet, tmp_path: Path) -> None:
+def test_the_second_signal_stops_at_once_and_hands_jobs_back(fleet: Fleet, tmp_path: Path) -> None:
     supervised = fleet.start(drain="10m")
     (pid,) = supervised.wait_ready()
     jobs = [fleet.tasks.wait_for.enqueue(str(tmp_path / "never")) for _ in range(3)]
@@ -67,7 +67,7 @@ def test_the_second_signal_stops_at_once_with_the_same_safety(fleet: Fleet, tmp_
 
 @pytest.mark.row("X3")
 @pytest.mark.parametrize("task", ["doze", "block_loop", "hold_gil"])
-def test_a_body_that_will_not_end_cannot_hold_the_exit(fleet: Fleet, task: str) -> None:
+def test_a_body_that_does_not_end_cannot_delay_the_exit(fleet: Fleet, task: str) -> None:
     supervised = fleet.start(drain="500ms", grace="500ms")
     (pid,) = supervised.wait_ready()
     job = getattr(fleet.tasks, task).enqueue(600.0)
@@ -81,7 +81,7 @@ def test_a_body_that_will_not_end_cannot_hold_the_exit(fleet: Fleet, task: str) 
 
 @pytest.mark.row("X3")
 @pytest.mark.own_server
-def test_a_store_that_is_away_cannot_hold_the_exit(fleet: Fleet, tmp_path: Path, outside: Outside) -> None:
+def test_a_store_that_is_away_cannot_delay_the_exit(fleet: Fleet, tmp_path: Path, outside: Outside) -> None:
     supervised = fleet.start(drain="500ms", grace="500ms")
     (pid,) = supervised.wait_ready()
     gate = tmp_path / "gate"

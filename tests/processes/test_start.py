@@ -33,7 +33,7 @@ if __name__ == "__main__":
 """
 
 
-def test_an_app_that_cannot_be_imported_is_told_once(
+def test_an_app_that_cannot_be_imported_is_reported_once(
     fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "broken_app.py"
@@ -58,7 +58,7 @@ def test_a_wrong_target_says_what_is_wrong(target: str, said: str) -> None:
         load_target(target)
 
 
-def test_wrong_options_are_told_without_a_traceback(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_reported_without_a_traceback(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
     supervised = fleet.start(leese="3s")
     assert supervised.wait() == Exit.FAILED
     shown = capfd.readouterr().err
@@ -66,7 +66,7 @@ def test_wrong_options_are_told_without_a_traceback(fleet: Fleet, capfd: pytest.
     assert "Traceback" not in shown
 
 
-def test_a_file_is_imported_under_the_name_that_its_tasks_carry(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_file_is_imported_under_its_stem(fleet: Fleet, tmp_path: Path) -> None:
     path = tmp_path / "file_app.py"
     path.write_text(FILE_APP)
     fleet.start(target=str(path)).wait_ready()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.stores("sqlite")
 
 @pytest.mark.row("R5")
 @pytest.mark.parametrize("task", ["stuck", "stuck_loop"])
-def test_only_the_body_that_will_not_end_is_charged(fleet: Fleet, tmp_path: Path, task: str) -> None:
+def test_only_the_body_that_does_not_end_is_charged(fleet: Fleet, tmp_path: Path, task: str) -> None:
     supervised = fleet.start(drain="1s")
     (pid,) = supervised.wait_ready()
     gate = tmp_path / "gate"

@@ -63,7 +63,7 @@ def test_run_without_a_main_guard_says_so_and_ends(tmp_path: Path) -> None:
         (["shop:app", "--processes", "0"], "processes=0"),
         (["shop:app", "--async-slots", "many"], "async_slots='many'"),
         (["shop:app", "--concurrency", "email"], "concurrency='email': is not QUEUE=N"),
-        (["shop:app", "--log-level", "loud"], "log_level='loud': is one of debug"),
+        (["shop:app", "--log-level", "loud"], "log_level='loud': must be one of debug"),
         (["shop:app", "extra"], "unexpected extra argument"),
         ([], "no app was found"),
     ],
@@ -120,7 +120,7 @@ def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) ->
     (tmp_path / "script.py").write_text(textwrap.dedent(code))
     ran = run(str(tmp_path / "script.py"), folder=tmp_path)
     assert ran.returncode == 1
-    assert "no module holds this app" in ran.stderr
+    assert "no module contains this app" in ran.stderr
     assert "top level of a module, or use app.worker()" in ran.stderr
 
 

@@ -44,7 +44,7 @@ class TestFailures:
             ("warning", job, "shop.fails", 1), ("error", job, "shop.fails", 2),
         ]  # fmt: skip
         failed, dead = found
-        assert failed["message"].startswith("attempt 1 of 2 failed: RuntimeError: no way with ***; again in ")
+        assert failed["message"].startswith("attempt 1 of 2 failed: RuntimeError: no way with ***; retry in ")
         assert dead["message"] == "the job is dead (retries_exhausted): RuntimeError: no way with ***"
         assert (dead["error"]["type"], "in fails" in dead["error"]["traceback"]) == ("RuntimeError", True)
         assert "4111" not in str(found)
@@ -54,14 +54,14 @@ class TestFailures:
         project.python("from shop import works; works.enqueue()")
         started, stopped = lines(project.work("-t", "3", "--async-slots", "2").stderr)
         assert started["message"].endswith(f": store {project.url}, queues default, 2 async and 3 thread slots")
-        assert stopped["message"].endswith(" stopped: all finished")
+        assert stopped["message"].endswith(" stopped: all jobs finished")
 
     def test_on_a_terminal_the_traceback_follows(self, project: Project) -> None:
         project.write(FAILING)
         project.python(START)
         text = project.work(env={"MAINSPRING_LOG_FORMAT": "pretty", "SHOP_FORMAT": "pretty"}).stderr
         assert "\n    RuntimeError: no way with ***" in text
-        assert "again in" in text
+        assert "retry in" in text
 
     def test_handlers_of_the_program_get_the_traceback_without_secrets(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture

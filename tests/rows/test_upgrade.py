@@ -63,8 +63,8 @@ def test_an_upgrade_gets_the_old_arguments_and_gives_the_new(app: Mainspring, co
 @pytest.mark.parametrize(
     ("returns", "said"),
     [
-        (ValueError("cannot"), "its upgrade raised ValueError: cannot"),
-        (["a"], "its upgrade returned list"),
+        (ValueError("cannot"), "the task's upgrade function raised ValueError: cannot"),
+        (["a"], "the task's upgrade function returned list"),
         ({"to": object()}, "cannot be stored"),
         ({"wrong": 1}, "wrong"),
     ],

@@ -31,7 +31,7 @@ class Wire:
         self._of = simulation
         self.gate: asyncio.Future[Fate] | None = None
 
-    async def look(self, limit: int = 1000) -> Any:
+    async def due_schedules(self, limit: int = 1000) -> Any:
         return await self._pass(lambda: self._of.store.due_schedules(limit))
 
     async def schedules(self, names: Any = ()) -> Any:
@@ -44,8 +44,8 @@ class Wire:
         assert action is Action.CANCEL
         return await self._pass(lambda: self._of.cancel(query.ids or ()))
 
-    async def swap(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
-        return await self._pass(lambda: self._of.swap(asked, batch, "scheduler"))
+    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+        return await self._pass(lambda: self._of.swap_schedule(asked, batch, "scheduler"))
 
     async def _pass(self, call: Callable[[], Awaitable[R]]) -> R:
         self.gate = asyncio.get_running_loop().create_future()
@@ -79,5 +79,5 @@ class ByHand:
         self._of = simulation
         self._by = by
 
-    async def swap(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
-        return await self._of.swap(asked, batch, self._by)
+    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+        return await self._of.swap_schedule(asked, batch, self._by)

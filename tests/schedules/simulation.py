@@ -29,15 +29,15 @@ from mainspring.schedules.plan import (
     ScheduleStep,
     backfill,
     decode,
-    disabled,
-    enabled,
-    first,
-    revised,
+    disable,
+    enable,
+    new_plan,
+    revise,
     trigger,
 )
-from mainspring.schedules.plan.steps import look_of
+from mainspring.schedules.plan.steps import next_look
 from mainspring.schedules.records import ScheduleRow, ScheduleSwap, SwapResult
-from mainspring.schedules.service import exchange, seen_by
+from mainspring.schedules.swap import find_runs, swap_row
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
@@ -80,9 +80,9 @@ class Simulation:
         await self.store.open()
         await self._hand.join()
         for name, definition in self._definitions.items():
-            plan = first(definition, self.clock.now_us())
+            plan = new_plan(definition, self.clock.now_us())
             row = ScheduleRow(name=name, rev=0, look=None, doc=b"")
-            assert await self._exchange(row, ScheduleStep(plan, look_of(plan, self.clock.now_us())), "operator")
+            assert await self._store_step(row, ScheduleStep(plan, next_look(plan, self.clock.now_us())), "operator")
         until = self._own + hours * 3600
         while self._own < until:
             await self._pass_time()
@@ -184,7 +184,7 @@ class Simulation:
             await self.store.act(Action.DELETE, Query(ids=(gone,)))
             self.judge.deleted(gone)
         if names and self.draw.random() < 0.5:
-            self.draw.choice(self._actors).scheduler.ended(names)
+            self.draw.choice(self._actors).scheduler.on_runs_ended(names)
 
     async def _obey(self) -> None:
         """End what is to be cancelled."""
@@ -225,20 +225,20 @@ class Simulation:
         plan, now = decode(row.doc), (await self.store.due_schedules(1)).now
         made: Any = None
         if what in ("trigger", "force"):
-            seen = await seen_by(self.store, [run.job for run in plan.open])
+            seen = await find_runs(self.store, [run.job for run in plan.open])
             made = trigger(name, plan, now, seen, raw_id, force=what == "force")
         elif what == "backfill" and plan.rule is not None:
             past = [at for at in self.judge.passed(name)[-20:] if not self.judge.has_job(name, at)]
             made = backfill(name, plan, now, self.draw.sample(past, min(len(past), 3)), raw_id)
         elif what in ("disable", "enable"):
-            after = disabled(plan, now, "tired") if what == "disable" else enabled(plan, now)
-            made = ScheduleStep(after, look_of(after, now))
+            after = disable(plan, now, "tired") if what == "disable" else enable(plan, now)
+            made = ScheduleStep(after, next_look(after, now))
         elif what in ("declare", "revise"):
             definition = self._definitions[name] if what == "declare" else self._another(plan)
-            after = revised(plan, definition, now, owner="user")
-            made = ScheduleStep(after, look_of(after, now))
+            after = revise(plan, definition, now, owner="user")
+            made = ScheduleStep(after, next_look(after, now))
         if isinstance(made, ScheduleStep):
-            await self._exchange(row, made, what)
+            await self._store_step(row, made, what)
 
     def _another(self, plan: SchedulePlan) -> Definition:
         """Other numbers, and perhaps another interval."""
@@ -248,17 +248,17 @@ class Simulation:
             definition = replace(definition, rule=other.rule)
         return definition
 
-    async def _exchange(self, row: ScheduleRow, made: ScheduleStep, what: str) -> bool:
+    async def _store_step(self, row: ScheduleRow, made: ScheduleStep, what: str) -> bool:
         by_hand = ByHand(self, what)
         try:
-            said = await exchange(cast("Store", by_hand), row, made)
+            said = await swap_row(cast("Store", by_hand), row, made)
         except QueueDraining:
             return False
         if said.ok and made.cancel:
             await self.cancel(made.cancel)
         return said.ok
 
-    async def swap(self, asked: ScheduleSwap, batch: Batch | None, by: str) -> SwapResult:
+    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None, by: str) -> SwapResult:
         said = await self.store.swap_schedule(asked, batch)
         if said.ok:
             self.judge.exchanged(asked, batch, said.now, by)
@@ -286,5 +286,5 @@ class Simulation:
 
     async def _change_until_done(self, name: str) -> None:
         (row,) = await self.store.schedules([name])
-        off = disabled(decode(row.doc), self.clock.now_us(), "the end")
-        assert await self._exchange(row, ScheduleStep(off, look_of(off, self.clock.now_us())), "disable")
+        off = disable(decode(row.doc), self.clock.now_us(), "the end")
+        assert await self._store_step(row, ScheduleStep(off, next_look(off, self.clock.now_us())), "disable")

@@ -11,7 +11,8 @@ from mainspring.common.ids import raw_id
 from mainspring.jobs.records import Batch
 from mainspring.schedules.plan import ScheduleStep, decode, trigger
 from mainspring.schedules.records import ScheduleSwap
-from mainspring.schedules.service import Scheduler, exchange
+from mainspring.schedules.service import Scheduler
+from mainspring.schedules.swap import swap_row
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
 from mainspring.testing.contract.hands import Hand
@@ -28,7 +29,7 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
     (r_row,) = await store.schedules(["r"])
     made = trigger("r", decode(r_row.doc), clock.now_us(), {}, raw_id)
     assert isinstance(made, ScheduleStep)
-    assert (await exchange(store, r_row, made)).ok
+    assert (await swap_row(store, r_row, made)).ok
     clock.advance("1m")
     await Scheduler(store).tick()
     assert (await what(store), await what(store, "c")) == (["fired"], ["fired"])
@@ -36,14 +37,14 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
     await hand.succeed(*await hand.take(3))
     clock.set(to_datetime(T0 - HOUR))
     assert (await store.due_schedules()).rows == ()
-    restarted = connect(store_url, durability="normal", clock=clock)
-    await restarted.open()
-    scheduler = Scheduler(restarted)
+    restart = connect(store_url, durability="normal", clock=clock)
+    await restart.open()
+    scheduler = Scheduler(restart)
     await scheduler.tick()
     assert (await plan_of(store, "r")).open == ()
     clock.advance("5s")
     await scheduler.tick()
-    await restarted.close()
+    await restart.close()
     assert await what(store, "c") == ["fired", "fired"]
     assert await what(store) == ["fired"]
 
@@ -60,7 +61,7 @@ async def test_a_clock_that_goes_back_while_it_looks(
     await scheduler.tick()
     hand = await Hand(store, tasks=[JOB.task]).join()
     await hand.succeed(await hand.take_one())
-    scheduler.ended(["c"])
+    scheduler.on_runs_ended(["c"])
     await scheduler.tick()
     clock.set(to_datetime(T0 - HOUR))
     for _ in range(5):

@@ -13,7 +13,8 @@ from mainspring.common.ids import raw_id
 from mainspring.jobs.query import Query
 from mainspring.schedules.plan import ScheduleNews, SchedulePlan, ScheduleStep, decode, trigger
 from mainspring.schedules.rules import Cron, RuleWindow
-from mainspring.schedules.service import Scheduler, exchange
+from mainspring.schedules.service import Scheduler
+from mainspring.schedules.swap import swap_row
 from mainspring.states import State
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
@@ -66,7 +67,7 @@ async def test_five_schedulers_and_a_thousand_occurrences(store_url: str, store:
         await asyncio.gather(*(scheduler.tick() for scheduler in schedulers[: 1 + minute % 5]))
         if claims := await hand.take(50):
             await hand.succeed(*claims)
-        schedulers[minute % 5].ended(names)
+        schedulers[minute % 5].on_runs_ended(names)
     clock.advance("2m")
     await asyncio.gather(*(tick_until(scheduler, store) for scheduler in schedulers))
     stored = await read(store)
@@ -99,7 +100,7 @@ async def test_an_occurrence_becomes_a_job_and_its_end_is_taken_in(store: Store,
     await hand.succeed(claim)
     await scheduler.tick()  # nobody has to look yet
     assert (await plan_of(store)).open != ()
-    scheduler.ended(["s", "no such thing"])
+    scheduler.on_runs_ended(["s", "no such thing"])
     await scheduler.tick()
     plan = await plan_of(store)
     assert (plan.open, plan.succeeded) == ((), clock.now_us())
@@ -115,7 +116,7 @@ async def test_a_look_that_finds_nothing_writes_nothing(store: Store, clock: Mov
     await scheduler.tick()
     before = await store.schedules()
     for _ in range(3):
-        scheduler.ended(["s"])
+        scheduler.on_runs_ended(["s"])
         await scheduler.tick()
     assert await store.schedules() == before
     clock.advance("1s")
@@ -128,7 +129,7 @@ async def test_missed_ones_are_told(store: Store, clock: MovableClock) -> None:
     heard = Heard()
     await put(store, misfire="all", overlap="queue")
     clock.advance("3m31s")
-    await Scheduler(store, told=heard).tick()
+    await Scheduler(store, on_news=heard).tick()
     assert heard == [("s", ScheduleNews("missed", "all", 3))]
     assert await what(store) == 3 * ["fired"]
     hand = await Hand(store, tasks=[JOB.task]).join()
@@ -182,10 +183,10 @@ async def test_who_lost_the_race_cancels_nothing(store: Store, clock: MovableClo
     clock.advance("1m")
 
     class Late(Scheduler):
-        async def _exchange(self, row: Any, plan: SchedulePlan, made: ScheduleStep, now: int) -> bool:
+        async def _store_step(self, row: Any, plan: SchedulePlan, made: ScheduleStep, now: int) -> bool:
             off = replace(plan, enabled=False, off="operator")
-            assert (await exchange(store, row, ScheduleStep(off, None))).ok  # somebody disables it meanwhile
-            return await super()._exchange(row, plan, made, now)
+            assert (await swap_row(store, row, ScheduleStep(off, None))).ok  # somebody disables it meanwhile
+            return await super()._store_step(row, plan, made, now)
 
     await Late(store).tick()
     assert (await row(store, first_run.job)).state is State.READY

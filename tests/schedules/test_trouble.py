@@ -12,7 +12,7 @@ from mainspring.common.ids import raw_id
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import Batch, UniqueKey
 from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
-from mainspring.schedules.plan import ScheduleNews, ScheduleStep, backfill, first, trigger
+from mainspring.schedules.plan import ScheduleNews, ScheduleStep, backfill, new_plan, trigger
 from mainspring.schedules.records import ScheduleSwap
 from mainspring.schedules.rules import Cron, RuleWindow
 from mainspring.schedules.service import Scheduler
@@ -40,7 +40,7 @@ async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str
     await put(store, job=template)
     await put(store, "other", job=replace(JOB, queue="other"))
     clock.advance("1m")
-    await Scheduler(store, told=heard).tick()
+    await Scheduler(store, on_news=heard).tick()
     assert await jobs(store) == there + 1  # that of the other
     (record,) = await records(store)
     assert record.what == "rejected"
@@ -78,7 +78,7 @@ async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> 
     await one(store, job(unique=unique))
     await put(store, job=replace(JOB, unique=unique))
     clock.advance("1m")
-    await Scheduler(store, told=heard).tick()
+    await Scheduler(store, on_news=heard).tick()
     (record,) = await records(store)
     assert record.what == "skipped"
     assert "unique key" in record.note
@@ -93,17 +93,17 @@ async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableC
     clock.advance("1m")
 
     class Dies(Scheduler):
-        def _tell(self, *_: Any) -> None:
+        def _publish(self, *_: Any) -> None:
             raise RuntimeError("dead")
 
     with pytest.raises(RuntimeError):
-        await Dies(store, told=Heard()).tick()
+        await Dies(store, on_news=Heard()).tick()
     assert len((await plan_of(store)).open) == 1
     clock.advance("1s")
     await Scheduler(store).tick()
     (record,) = await records(store)
     assert ((await plan_of(store)).open, record.state) == ((), None)
-    assert "not there any more" in record.note
+    assert "deleted before a scheduler saw its end" in record.note
 
 
 async def test_a_conflict_that_passes_loses_nothing(store: Store, clock: MovableClock) -> None:
@@ -161,7 +161,7 @@ async def test_rows_that_cannot_be_read_are_left_alone(
     """However many: newer code may have stored them, and the others fire all the same."""
     for n in range(250):
         await store.swap_schedule(ScheduleSwap(name=f"new{n:03}", rev=0, doc=b'{"of": "tomorrow"}', look=T0))
-    odd = first(definition(cron="0 3 * * *"), T0)
+    odd = new_plan(definition(cron="0 3 * * *"), T0)
     odd = replace(odd, due=T0, rule=RuleWindow(Cron("0 3 * * *", "Mars/Olympus")))
     await put(store, "mars", odd)
     await put(store, every=SECOND)
@@ -173,5 +173,5 @@ async def test_rows_that_cannot_be_read_are_left_alone(
     assert pauses[-1] > 0
     after = {row.name: row for row in await store.schedules()}
     assert {name for name in after if after[name] != before[name]} == {"s"}
-    told = [record.getMessage() for record in caplog.records if "cannot be run here" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "cannot run schedule" in record.getMessage()]
     assert len(told) == 251

@@ -59,7 +59,7 @@ print("stopped", worker.exit_code)
     assert "result 3 succeeded" in said
     assert "awaited 5 2" in said
     assert "stopped 0" in said
-    assert said.count("runs only in a worker embedded in this process: it was typed into an interactive session") == 1
+    assert said.count("runs only in a worker embedded in this process: it was defined in an interactive session") == 1
 
 
 def test_a_cell_that_is_run_again_replaces_its_task(programs: Programs) -> None:
@@ -140,5 +140,5 @@ def test_workers_of_other_processes_cannot_run_what_was_typed(programs: Programs
         app.run(until_empty=True)
     """
     said = programs.run("-", stdin=code, code=1, quiet=False)
-    assert "no module holds this app, so a worker process cannot find it" in said
+    assert "no module contains this app, so a worker process cannot import it" in said
     assert "use app.worker() in this process" in said

@@ -15,7 +15,7 @@ from mainspring.errors import BadSignature, InvalidOption, UnknownOption, WrongA
 from mainspring.options.table import options_for, resolve_options
 from mainspring.worker.loop.demand import Demand
 from mainspring.worker.records import Claim
-from mainspring.worker.run.bulk.gather import MOST, BulkGatherer, BulkLine
+from mainspring.worker.run.bulk.gather import MAX_REQUEST, BulkGatherer, BulkLanes
 from mainspring.worker.run.slots.base import ClaimAhead
 
 
@@ -44,10 +44,10 @@ def anything(thing: object) -> Any:
         ({"size": "10"}, r"size='10': must be a whole number"),
         ({"wait": "-1s"}, r"wait"),
         ({"wait": -1}, r"wait"),
-        ({"by": "a b"}, r"by='a b': must name a part of the item or be a def\n.*by=\"tenant\""),
-        ({"by": 3}, r"by=3: must name a part"),
+        ({"by": "a b"}, r"by='a b': must be an attribute path of the item or a def\n.*by=\"tenant\""),
+        ({"by": 3}, r"by=3: must be an attribute path"),
         ({"ack": "early"}, r"task '.*one': ack='early': cannot be given to a bulk task"),
-        ({"sensitive": ["items"]}, r"names 'items', which is no argument of the task"),
+        ({"sensitive": ["items"]}, r"names 'items', which is not an argument of the task"),
         ({"executor": "async"}, r"executor='async': does not fit a plain function"),
     ],
 )
@@ -69,7 +69,7 @@ def test_an_async_by_is_refused(app: Mainspring) -> None:
     async def by(item: int) -> int:
         return item
 
-    with pytest.raises(InvalidOption, match="must name a part of the item or be a def"):
+    with pytest.raises(InvalidOption, match="must be an attribute path of the item or a def"):
         anything(app).bulk_task(by=by)(lambda items: items)
 
 
@@ -162,7 +162,7 @@ def test_an_item_of_the_wrong_type_is_refused_at_enqueue(app: Mainspring) -> Non
 @pytest.mark.parametrize("by", ["tennant", "to.name", lambda item: [item.to], lambda item: 1 / 0])
 def test_a_by_that_cannot_be_had_is_told_at_enqueue(app: Mainspring, by: Any) -> None:
     task = anything(app).bulk_task(name="bulk", by=by)(as_sequence)
-    with pytest.raises(WrongArgument, match=r"argument 'item' has no value that by= could compare: \w+Error"):
+    with pytest.raises(WrongArgument, match=r"argument 'item' has no value for by= to compare: \w+Error"):
         task.s(Mail("x"))
 
 
@@ -223,76 +223,81 @@ class Slots:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.held = 0
-        self.pace = ClaimAhead(slots)
+        self.claim_ahead = ClaimAhead(slots)
         self.calls: list[int] = []
 
     def submit(self, attempt: Any) -> None:
         self.held += 1
         self.calls.append(len(attempt.items))
 
-    def waiting(self, before: float) -> list[Any]:
+    def take_waiting(self, before: float) -> list[Any]:
         return []
 
-    def bodies(self) -> list[Any]:
+    def running(self) -> list[Any]:
         return []
 
     def close(self) -> None: ...
 
 
 class Waiting:
-    """An attempt, as far as a line looks at it."""
+    """An attempt, as far as bulk lanes read it."""
 
     def __init__(self, spec: Any, crashes: int = 0) -> None:
         self.spec = spec
         self.received = 0.0
         self.claim = Claim(b"", 1, "bulk", "q", "", 0, 1, 1, crashes, False, 0, None, b"", 1)
-        self.early = self.limited = self.short = False
-        self.lease = self.home = None
+        self.early = self.limited = self.scarce = False
+        self.lease = self.environment = None
 
 
-def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[BulkLine, Any]:
+def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[BulkLanes, Any]:
     spec = anything(app).bulk_task(name="bulk", **options)(lambda items: items).spec()
-    return BulkLine(spec, spec.bulk, ("thread~*bulk~",), pool), spec
+    return BulkLanes(spec, spec.bulk, ("thread~*bulk~",), pool), spec
 
 
-async def test_a_line_asks_for_what_its_calls_can_take(app: Mainspring) -> None:
+async def test_bulk_lanes_request_what_their_calls_can_take(app: Mainspring) -> None:
     pool = Slots(4)
     line, spec = line_of(app, pool, size=10, wait="1h")
-    assert line.ask(0) == (0, 0)
-    assert line.ask(1) == (10, 1)
-    assert line.ask(4) == (20, 2)
+    assert line.request(0) == (0, 0)
+    assert line.request(1) == (10, 1)
+    assert line.request(4) == (20, 2)
     for n in range(1, 10):
         line.add(anything(Waiting(spec)), None)
-        assert (pool.held, line.ask(0)) == (1, (10 - n, 0))
-    assert line.ask(3) == (11, 1)
+        assert (pool.held, line.request(0)) == (1, (10 - n, 0))
+    assert line.request(3) == (11, 1)
     line.add(anything(Waiting(spec)), None)
-    assert (pool.held, pool.calls, line.ask(0)) == (1, [10], (0, 0))
+    assert (pool.held, pool.calls, line.request(0)) == (1, [10], (0, 0))
 
 
 @pytest.mark.parametrize(
     ("options", "asked"),
-    [({"size": 10}, (320, 32)), ({"size": 100}, (MOST, 5)), ({"size": 1000}, (1000, 1)), ({"by": "to"}, (100, 1))],
+    [
+        ({"size": 10}, (320, 32)),
+        ({"size": 100}, (MAX_REQUEST, 5)),
+        ({"size": 1000}, (1000, 1)),
+        ({"by": "to"}, (100, 1)),
+    ],
 )
-async def test_a_line_asks_for_no_more_than_a_turn_can_carry(
+async def test_bulk_lanes_request_no_more_than_one_turn_takes(
     app: Mainspring, options: dict[str, Any], asked: tuple[int, int]
 ) -> None:
-    assert line_of(app, Slots(64), **options)[0].ask(64) == asked
+    assert line_of(app, Slots(64), **options)[0].request(64) == asked
 
 
 async def test_a_call_that_gathers_is_filled_though_no_slot_is_free(app: Mainspring) -> None:
     pools = {"async": Slots(0), "thread": Slots(1)}
     line, spec = line_of(app, pools["thread"], size=10, wait="1h")
-    demand = Demand(["q"], {}, anything(pools), lines=[line])
+    demand = Demand(["q"], {}, anything(pools), separate=[line])
     line.add(anything(Waiting(spec)), None)
-    assert demand.urgent
-    assert [(want.lanes, want.n) for want in demand.wants()] == [(("q/thread~*bulk~",), 9)]
-    demand.heard([])
-    assert not demand.urgent, "dry until something wakes it"
+    assert demand.is_urgent
+    assert [(want.lanes, want.n) for want in demand.next_wants()] == [(("q/thread~*bulk~",), 9)]
+    demand.record_reply([])
+    assert not demand.is_urgent, "dry until something wakes it"
     demand.wake()
-    assert demand.urgent
+    assert demand.is_urgent
 
 
-async def test_what_waits_is_given_back_with_its_slot(app: Mainspring) -> None:
+async def test_waiting_items_are_taken_out_together_with_their_slot(app: Mainspring) -> None:
     pool = Slots(2)
     line, spec = line_of(app, pool, size=10, wait="1h")
     waiting = [anything(Waiting(spec)) for _ in range(3)]
@@ -302,8 +307,8 @@ async def test_what_waits_is_given_back_with_its_slot(app: Mainspring) -> None:
     assert line.withdraw(waiting[1])
     assert not line.withdraw(waiting[1])
     assert pool.held == 1
-    assert line.empty() == [waiting[0], waiting[2]]
-    assert (pool.held, pool.calls, line.ask(0)) == (0, [], (0, 0))
+    assert line.take_all() == [waiting[0], waiting[2]]
+    assert (pool.held, pool.calls, line.request(0)) == (0, [], (0, 0))
 
 
 async def test_a_suspect_is_a_call_of_its_own(app: Mainspring) -> None:
@@ -315,4 +320,4 @@ async def test_a_suspect_is_a_call_of_its_own(app: Mainspring) -> None:
     plain, crashed, suspect = (anything(Waiting(task.spec(), crashes)) for crashes in range(3))
     alone = gatherer.gather([plain, crashed, suspect])
     assert [each.jobs for each in alone] == [[suspect]]
-    assert gatherer.empty() == [plain, crashed]
+    assert gatherer.take_all() == [plain, crashed]

@@ -25,10 +25,10 @@ class Slots:
     def __init__(self, slots: int, ahead: int = 0) -> None:
         self.slots = slots
         self.held = 0
-        self.pace = self
+        self.claim_ahead = self
         self._ahead = ahead
 
-    def ahead(self) -> int:
+    def size(self) -> int:
         return self._ahead
 
 
@@ -55,7 +55,7 @@ class Shop:
         jobs have to pass. Returns the lanes.
         """
         lanes = list[str]()
-        wants = self.demand.wants()
+        wants = self.demand.next_wants()
         for want in wants:
             left = want.n
             for lane in want.lanes:
@@ -67,10 +67,10 @@ class Shop:
         if partly:
             self.demand.wake()
         held = {lane.partition("/")[0] for lane, n in self.ready.items() if n and gate and len(lanes) == most}
-        self.demand.heard([claim(lane) for lane in lanes], partly=partly, held=held)
+        self.demand.record_reply([claim(lane) for lane in lanes], partial=partly, blocked=held)
         for lane in lanes:
             queue, _, kind = lane.partition("/")
-            self.demand.took(queue)
+            self.demand.count_claim(queue)
             self.got[queue] += 1
             self.held[lane] += 1
             self.pools["thread" if kind.startswith("thread") else "async"].held += 1
@@ -79,7 +79,7 @@ class Shop:
     def finish(self, lane: str) -> None:
         queue, _, kind = lane.partition("/")
         self.held[lane] -= 1
-        self.demand.released(queue)
+        self.demand.count_release(queue)
         self.pools["thread" if kind.startswith("thread") else "async"].held -= 1
 
     def shares(self) -> dict[str, float]:
@@ -95,7 +95,7 @@ def test_without_weights_all_queues_are_one_want(weights: Any) -> None:
     shop = Shop(backlog(), aio=Slots(10), thread=Slots(4), weights=weights)
     every = tuple(f"{queue}/{kind}" for queue in sorted(WEIGHTS) for kind in ("async", "thread", "any"))
     alone = tuple(f"{queue}/async" for queue in sorted(WEIGHTS))
-    assert shop.demand.wants() == (Want(every, 4), Want(alone, 6))
+    assert shop.demand.next_wants() == (Want(every, 4), Want(alone, 6))
 
 
 @settings(deadline=None)
@@ -111,7 +111,7 @@ def test_weighted_queues_share_however_slots_become_free(aio: int, thread: int, 
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 1 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
-def test_a_store_that_stops_in_the_middle_of_a_turn_favours_nobody() -> None:
+def test_a_partial_reply_favours_no_queue() -> None:
     """As it does when payloads are large: those at the end of the wants come first the next time."""
     shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)
     while shop.got.total() < 2_000:
@@ -131,7 +131,7 @@ def test_queues_share_a_limit_that_all_of_them_need(places: int) -> None:
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
-def test_who_found_a_limit_used_up_is_asked_for_beside_the_others() -> None:
+def test_a_queue_that_found_a_limit_used_up_keeps_competing() -> None:
     """Those who had all that they were asked for come again before a limit has room: alone they would take it all."""
     shop = Shop(backlog(), aio=Slots(20), thread=Slots(0), weights=WEIGHTS)
     for lane in shop.turn():
@@ -139,10 +139,10 @@ def test_who_found_a_limit_used_up_is_asked_for_beside_the_others() -> None:
     while shop.got.total() < 2_000:
         for lane in shop.turn(7, gate=True):
             shop.finish(lane)
-        while not shop.demand.dry:  # whoever is not dry goes on, as a worker does
+        while not shop.demand.is_dry:  # whoever is not dry goes on, as a worker does
             for lane in shop.turn(3, gate=True):
                 shop.finish(lane)
-        assert not shop.demand.urgent, "nobody asks again and again while the limit has no room"
+        assert not shop.demand.is_urgent, "nobody asks again and again while the limit has no room"
         shop.demand.wake()
     assert all(abs(share - 10 * WEIGHTS[queue]) <= 5 for queue, share in shop.shares().items()), shop.shares()
 
@@ -174,7 +174,7 @@ def test_one_claim_in_twenty_of_each_queue_is_by_age() -> None:
     shop = Shop(backlog(), aio=Slots(100), thread=Slots(0), weights=WEIGHTS)
     aged, asked = Counter[str](), Counter[str]()
     for _ in range(400):
-        for want in shop.demand.wants():
+        for want in shop.demand.next_wants():
             queue = want.lanes[0].partition("/")[0]
             aged[queue] += want.oldest
             asked[queue] += want.n
@@ -192,24 +192,24 @@ class Bus:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def ask(self, free: int) -> tuple[int, int]:
+    def request(self, free: int) -> tuple[int, int]:
         return (self.size, 1) if free else (0, 0)
 
 
 class TestLines:
-    def test_a_line_is_asked_for_apart_and_takes_its_slots(self) -> None:
+    def test_separate_lanes_have_their_own_want_and_take_their_slots(self) -> None:
         ready = {"a/async": 100, "a/async~*bus~": 100}
-        shop = Shop(ready, aio=Slots(4), thread=Slots(0), lines=(Bus(50),))
-        sums = {base_of(want.lanes[0]): want.n for _ in range(2) for want in shop.demand.wants()}
+        shop = Shop(ready, aio=Slots(4), thread=Slots(0), separate=(Bus(50),))
+        sums = {base_of(want.lanes[0]): want.n for _ in range(2) for want in shop.demand.next_wants()}
         assert sums["a/async~*bus~"] == 50
         assert sums["a/async"] in (3, 4)
 
-    def test_the_cap_of_a_queue_holds_for_a_line(self) -> None:
+    def test_the_cap_of_a_queue_applies_to_separate_lanes(self) -> None:
         ready = {"a/async~*bus~": 100, "b/async~*bus~": 100}
-        shop = Shop(ready, aio=Slots(8), thread=Slots(0), caps={"a": 5}, lines=(Bus(50),))
+        shop = Shop(ready, aio=Slots(8), thread=Slots(0), caps={"a": 5}, separate=(Bus(50),))
         wanted = Counter[str]()
         for _ in range(6):
-            for want in shop.demand.wants():
+            for want in shop.demand.next_wants():
                 queues = {lane.partition("/")[0] for lane in want.lanes if "bus" in lane}
                 assert len(queues) <= 1
                 wanted.update(dict.fromkeys(queues, want.n))
@@ -217,11 +217,11 @@ class TestLines:
         assert wanted["b"] % 50 == 0
         assert wanted["a"] > 0 < wanted["b"]
 
-    def test_a_dry_line_is_left_out_until_something_wakes_it(self) -> None:
-        shop = Shop({"a/async": 0, "a/async~*bus~": 3}, aio=Slots(2), thread=Slots(0), lines=(Bus(50),))
+    def test_dry_separate_lanes_are_left_out_until_a_wake_up(self) -> None:
+        shop = Shop({"a/async": 0, "a/async~*bus~": 3}, aio=Slots(2), thread=Slots(0), separate=(Bus(50),))
         shop.turn()
         for lane in list(shop.held.elements()):
             shop.finish(lane)
-        assert shop.demand.dry
+        assert shop.demand.is_dry
         shop.demand.wake()
-        assert not shop.demand.dry
+        assert not shop.demand.is_dry

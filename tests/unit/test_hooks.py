@@ -21,7 +21,7 @@ LEASE = Lease(b"x" * 16, 1)
 def hook(event: Event) -> None: ...
 
 
-def test_a_hook_hears_of_its_events_and_tasks() -> None:
+def test_a_hook_gets_its_events_and_tasks() -> None:
     hooks = Hooks()
     assert not hooks
     hooks.add(["dead"], hook, None)
@@ -33,7 +33,7 @@ def test_a_hook_hears_of_its_events_and_tasks() -> None:
     assert [hooks.has(event) for event in ("dead", "failed", "started")] == [True, True, False]
 
 
-def test_an_event_named_twice_is_told_once() -> None:
+def test_an_event_named_twice_is_reported_once() -> None:
     hooks = Hooks()
     hooks.add(["dead", "dead"], hook, None)
     assert len(hooks.of("dead", "t")) == 1
@@ -50,7 +50,7 @@ def test_an_event_named_twice_is_told_once() -> None:
         (["dead"], hook, hook, InvalidOption),
     ],
 )
-def test_what_cannot_be_a_hook_is_refused_and_leaves_nothing(
+def test_an_invalid_hook_is_refused_and_not_registered(
     events: list[str], fn: Any, task: Any, error: type[Exception]
 ) -> None:
     hooks = Hooks()
@@ -75,12 +75,12 @@ def test_what_cannot_be_a_hook_is_refused_and_leaves_nothing(
     ],
 )
 def test_the_events_of_an_ack(ack: Ack, names: tuple[str, ...]) -> None:
-    assert event_names.names_of(ack) == names
+    assert event_names.events_of_ack(ack) == names
     assert set(names) <= set(EVENTS)
 
 
 def test_the_jobs_of_a_lost_worker_are_stalled_whatever_became_of_them() -> None:
-    found = event_names.of_rescue("w", RescueResult(True, (b"1",), (b"2",), (b"3",), (b"4",)))
+    found = event_names.moved_by_rescue("w", RescueResult(True, (b"1",), (b"2",), (b"3",), (b"4",)))
     assert found == [
         MovedJob(b"1", State.READY, ("stalled",), "w"),
         MovedJob(b"2", State.RETRYING, ("stalled",), "w"),
@@ -89,10 +89,10 @@ def test_the_jobs_of_a_lost_worker_are_stalled_whatever_became_of_them() -> None
     ]
 
 
-def test_a_supervisor_tells_of_those_it_judged() -> None:
+def test_jobs_that_a_supervisor_acked_have_events() -> None:
     late = Ack.dead(LEASE, b"{}", Reason.TIMED_OUT, timed_out=True)
     early = Ack.lost_early(LEASE, b"{}")
-    assert [each.names for each in event_names.of_acks("w", [late, early, Ack.returned(LEASE)])] == [
+    assert [each.names for each in event_names.moved_by_acks("w", [late, early, Ack.returned(LEASE)])] == [
         ("failed", "dead"),
         ("stalled", "dead"),
     ]

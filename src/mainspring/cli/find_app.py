@@ -62,7 +62,7 @@ def find_target(named: str | None) -> AppAddress:
 def load_app(found: AppAddress) -> Mainspring:
     """Import the app. An exception of its code becomes a ``ConfigError`` with the traceback."""
     from mainspring.app import Mainspring
-    from mainspring.launch.child import explain, load_target
+    from mainspring.launch.child import explain_error, load_target
 
     if found.folder not in sys.path:
         sys.path.insert(0, found.folder)
@@ -76,7 +76,7 @@ def load_app(found: AppAddress) -> Mainspring:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{where}.".startswith(f"{error.name}."):
             raise ConfigError(f"{found.target}: {error}", hint=f"Modules are searched in {found.folder}.") from None
         theirs = error.__traceback__ and error.__traceback__.tb_next
-        text = explain(error.with_traceback(theirs)).rstrip()
+        text = explain_error(error.with_traceback(theirs)).rstrip()
         raise ConfigError(f"{found.target} cannot be imported:\n{text}") from None
     if not isinstance(app, Mainspring):
         raise ConfigError(f"{found.target} is a {type(app).__name__}, not an app", hint="Name a Mainspring object.")

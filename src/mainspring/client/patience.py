@@ -1,4 +1,4 @@
-"""How long a producer waits: for capacity in a full queue, or for a store that cannot be reached."""
+"""How long an enqueue is repeated: for capacity in a full queue, and for a store that cannot be reached."""
 
 from __future__ import annotations
 
@@ -11,8 +11,27 @@ _LONGEST = 1.0
 """Seconds: the longest pause between two tries."""
 
 
+class EnqueuePatience:
+    """The pauses between the tries of one enqueue, blocking or async, until its patience ends."""
+
+    def __init__(self, store_wait: float, full_wait: float) -> None:
+        """Seconds that the enqueue waits for an unreachable store, and for capacity in a full queue."""
+        self._store_wait = store_wait
+        self._full_wait = full_wait
+        self._capacity: WaitForCapacity | None = None
+        self._retry: EnqueueRetry | None = None
+
+    def pause(self, error: StoreUnavailable | QueueFull) -> float:
+        """Seconds until the next try. Raises the error when the patience for it has ended."""
+        if isinstance(error, StoreUnavailable):
+            self._retry = self._retry or EnqueueRetry(self._store_wait)
+            return self._retry.pause(error)
+        self._capacity, self._retry = self._capacity or WaitForCapacity(self._full_wait), None
+        return self._capacity.pause(error)
+
+
 class WaitForCapacity:
-    """The wait of one enqueue for a full queue, for at most ``patience`` seconds after the first refusal."""
+    """The wait for a full queue, for at most ``patience`` seconds after the first refusal."""
 
     def __init__(self, patience: float) -> None:
         self._began = time.monotonic()
@@ -29,7 +48,7 @@ class WaitForCapacity:
 
 
 class EnqueueRetry:
-    """The repeats of an enqueue until the store confirms it, for at most ``patience`` seconds.
+    """The repeats until the store confirms the enqueue, for at most ``patience`` seconds.
 
     The seconds count from the first failure, however long the first try took: if its reply was lost, the enqueue must
     be repeated at least once.

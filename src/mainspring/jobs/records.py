@@ -5,7 +5,7 @@ An id is the 16 bytes of a UUID. Times and durations are in microseconds; times 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,9 +22,8 @@ class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     v: int = RECORD_VERSION
     args: msgspec.Raw = msgspec.Raw(b"{}")
-    retries: int | None = None
-    timeout: int | None = None
-    """Microseconds; 0 means no time limit; None means the time limit of the task."""
+    options: dict[str, Any] = {}
+    """The options given for this job that the table of options marks ``record``, by name and in normal form."""
     code: str | None = None
     """The version of the code that enqueued the job."""
     tags: tuple[str, ...] = ()
@@ -44,6 +43,16 @@ class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The schedule that this job is a run of."""
     occurrence: int | None = None
     """The occurrence of the schedule that this run is for."""
+
+    @property
+    def retries(self) -> int | None:
+        """The retries given for this job; None leaves them to the task."""
+        return self.options.get("retries")
+
+    @property
+    def timeout(self) -> int | None:
+        """Microseconds; 0 switches the time limit off; None leaves it to the task."""
+        return (self.options["timeout"] or 0) if "timeout" in self.options else None
 
 
 class Edge(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""A worker inside the user's own process: a thread with its own event loop, and no signals.
+"""A worker inside the user's own process: a thread with its own event loop, without signal handlers.
 
-Its lease does not hang on the host's GIL: a tiny helper process beats for it too, and gives its jobs back
-when the host is gone.
+Its lease does not depend on the host's GIL: a small heartbeat process sends heartbeats for it too, and gives its jobs
+back when the host is gone.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 
 class EmbeddedWorker:
-    """``with app.worker():`` or ``async with``. Entering waits until it claims, leaving drains it."""
+    """``with app.worker():`` or ``async with``. Entering waits until the worker claims jobs, leaving drains it."""
 
-    def __init__(self, parts: WorkerConfig) -> None:
-        self._parts = parts
+    def __init__(self, config: WorkerConfig) -> None:
+        self._config = config
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._worker: Worker | None = None
-        self._up = threading.Event()
-        self._trouble: BaseException | None = None
-        self._unlog: Callable[[], None]
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._restore_logs: Callable[[], None]
         self.exit_code: int | None = None
-        """0 when everything finished, 3 when something was handed back at the drain limit."""
+        """0 if all jobs finished, 3 if jobs were handed back at the drain limit."""
 
     def start(self) -> None:
-        """Start the thread and wait until the worker claims; nothing if it is at work already."""
+        """Start the thread, and wait until the worker claims jobs. Does nothing if the worker runs already."""
         if self._thread is not None and self._thread.is_alive() and self._pid == os.getpid():
             return
         if self._thread is not None:
-            raise NotOpen("this worker was started before; make a new one with app.worker()")
+            raise NotOpen("this worker was started before", hint="Create a new one with app.worker().")
         self._pid = os.getpid()
-        self._unlog = logs.configure_for_guest(self._parts.logs)
+        self._restore_logs = logs.configure_for_guest(self._config.logs)
         self._thread = threading.Thread(target=self._run, name="mainspring-worker", daemon=True)
         self._thread.start()
-        self._up.wait()
-        if self._trouble is not None:
+        self._started.wait()
+        if self._error is not None:
             self._thread.join()
-            raise self._trouble
+            raise self._error
 
     def stop(self) -> None:
-        """Claim no more, let running jobs finish within the drain limit, hand back the rest."""
+        """Claim no more, let the running jobs finish within the drain limit, and hand back the rest."""
         if self._thread is None:
             return
         if self._pid != os.getpid():
@@ -61,8 +61,8 @@ class EmbeddedWorker:
         if self._worker is not None:
             self._worker.drain()
         self._thread.join()
-        if self._trouble is not None:
-            raise self._trouble
+        if self._error is not None:
+            raise self._error
 
     def __enter__(self) -> Self:
         self.start()
@@ -84,42 +84,46 @@ class EmbeddedWorker:
         from mainspring.worker.supervise.shutdown import run_loop
 
         try:
-            self.exit_code = run_loop(self._main(), grace=self._parts.settings.grace / 1e6)
-        except BaseException as error:  # noqa: BLE001 - told to whoever started or stops it
-            self._trouble = error
+            self.exit_code = run_loop(self._main(), grace=self._config.settings.grace / 1e6)
+        except BaseException as error:  # noqa: BLE001 - raised by start() or stop()
+            self._error = error
         finally:
-            self._unlog()
-            self._up.set()
+            self._restore_logs()
+            self._started.set()
 
     async def _main(self) -> int:
+        from mainspring.launch.services import build_services
         from mainspring.stores.connect import connect_to
         from mainspring.worker.lease.death_lock import DeathLock
-        from mainspring.worker.lease.heartbeat_process import HeartbeatProcess
         from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
         from mainspring.worker.lease.shared_state import SharedState
         from mainspring.worker.supervise.child_pipe import Hello
+        from mainspring.worker.supervise.heartbeat_process import HeartbeatProcess
         from mainspring.worker.worker import Worker
 
-        parts = self._parts
-        store = connect_to(parts.store)
+        config = self._config
+        store = connect_to(config.store)
         await store.open()
-        board, lock = SharedState.create(), DeathLock.create()
-        helper = HeartbeatProcess(board, lock)
+        shared_state, lock = SharedState.create(), DeathLock.create()
+        process = HeartbeatProcess(shared_state, lock)
         try:
-            beater = functools.partial(
-                HeartbeatThread, parts.store, settings=parts.settings, board=board,
-                announce=lambda name: helper.announce(Hello.of(name, parts)),
+            heartbeats = functools.partial(
+                HeartbeatThread, config.store, settings=config.settings, shared_state=shared_state,
+                announce=lambda name: process.announce(Hello.of(name, config)),
             )  # fmt: skip
-            worker = Worker(parts, store, board=board, beater=beater, info=lock.facts())
+            worker = Worker(
+                config, store, shared_state=shared_state, services=build_services, heartbeats=heartbeats,
+                info=lock.facts(),
+            )  # fmt: skip
             self._worker = worker
             running = asyncio.create_task(worker.run())
             started = asyncio.create_task(worker.wait_started())
             await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
-            self._up.set()
+            self._started.set()
             return await running
         finally:
-            helper.stop()
+            process.stop()
             lock.close(unlink=True)
-            board.close()
+            shared_state.close()
             await store.close()

@@ -1,4 +1,4 @@
-"""From an app to running workers: ``app.run()`` and ``mainspring worker`` both end here."""
+"""Start supervised workers of an app: used by ``app.run()`` and by ``mainspring worker``."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CHILD = "mainspring.launch.child"
 
 
 def run(app: Mainspring, given: Mapping[str, Any]) -> int:
-    """Supervise workers of ``app``, which they import anew by the place it was declared in."""
+    """Supervise workers of ``app``. Each worker process imports the app again, from the module that declares it."""
     main = sys.modules.get("__main__")
     if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
         raise NoMainGuard
     app.settings.worker(given)
     logs.configure(app.settings.logs)
     path = [folder or str(Path.cwd()) for folder in sys.path]
-    return _supervise(address(app), given, {}, path)  # the child finds what this program finds
+    return _supervise(find_target(app), given, {}, path)  # the child can import what this program can import
 
 
 def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None = None, path: Sequence[str] = ()) -> int:
-    """Supervise workers of the app that ``target`` names; imports no user code here.
+    """Supervise workers of the app that ``target`` names. Imports no user code in this process.
 
-    ``log_level`` goes before every setting. What the app itself was told is for its workers; the
-    supervisor's own lines go by environment and file.
+    ``log_level`` overrides every setting. Log settings in the code of the app apply to its workers; the supervisor uses
+    those of the environment and of the settings file.
     """
     flags = {} if log_level is None else {"log_level": log_level}
     where = target.partition(":")[0]
@@ -48,8 +48,8 @@ def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None =
 
 
 def _supervise(target: str, given: Mapping[str, Any], log: Mapping[str, str], path: Sequence[str]) -> int:
-    told = msgspec.json.encode({name: _plain(value) for name, value in given.items()}).decode()
-    command = [sys.executable, "-m", CHILD, "--target", target, "--options", told]
+    options = msgspec.json.encode({name: _plain(value) for name, value in given.items()}).decode()
+    command = [sys.executable, "-m", CHILD, "--target", target, "--options", options]
     if log:
         command += ["--log", msgspec.json.encode(log).decode()]
     if path:
@@ -58,21 +58,21 @@ def _supervise(target: str, given: Mapping[str, Any], log: Mapping[str, str], pa
 
 
 def _plain(value: Any) -> Any:
-    """An option as it can be told to another process: durations in seconds, the rest as JSON has it."""
+    """An option as JSON can represent it: durations in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def address(app: Mainspring) -> str:
-    """``module:name`` or ``file.py:name`` under which a child process finds this very app."""
+def find_target(app: Mainspring) -> str:
+    """``module:name`` or ``file.py:name`` by which a child process can import this app."""
     modules = [module for module in [*sys.modules.values()] if file_of(getattr(module, "__dict__", {}))]
-    modules.sort(key=lambda module: module.__file__ != app.settings.declared_in)  # where it was declared, first
+    modules.sort(key=lambda module: module.__file__ != app.settings.declared_in)  # first the module that declares it
     for module in modules:
         if name := _name_in(module, app):
             return f"{_importable(module)}:{name}"
     raise TaskNotImportable(
         repr(app),
-        "no module holds this app, so a worker process cannot find it",
-        hint="Assign it to a name at the top level of a module, or use app.worker() in this process.",
+        "no module contains this app, so a worker process cannot import it",
+        hint="Assign the app to a name at the top level of a module, or use app.worker() in this process.",
     )
 
 

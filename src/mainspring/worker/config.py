@@ -1,4 +1,4 @@
-"""What a worker is made of. The app hands it over; the worker room knows no app."""
+"""The configuration of a worker process. The app builds it; the worker does not import the app."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     async_slots: int = 64
     thread_slots: int = 8
     concurrency: dict[str, int] = {}
-    """Most jobs of a queue that this worker runs at once."""
+    """The largest number of jobs of a queue that this worker runs at the same time, by queue."""
     lease: int = 15_000_000
     sweep: int = 3_000_000
     poll: int = 1_000_000
@@ -36,10 +36,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     roles: frozenset[str] = frozenset({"worker", "scheduler"})
     """``worker`` runs jobs; ``scheduler`` runs the services that serve the whole fleet."""
     labels: tuple[str, ...] = ()
-    """What it has that tasks may need."""
+    """Capabilities of this worker, such as ``gpu``, that tasks may need."""
 
     @property
     def beat(self) -> int:
+        """Microseconds between two heartbeats."""
         return self.lease // 3
 
 
@@ -50,34 +51,34 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     format: str = "auto"
     """``pretty``, ``json``, or ``auto``: pretty on a terminal, else JSON."""
     file: str | None = None
-    """A path, ``stdout`` or ``stderr``; None for the last."""
+    """A path, ``stdout`` or ``stderr``. None means ``stderr``."""
     redact: tuple[str, ...] = ()
-    """More names of fields whose values are hidden."""
+    """Names of further fields whose values are hidden."""
 
 
 class WorkerConfig(NamedTuple):
-    """Everything a worker process needs to know."""
+    """Everything that a worker process needs to know."""
 
     store: StoreAddress
     tasks: Mapping[str, TaskSpec]
-    """By every name a job may carry: task names and aliases."""
+    """By every name that a job may carry: task names and aliases."""
     settings: WorkerSettings
     lifespans: tuple[Callable[..., Any], ...] = ()
-    """(Async) generator functions run once around the jobs of this process, in this order; ended in reverse."""
+    """(Async) generator functions. They start in this order before the first job, and end in reverse order."""
     version: str = ""
     hooks: Hooks = Hooks()
-    """What is told of each event, in this process."""
+    """The event hooks that this process calls."""
     middleware: tuple[Middleware, ...] = ()
-    """What wraps each run, outermost first."""
+    """Middleware around each run, outermost first."""
     retention: Retention = Retention()
     logs: LogSettings = LogSettings()
     learn: Callable[[str], TaskSpec | None] | None = None
-    """Looks for a task that was declared after the worker was made."""
+    """Finds a task that was declared after the worker was built."""
     weights: Mapping[str, float] = MappingProxyType({})
-    """The weights of queues; 1 for those that are not here."""
+    """The weights of queues. A queue that is not in this mapping has weight 1."""
     queues: Mapping[str, QueueSettings] = MappingProxyType({})
-    """What the store should keep of the queues that were declared."""
+    """The settings of declared queues, which the worker stores when it starts."""
     limits: tuple[Limit, ...] = ()
-    """The limits of those queues, and of groups of schedules."""
+    """The limits of these queues and of schedule groups."""
     schedules: CodeSchedules | None = None
     """The schedules that the code declares."""

@@ -1,10 +1,9 @@
-"""What a process sets up before its first job and tidies up after its last.
+"""Lifespans: what a process sets up before its first job and cleans up after its last.
 
-A lifespan is a generator function, ``def`` or ``async def``, without parameters: what stands before
-its ``yield`` runs before the first claim, what stands after it when the worker stops. The value it
-yields is ``ctx.state``; with several lifespans ``ctx.state`` is a namespace with one attribute for
-each, by the function's name. Cleaning up goes in reverse order; each has its own time limit, and
-the failure of one is logged and does not keep the others from running.
+A lifespan is a generator function, ``def`` or ``async def``, without parameters. The code before its ``yield`` runs
+before the first claim, the code after it when the worker stops. The value that it yields is ``ctx.state``; with several
+lifespans, ``ctx.state`` is a namespace with one attribute for each, named like the function. Lifespans are cleaned up
+in reverse order. Each has its own time limit; if one fails, the failure is logged and the others still run.
 """
 
 from __future__ import annotations
@@ -34,11 +33,14 @@ class Lifespans:
         for fn in self._functions:
             if not (inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)):
                 raise InvalidOption(
-                    "lifespan", fn, "must be a generator function, def or async def", hint="Set up, yield, tidy up."
+                    "lifespan",
+                    fn,
+                    "must be a generator function, def or async def",
+                    hint="Write: set up, yield, clean up.",
                 )
 
     async def start(self) -> Any:
-        """Set up in order; returns the state. If one fails, those before it are cleaned up and its error is raised."""
+        """Start the lifespans in order; returns the state. If one fails, cleans up the earlier ones and raises."""
         values: dict[str, Any] = {}
         try:
             for fn in self._functions:
@@ -46,10 +48,10 @@ class Lifespans:
                 self._open.append((_name(fn), span))
                 value = await _advance(span)
                 if value is _END:
-                    raise InvalidOption("lifespan", fn, "ended without a yield")
+                    raise InvalidOption("lifespan", fn, "ended without a yield", hint="Write: set up, yield, clean up.")
                 values[_name(fn)] = value
         except BaseException:
-            self._open.pop()  # it failed by itself
+            self._open.pop()  # the one that failed
             await self.stop()
             raise
         if len(values) == 1:
@@ -57,16 +59,18 @@ class Lifespans:
         return SimpleNamespace(**values) if values else None
 
     async def stop(self) -> None:
-        """Clean up in reverse order. Never raises for a lifespan's failure. Idempotent."""
+        """Clean up in reverse order. A failure of a lifespan is logged, not raised. Idempotent."""
         while self._open:
             name, span = self._open.pop()
             try:
                 async with asyncio.timeout(self._limit):
                     rest = await _advance(span)
                 if rest is not _END:
-                    log.error("lifespan %s yielded twice; the rest of it is not run", name)
+                    log.error("lifespan %s yielded twice; the code after its second yield is not run", name)
             except TimeoutError:
-                log.error("lifespan %s did not clean up within %.1f s and is left behind", name, self._limit)
+                log.error(
+                    "lifespan %s did not clean up within %.1f s; the worker does not wait any longer", name, self._limit
+                )
             except Exception:
                 log.exception("lifespan %s failed to clean up", name)
 
@@ -82,7 +86,7 @@ async def _advance(span: AsyncGenerator[Any, None] | Generator[Any, None, None])
 
 
 async def _in_thread(fn: Callable[[], Any]) -> Any:
-    """Call in a thread that nobody waits for at exit: the loop's own executor would be joined, hanging or not."""
+    """Call the function in a daemon thread. The loop's own executor would be joined at exit, even if it hangs."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -98,7 +102,7 @@ async def _in_thread(fn: Callable[[], Any]) -> Any:
         value, problem = None, None
         try:
             value = fn()
-        except Exception as error:  # noqa: BLE001 - carried over to the loop
+        except Exception as error:  # noqa: BLE001 - passed on to the loop
             problem = error
         except BaseException as error:  # noqa: BLE001 - SystemExit must not end the loop
             problem = RuntimeError(f"lifespan raised {error!r}")

@@ -1,34 +1,42 @@
-"""How a worker gets its row in the store and lets it go, and what it asks of whoever keeps its lease."""
+"""Register a worker in the store, store what its code declares, and retire the worker."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+import os
+import platform
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from mainspring.codec import dumps
 from mainspring.common.clock import boottime
 from mainspring.common.ids import worker_id
+from mainspring.common.redact import redact
 from mainspring.jobs.outcomes import Outcome
 from mainspring.queues.records import QueueSettings
 from mainspring.schedules.sync import sync
-from mainspring.worker.loop.retry_log import RetryLog
+from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
 from mainspring.worker.records import Beat, Registration
+from mainspring.worker.retry_log import RetryLog
 
 if TYPE_CHECKING:
     from mainspring.limits.records import Limit
     from mainspring.queues.records import QueueRow
-    from mainspring.schedules.sync import CodeSchedules
     from mainspring.stores.base import Store
+    from mainspring.worker.config import WorkerConfig
     from mainspring.worker.lease.shared_state import SharedState
-    from mainspring.worker.loop.outage import Outage
-    from mainspring.worker.loop.turn_loop import TurnLoop
+    from mainspring.worker.retry_log import Outage
+    from mainspring.worker.run.attempt import RunEnvironment
 
 log = logging.getLogger("mainspring.worker")
 
+R = TypeVar("R")
+
 
 class Heartbeats(Protocol):
-    """What the worker asks of its beater."""
+    """Sends the heartbeats of a worker, also while its event loop is busy."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -37,6 +45,8 @@ class Heartbeats(Protocol):
 
 
 class MakeHeartbeats(Protocol):
+    """Builds the heartbeats of one worker."""
+
     def __call__(
         self,
         registration: Callable[[], Registration],
@@ -48,79 +58,106 @@ class MakeHeartbeats(Protocol):
     ) -> Heartbeats: ...
 
 
-async def enrol(
-    turner: TurnLoop,
+def build_registration(config: WorkerConfig, more: Mapping[str, object]) -> Registration:
+    """The row of a worker in the store, with ``more`` facts in its ``info``.
+
+    It names only the tasks that the worker can run. The store parks jobs that a worker hands back for want of a slot or
+    a label, and must not give them to the same worker again.
+    """
+    settings = config.settings
+    info = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "python": platform.python_version(),
+        "version": config.version,
+        "roles": sorted(settings.roles),
+        "async_slots": settings.async_slots,
+        "thread_slots": settings.thread_slots,
+        "labels": list(settings.labels),
+        "kinds": all_lane_kinds(config),
+        "concurrency": settings.concurrency,
+        **more,
+    }
+    return Registration(queues=settings.queues, tasks=runnable_tasks(config), lease=settings.lease, info=dumps(info))
+
+
+def describe_worker(config: WorkerConfig) -> str:
+    """The store, the queues and the slots, in one line for the log."""
+    address, settings = config.store, config.settings
+    url = redact(address.url)
+    store = url if address.namespace == "default" else f"{url} (namespace {address.namespace})"
+    if "worker" not in settings.roles:
+        return f"store {store}, role scheduler, no slots"
+    queues = ", ".join(settings.queues) or "none"
+    labels = f", labels {', '.join(settings.labels)}" if settings.labels else ""
+    slots = f"{settings.async_slots} async and {settings.thread_slots} thread slots"
+    return f"store {store}, queues {queues}, {slots}{labels}"
+
+
+async def register(
+    environment: RunEnvironment,
     store: Store,
     registration: Callable[[], Registration],
-    board: SharedState,
-    beater: Heartbeats | None,
+    shared_state: SharedState,
+    heartbeats: Heartbeats | None,
     outage: Outage,
 ) -> None:
-    """Register the turner's current id, however long it takes."""
-    if beater is not None:
-        beater.wake()  # it learns the new name from now on; which of us registers it first does not matter
-    trouble = RetryLog("registering the worker", log, outage)
-    while True:
-        sent, said = boottime(), registration()
-        try:
-            (reply,) = await store.beat([Beat(turner.id, said)])
-        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
-            await asyncio.sleep(trouble.failed(error))
-            continue
-        trouble.over()
+    """Register the worker's current id. Retries until the store answers; takes another id if this one is taken."""
+    if heartbeats is not None:
+        heartbeats.wake()  # it reads the new id from now on; either of the two calls may register the id first
+
+    async def beat() -> bool:
+        sent, row = boottime(), registration()
+        (reply,) = await store.beat([Beat(environment.worker, row)])
         if reply.alive:
-            break
-        turner.id = worker_id()  # that name is taken
-    board.extend(sent + said.lease / 1e6)
+            shared_state.extend(sent + row.lease / 1e6)
+        return reply.alive
+
+    while not await _retry(beat, RetryLog("registering the worker", log, outage)):
+        environment.worker = worker_id()  # another worker has that id
 
 
 async def declare_limits(store: Store, limits: Sequence[Limit], outage: Outage) -> None:
-    """The limits as this code wants them, however long it takes: the code that was started last decides."""
-    trouble = RetryLog("declaring limits", log, outage)
-    while limits:
-        try:
-            await store.declare_limits(limits)
-        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
-            await asyncio.sleep(trouble.failed(error))
-        else:
-            trouble.over()
-            return
+    """Store the limits as this code declares them. The code that started last decides. Retries until it succeeds."""
+    if limits:
+        await _retry(lambda: store.declare_limits(limits), RetryLog("declaring limits", log, outage))
 
 
 async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outage: Outage) -> list[QueueRow]:
-    """The same for queues; what the store keeps of all of them."""
-    trouble = RetryLog("declaring queues", log, outage)
-    while True:
-        try:
-            known = {row.name: row.declared for row in await store.queues()}
-            changed = {name: wanted for name, wanted in queues.items() if wanted != known.get(name, QueueSettings())}
-            for name, wanted in changed.items():
-                await store.configure_queue(name, wanted, declared=True)
-            rows = await store.queues()
-        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
-            await asyncio.sleep(trouble.failed(error))
-        else:
-            trouble.over()
-            return rows
+    """Store the settings of queues, and return the rows of all queues. Retries until it succeeds."""
+
+    async def declare() -> list[QueueRow]:
+        known = {row.name: row.declared for row in await store.queues()}
+        for name, settings in queues.items():
+            if settings != known.get(name, QueueSettings()):
+                await store.configure_queue(name, settings, declared=True)
+        return await store.queues()
+
+    return await _retry(declare, RetryLog("declaring queues", log, outage))
 
 
-async def declare_schedules(store: Store, code: CodeSchedules, outage: Outage) -> None:
-    """The same for schedules; those that newer code declared are left alone."""
-    trouble = RetryLog("storing schedules", log, outage)
-    while True:
-        try:
-            await sync(store, code)
-        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
-            await asyncio.sleep(trouble.failed(error))
-        else:
-            trouble.over()
-            return
+async def declare_schedules(store: Store, config: WorkerConfig, outage: Outage) -> None:
+    """Store the schedules that the code declares, except those that newer code has declared. Retries."""
+    code = config.schedules
+    if code is not None:
+        await _retry(lambda: sync(store, code), RetryLog("storing schedules", log, outage))
 
 
-async def say_goodbye(store: Store, worker: str, limit: float) -> None:
-    """Take the worker's row away, within ``limit`` seconds or not at all."""
+async def retire(store: Store, worker: str, limit: float) -> None:
+    """Delete the worker's row, within ``limit`` seconds. If that fails, its lease ends by itself."""
     try:
         async with asyncio.timeout(limit):
             await store.retire(worker, Outcome.INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 - its lease will end by itself
-        log.warning("worker %s could not say goodbye: %s", worker, error)
+    except Exception as error:  # noqa: BLE001 - the lease of the worker ends by itself
+        log.warning("worker %s could not remove its row from the store; its lease will expire: %s", worker, error)
+
+
+async def _retry(call: Callable[[], Awaitable[R]], retry_log: RetryLog) -> R:
+    while True:
+        try:
+            result = await call()
+        except Exception as error:  # noqa: BLE001 - logged, and tried again
+            await asyncio.sleep(retry_log.record_failure(error))
+        else:
+            retry_log.record_success()
+            return result

@@ -1,8 +1,8 @@
-"""What a process does for the fleet: run jobs, or only the services that serve everybody.
+"""The roles of a process: run jobs, or only the services that the whole fleet needs.
 
-worker     slots and lifespans; promotes what is due and rescues the jobs of lost workers
-scheduler  promotes, rescues and prunes; no slots, no lifespan, no queue
-api        enqueues and looks; nothing of it runs here
+worker     has slots and lifespans; promotes due jobs and rescues the jobs of lost workers
+scheduler  promotes, rescues, prunes and fires schedules; has no slots, no lifespans and no queues
+api        enqueues and queries; runs no worker and no services
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from mainspring.worker.config import WorkerConfig
 WORKER, SCHEDULER = "worker", "scheduler"
 
 
-def fitted(parts: WorkerConfig) -> WorkerConfig:
-    """The parts that a process with these roles needs; the settings have refused one that runs nothing."""
-    settings = parts.settings
+def apply_roles(config: WorkerConfig) -> WorkerConfig:
+    """The configuration without the parts that these roles do not use.
+
+    A process with neither role was refused earlier, by the settings.
+    """
+    settings = config.settings
     if WORKER in settings.roles:
-        return parts
+        return config
     if settings.until_empty:
-        raise InvalidOption("until_empty", True, "needs the role worker: a scheduler runs no jobs", subject="worker")
-    return parts._replace(
+        raise InvalidOption("until_empty", True, "needs the role 'worker': a scheduler runs no jobs", subject="worker")
+    return config._replace(
         settings=replace(settings, queues=(), concurrency={}, async_slots=0, thread_slots=0), lifespans=()
     )

@@ -22,8 +22,8 @@ from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing import chaos
 from mainspring.testing.contract.hands import job, one, running
 from mainspring.worker.lease.heartbeat import HeartbeatSender
-from mainspring.worker.loop.outage import Outage
 from mainspring.worker.records import Beat, Registration
+from mainspring.worker.retry_log import Outage
 from mainspring.worker.services.rescuer import Rescuer
 from tests.stores.postgres.sides import Sides
 
@@ -65,7 +65,7 @@ class TestSilence:
             app = Mainspring(wire.url)
             async with app.limiter("one", Concurrency(1)):
                 wire.set(chaos.Reset())
-            assert "could not give its place back" in caplog.text
+            assert "could not release its capacity" in caplog.text
             wire.heal()
             await app.aclose()
 

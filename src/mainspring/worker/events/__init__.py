@@ -1,1 +1,1 @@
-"""Tell hooks what happened."""
+"""Call the hooks of an app when something happens to jobs, breakers and schedules."""

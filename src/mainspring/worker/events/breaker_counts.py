@@ -1,7 +1,7 @@
-"""What the acks of a turn mean to breakers, where their order or their number matters: the store knows neither.
+"""Successes and failures of one turn, as breakers count them: the store knows neither their order nor their number.
 
-A breaker that counts failures in a row hears of those that no success of the same turn came after. To one that
-goes by a share, successes are told in numbers: with a failure, or once a second.
+For a breaker that counts failures in a row, a failure is dropped if a success in the same turn came after it. A breaker
+that goes by a share of failures gets the number of successes: together with a failure, or once a second.
 """
 
 from __future__ import annotations
@@ -20,49 +20,51 @@ if TYPE_CHECKING:
     from mainspring.worker.run.attempt import RunningAttempt
 
 EVERY = 1.0
-"""Seconds between two words about successes alone."""
+"""Seconds between two reports of successes without a failure."""
 
 
 class BreakerCounts:
-    """Those of one worker."""
+    """The counts of one worker."""
 
     def __init__(self) -> None:
-        self._good: Counter[str] = Counter()
-        self._told = LONG_AGO
+        self._successes: Counter[str] = Counter()
+        self._sent_at = LONG_AGO
 
-    def in_a_row(self, acks: Sequence[Ack], held: Mapping[bytes, RunningAttempt]) -> Sequence[Ack]:
-        """The acks without the faults that are forgotten: a success came after them, and they alone open nothing."""
-        if not any([ack.fault for ack in acks]):  # noqa: C419  # a generator costs 3 x as much for one
+    def drop_outdated_faults(self, acks: Sequence[Ack], held: Mapping[bytes, RunningAttempt]) -> Sequence[Ack]:
+        """The acks without faults before a later success of the turn, unless these faults alone open a breaker."""
+        if not any([ack.fault for ack in acks]):  # noqa: C419  # a generator takes 3 times as long for one ack
             return acks
-        row: dict[str, list[int]] = {}
-        forgotten: set[int] = set()
+        in_a_row: dict[str, list[int]] = {}
+        outdated: set[int] = set()
         for n, ack in enumerate(acks):
             attempt = held.get(ack.id)
-            guard = None if attempt is None else attempt.spec.breaker
-            if guard is None or attempt is None or guard.weighs:
+            breaker = None if attempt is None else attempt.spec.breaker
+            if breaker is None or attempt is None or breaker.uses_rate:
                 continue
-            faults = row.setdefault(guard.name or attempt.spec.name, [])
+            faults = in_a_row.setdefault(breaker.name or attempt.spec.name, [])
             if ack.fault:
                 faults.append(n)
             elif ack.to is State.SUCCEEDED:
-                forgotten.update(faults if len(faults) < guard.options["failures"] else ())
+                outdated.update(faults if len(faults) < breaker.options["failures"] else ())
                 faults.clear()
-        return [msgspec.structs.replace(ack, fault="") if n in forgotten else ack for n, ack in enumerate(acks)]
+        return [msgspec.structs.replace(ack, fault="") if n in outdated else ack for n, ack in enumerate(acks)]
 
-    def due(self, acks: Iterable[Ack], held: Mapping[bytes, RunningAttempt], now: float) -> tuple[tuple[str, int], ...]:
-        """What a turn with these acks tells, by breaker."""
+    def take_successes(
+        self, acks: Iterable[Ack], held: Mapping[bytes, RunningAttempt], now: float
+    ) -> tuple[tuple[str, int], ...]:
+        """Count the successes in ``acks``. Returns the counts to send with this turn, by breaker."""
         failing = False
         for ack in acks:
             attempt = held.get(ack.id)
-            guard = None if attempt is None else attempt.spec.breaker
-            if guard is None or attempt is None or not guard.weighs:
+            breaker = None if attempt is None else attempt.spec.breaker
+            if breaker is None or attempt is None or not breaker.uses_rate:
                 continue
             failing = failing or bool(ack.fault)
             if ack.to is State.SUCCEEDED:
-                self._good[guard.limit(attempt.spec.name).name] += 1
-        if not self._good or not (failing or now - self._told >= EVERY):
+                self._successes[breaker.limit(attempt.spec.name).name] += 1
+        if not self._successes or not (failing or now - self._sent_at >= EVERY):
             return ()
-        self._told = now
-        told = tuple(self._good.items())
-        self._good.clear()
-        return told
+        self._sent_at = now
+        counts = tuple(self._successes.items())
+        self._successes.clear()
+        return counts

@@ -1,9 +1,9 @@
-"""Tells hooks what happened to jobs.
+"""Calls hooks with the events of jobs, breakers and schedules.
 
-Told is what the store has taken: the acks of a turn that was answered, the jobs of lost workers that this
-one took back, those that expired under its eyes, and what its supervisor did with the jobs of a dead
-sibling. Each is told at most once, by whoever stored it. Nothing waits for a hook: events stand in line,
-10,000 at most, and what is left when the worker has stopped is told within its limit or not at all.
+An event follows from a change that the store has made: the acks of an answered turn, the jobs of lost workers that this
+worker rescued, jobs that expired while this worker promoted jobs, and the jobs of a dead sibling that the supervisor
+moved. Each event is reported at most once, by the process that made the change. No job waits for a hook: events wait in
+a queue of at most 10,000. When the worker stops, the remaining events are reported within its time limit or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -31,24 +31,27 @@ from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
 from mainspring.tasks.events import BreakerEvent, Event, EventName, ScheduleEvent, breaker_event, schedule_event
 from mainspring.worker.config import WorkerConfig
-from mainspring.worker.events import names as event_names
 from mainspring.worker.events.callers import LoopCaller, ThreadCaller
-from mainspring.worker.events.names import MovedJob
+from mainspring.worker.events.names import MovedJob, events_of_ack, moved_by_expiry, moved_by_rescue
 from mainspring.worker.records import RescueResult, TurnResult
-from mainspring.worker.run.attempt import RunningAttempt
+
+if TYPE_CHECKING:
+    from mainspring.worker.run.attempt import RunningAttempt
 
 log = logging.getLogger("mainspring.hooks")
 
-MOST = 10_000
-"""Most events in line, and most calls that wait for either caller."""
-_AT_ONCE = 500
-_REMIND = 30.0
+MAX_WAITING = 10_000
+"""Most waiting events, and most waiting calls of each caller."""
+_BATCH = 500
+"""Most events that are looked up in the store together."""
+_REMIND_AFTER = 30.0
+"""Seconds between two log lines about dropped events."""
 
 _decode_error = msgspec.json.Decoder(ErrorRecord).decode
 
 
-class _Stored(NamedTuple):
-    """An ack that the store took, or (without one) a body that starts."""
+class _StoredAck(NamedTuple):
+    """An ack that the store took; with ``ack=None``, a body that starts."""
 
     attempt: RunningAttempt
     ack: Ack | None
@@ -56,73 +59,75 @@ class _Stored(NamedTuple):
     at: int
 
 
-Tiding: TypeAlias = "_Stored | MovedJob | BreakerEvent | ScheduleEvent"
+PendingEvent: TypeAlias = "_StoredAck | MovedJob | BreakerEvent | ScheduleEvent"
 
 
 class EventDispatcher:
-    """Belongs to one worker; ``started`` and ``moved`` may be called from any thread."""
+    """Belongs to one worker. ``on_started`` and ``on_jobs_moved`` may be called from any thread."""
 
-    def __init__(self, parts: WorkerConfig, store: Store) -> None:
-        self._hooks = parts.hooks
-        self._tasks = parts.tasks
+    def __init__(self, config: WorkerConfig, store: Store) -> None:
+        self._hooks = config.hooks
+        self._tasks = config.tasks
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._line: deque[Tiding] = deque()
+        self._queue: deque[PendingEvent] = deque()
         self._busy = False
         self._woken = asyncio.Event()
         self._on_loop, self._in_thread = LoopCaller(), ThreadCaller()
         self._task = asyncio.create_task(self._run())
         self._dropped = 0
-        self._dropped_at = -_REMIND
+        self._dropped_logged_at = -_REMIND_AFTER
 
-    # ---- what happened -----------------------------------------------------------------------
+    # ---- changes -----------------------------------------------------------------------------
 
-    def started(self, attempt: RunningAttempt) -> None:
+    def on_started(self, attempt: RunningAttempt) -> None:
         """A body starts."""
         if self._hooks.of("started", self._name(attempt.claim.task)):
-            self._add(_Stored(attempt, None, attempt.home.worker, attempt.home.store_now()))
+            self._add(_StoredAck(attempt, None, attempt.environment.worker, attempt.environment.store_now()))
             self._wake()
 
-    def stored(self, acks: Iterable[Ack], reply: TurnResult, held: Mapping[bytes, RunningAttempt], worker: str) -> None:
+    def on_acks_stored(
+        self, acks: Iterable[Ack], reply: TurnResult, held: Mapping[bytes, RunningAttempt], worker: str
+    ) -> None:
         """The store has answered a turn with these acks."""
         refused = {*reply.stale, *reply.unstorable}
         for ack in acks:
             attempt = held.get(ack.id)
             if attempt is None or attempt.claim.token != ack.token or (ack.id, ack.token) in refused:
                 continue
-            names = (*event_names.names_of(ack), "cancelled")  # an order that came meanwhile outweighs the ack
+            names = (*events_of_ack(ack), "cancelled")  # a cancel order that came meanwhile overrides the ack
             if any(self._hooks.of(name, self._name(attempt.claim.task)) for name in names):
-                self._add(_Stored(attempt, ack, worker, reply.now))
-        if self._line:
+                self._add(_StoredAck(attempt, ack, worker, reply.now))
+        if self._queue:
             self._woken.set()
 
-    def moved(self, jobs: Iterable[MovedJob]) -> None:
+    def on_jobs_moved(self, jobs: Iterable[MovedJob]) -> None:
         """These jobs were moved without an ack of this worker."""
         for each in jobs:
             if each.breaker is not None:
-                self.changed([each.breaker], each.worker, SystemClock().now_us())
+                self.on_breakers_changed([each.breaker], each.worker, SystemClock().now_us())
             elif any(self._hooks.has(name) for name in each.names):
                 self._add(each)
         self._wake()
 
-    def rescued(self, worker: str, rescued: RescueResult) -> None:
-        """The jobs of a worker that is gone were taken here."""
-        self.moved(event_names.of_rescue(worker, rescued))
+    def on_rescued(self, worker: str, rescued: RescueResult) -> None:
+        """This worker rescued the jobs of a worker that is gone."""
+        self.on_jobs_moved(moved_by_rescue(worker, rescued))
 
-    def expired(self, jobs: Iterable[bytes]) -> None:
-        """Jobs that were not started in time were cancelled."""
-        self.moved(event_names.of_expiry(jobs))
+    def on_expired(self, jobs: Iterable[bytes]) -> None:
+        """Jobs that expired before they started were cancelled."""
+        self.on_jobs_moved(moved_by_expiry(jobs))
 
-    def changed(self, breakers: Iterable[BreakerRow], worker: str, now: int) -> None:
-        """These breakers have opened or closed, or are tried again."""
+    def on_breakers_changed(self, breakers: Iterable[BreakerRow], worker: str, now: int) -> None:
+        """These breakers have opened, closed, or begun to probe."""
         for each in breakers:
             event = breaker_event(each, now, worker)
             if self._hooks.has(event.name):
                 self._add(event)
-        if self._line:
+        if self._queue:
             self._wake()
 
-    def scheduled(self, schedule: str, news: ScheduleNews, now: int, worker: str) -> None:
+    def on_schedule_news(self, schedule: str, news: ScheduleNews, now: int, worker: str) -> None:
         """Something happened to a schedule."""
         event = schedule_event(schedule, news, now, worker)
         if self._hooks.has(event.name):
@@ -130,87 +135,91 @@ class EventDispatcher:
             self._wake()
 
     async def close(self, limit: float) -> None:
-        """Tell what is in line, for at most ``limit`` seconds."""
+        """Report the waiting events, for at most ``limit`` seconds."""
         end = boottime() + limit
-        while (left := self._left()) and boottime() < end:  # noqa: ASYNC110 - a thread counts down too
+        while (left := self._count_waiting()) and boottime() < end:  # noqa: ASYNC110 - a thread changes the count too
             await asyncio.sleep(0.01)
         if left:
-            log.error("%d events were not told to hooks: they did not end in time", left)
+            log.error("%d events were not passed to hooks: the hooks did not end in time", left)
         self._task.cancel()
         self._on_loop.close()
         self._in_thread.close()
 
-    # ---- telling -----------------------------------------------------------------------------
+    # ---- reporting ---------------------------------------------------------------------------
 
-    def _left(self) -> int:
-        return len(self._line) + self._busy + self._on_loop.waiting + self._in_thread.waiting
+    def _count_waiting(self) -> int:
+        return len(self._queue) + self._busy + self._on_loop.waiting + self._in_thread.waiting
 
-    def _add(self, tiding: Tiding) -> None:
-        if len(self._line) < MOST:
-            self._line.append(tiding)
+    def _add(self, pending: PendingEvent) -> None:
+        if len(self._queue) < MAX_WAITING:
+            self._queue.append(pending)
         else:
             self._drop()
 
     def _drop(self) -> None:
         self._dropped += 1
-        if boottime() - self._dropped_at > _REMIND:
-            self._dropped_at = boottime()
-            log.error("hooks do not keep up: %d events were not told so far", self._dropped)
+        if boottime() - self._dropped_logged_at > _REMIND_AFTER:
+            self._dropped_logged_at = boottime()
+            log.error("hooks are too slow: %d events were dropped so far", self._dropped)
 
     def _wake(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._woken.set)
-        except RuntimeError:  # the loop is closed: a thread that outlived its worker
+        except RuntimeError:  # the loop is closed: the body's thread outlived its worker
             return
 
     async def _run(self) -> None:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            while self._line:
+            while self._queue:
                 self._busy = True
                 try:
-                    await self._tell([self._line.popleft() for _ in range(min(len(self._line), _AT_ONCE))])
+                    await self._report([self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))])
                 except Exception:
-                    log.exception("events could not be told")
+                    log.exception("events could not be passed to hooks")
                 self._busy = False
 
-    async def _tell(self, tidings: Sequence[Tiding]) -> None:
-        rows = await self._rows(tidings)
-        for tiding in tidings:
-            for event in self._events(tiding, rows):
+    async def _report(self, pending: Sequence[PendingEvent]) -> None:
+        rows = await self._find_rows(pending)
+        for each in pending:
+            for event in self._build_events(each, rows):
                 for hook in self._hooks.of(event.name, event.task if isinstance(event, Event) else ""):
                     caller = self._on_loop if is_async(hook.fn) else self._in_thread
-                    if caller.waiting < MOST:
+                    if caller.waiting < MAX_WAITING:
                         caller.put((hook.fn, event))
                     else:
                         self._drop()
 
-    async def _rows(self, tidings: Sequence[Tiding]) -> dict[bytes, JobRow]:
-        """What the store says of these jobs now; nothing if it cannot be asked."""
+    async def _find_rows(self, pending: Sequence[PendingEvent]) -> dict[bytes, JobRow]:
+        """The rows of these jobs now; empty if the store cannot be reached."""
         ids = {
-            tiding.job if isinstance(tiding, MovedJob) else tiding.attempt.claim.id
-            for tiding in tidings
-            if not isinstance(tiding, BreakerEvent | ScheduleEvent)
-            and (isinstance(tiding, MovedJob) or tiding.ack is not None)
+            each.job if isinstance(each, MovedJob) else each.attempt.claim.id
+            for each in pending
+            if not isinstance(each, BreakerEvent | ScheduleEvent)
+            and (isinstance(each, MovedJob) or each.ack is not None)
         }
         if not ids:
             return {}
         try:
             found = await self._store.find(Query(ids=tuple(ids)), limit=len(ids))
         except StoreError as error:
-            log.warning("hooks are told without a look at the store: %s", error)
+            log.warning("hooks get events without the current state of their jobs: %s", error)
             return {}
         return {row.id: row for row in found.jobs}
 
-    def _events(self, tiding: Tiding, rows: Mapping[bytes, JobRow]) -> Sequence[Event | BreakerEvent | ScheduleEvent]:
-        if isinstance(tiding, BreakerEvent | ScheduleEvent):
-            return [tiding]
-        return self._of_ack(tiding, rows) if isinstance(tiding, _Stored) else self._of_move(tiding, rows)
+    def _build_events(
+        self, pending: PendingEvent, rows: Mapping[bytes, JobRow]
+    ) -> Sequence[Event | BreakerEvent | ScheduleEvent]:
+        if isinstance(pending, BreakerEvent | ScheduleEvent):
+            return [pending]
+        if isinstance(pending, _StoredAck):
+            return self._build_ack_events(pending, rows)
+        return self._build_move_events(pending, rows)
 
-    def _of_ack(self, tiding: _Stored, rows: Mapping[bytes, JobRow]) -> list[Event]:
-        claim, ack = tiding.attempt.claim, tiding.ack
-        names: tuple[EventName, ...] = ("started",) if ack is None else event_names.names_of(ack)
+    def _build_ack_events(self, stored: _StoredAck, rows: Mapping[bytes, JobRow]) -> list[Event]:
+        claim, ack = stored.attempt.claim, stored.ack
+        names: tuple[EventName, ...] = ("started",) if ack is None else events_of_ack(ack)
         state, reason = (State.RUNNING, None) if ack is None else (ack.to, ack.reason)
         row = rows.get(claim.id)
         if ack is not None and row is not None and row.token == ack.token and row.state is State.CANCELLED:
@@ -220,12 +229,12 @@ class EventDispatcher:
             Event(
                 name=name, job=UUID(bytes=claim.id), task=self._name(claim.task), queue=claim.queue,
                 attempt=claim.attempt, state=state, reason=reason, error=_decode_error(error) if error else None,
-                worker=tiding.worker, at=to_datetime(tiding.at),
+                worker=stored.worker, at=to_datetime(stored.at),
             )
             for name in names
         ]  # fmt: skip
 
-    def _of_move(self, moved: MovedJob, rows: Mapping[bytes, JobRow]) -> list[Event]:
+    def _build_move_events(self, moved: MovedJob, rows: Mapping[bytes, JobRow]) -> list[Event]:
         row = rows.get(moved.job)
         if row is None or (moved.state in FINAL and row.state is not moved.state):
             return []
@@ -241,6 +250,6 @@ class EventDispatcher:
         ]  # fmt: skip
 
     def _name(self, task: str) -> str:
-        """The task's name of today; that of the job may be an alias."""
+        """The current name of the task; the job may carry an alias."""
         spec = self._tasks.get(task)
         return spec.name if spec is not None else task

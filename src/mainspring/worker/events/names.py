@@ -1,4 +1,4 @@
-"""Which events are told of what became of a job."""
+"""Which events follow from an ack, and the record of a job that was moved by another process than its worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.states import State
 from mainspring.tasks.events import EventName
 from mainspring.worker.records import RescueResult
 
-_ONE: dict[Outcome, tuple[EventName, ...]] = {
+_SINGLE: dict[Outcome, tuple[EventName, ...]] = {
     Outcome.SUCCEEDED: ("succeeded",),
     Outcome.SNOOZED: ("snoozed",),
     Outcome.CANCELLED: ("cancelled",),
@@ -20,29 +20,29 @@ _ONE: dict[Outcome, tuple[EventName, ...]] = {
 
 
 class MovedJob(msgspec.Struct, frozen=True):
-    """A job that others than its own worker moved."""
+    """A job that was moved to another state without an ack of its own worker."""
 
     job: bytes
     state: State
     names: tuple[EventName, ...]
     worker: str = ""
-    """Whose job it was."""
+    """The worker that held the job."""
     refunded: bool = True
-    """The attempt that it lost was given back."""
+    """The lost attempt does not count."""
     breaker: BreakerRow | None = None
-    """In place of a job, a breaker that has changed with the jobs of that worker."""
+    """If set, this record is about a breaker that changed with the jobs of the worker, and not about a job."""
 
 
-def names_of(ack: Ack) -> tuple[EventName, ...]:
-    """The events of an ack that was stored, in order; an attempt that was handed back is none."""
+def events_of_ack(ack: Ack) -> tuple[EventName, ...]:
+    """The events of a stored ack, in order. An attempt that was handed back has none."""
     if ack.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
         return ("failed", "dead") if ack.to is State.DEAD else ("failed", "retrying")
     if ack.outcome is Outcome.INTERRUPTED:
         return ("dead",) if ack.to is State.DEAD else ()
-    return _ONE[ack.outcome]
+    return _SINGLE[ack.outcome]
 
 
-def of_rescue(worker: str, rescued: RescueResult) -> list[MovedJob]:
+def moved_by_rescue(worker: str, rescued: RescueResult) -> list[MovedJob]:
     """The jobs of a worker that is gone."""
     return [
         *(MovedJob(job, State.READY, ("stalled",), worker) for job in rescued.ready),
@@ -53,17 +53,17 @@ def of_rescue(worker: str, rescued: RescueResult) -> list[MovedJob]:
     ]
 
 
-def of_acks(worker: str, acks: Iterable[Ack]) -> list[MovedJob]:
-    """The jobs that a supervisor judged after it had seen their worker's end."""
+def moved_by_acks(worker: str, acks: Iterable[Ack]) -> list[MovedJob]:
+    """The jobs that a supervisor acked after their worker had ended."""
     return [
         MovedJob(
             ack.id, ack.to, ("stalled", *names) if ack.outcome is Outcome.INTERRUPTED else names, worker, ack.refund
         )
         for ack in acks
-        if (names := names_of(ack))
+        if (names := events_of_ack(ack))
     ]
 
 
-def of_expiry(jobs: Iterable[bytes]) -> list[MovedJob]:
-    """Jobs that were not started in time."""
+def moved_by_expiry(jobs: Iterable[bytes]) -> list[MovedJob]:
+    """Jobs that expired before they started."""
     return [MovedJob(job, State.CANCELLED, ("cancelled",), refunded=False) for job in jobs]

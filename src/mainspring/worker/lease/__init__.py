@@ -1,1 +1,1 @@
-"""The lease of a worker: heartbeats, and what ends when they fail."""
+"""The lease of a worker: heartbeats, the state shared with the supervisor, fencing, and the proof of death."""

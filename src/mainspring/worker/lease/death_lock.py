@@ -1,12 +1,12 @@
-"""Proof of death by the kernel: each worker process holds a lock that ends when it does.
+"""Proof of death by the kernel: each worker process holds a file lock, which the kernel releases when the process ends.
 
-A host name and a pid prove nothing (containers share names, pids are used again). A lock on an open
-file does: the kernel drops it when the last process that holds the file has ended, and never before.
-Held by the worker, by every child of it that may run a body, and by the supervisor until it has given
-the jobs back, so that no witness blames what the supervisor knows to be innocent.
+A host name and a pid prove nothing: containers share host names, and pids are reused. A lock on an open file is a
+proof: the kernel releases it when the last process that has the file open has ended, and never before. The lock is held
+by the worker, by every child process of it that may run a body, and by the supervisor until it has given the jobs back.
+So no other worker records a crash for jobs that the supervisor knows to be innocent.
 
-The proof counts only under the same boot and in the same pid namespace, and only if the very file can be
-opened and locked. In every other case the answer is "unknown", and the lease decides.
+The proof counts only under the same boot and in the same pid namespace, and only if the same file can be opened and
+locked. In every other case the answer is "unknown", and the lease decides.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import msgspec
 
 from mainspring.errors import UseError
 
-_STALE = 3600.0  # seconds after which a lock file that nobody holds is litter
+_STALE = 3600.0  # seconds after which a lock file that no process holds is deleted
 
 
 class DeathLock:
-    """A locked file of this process. Children that inherit ``fd`` hold it too."""
+    """A lock file that this process holds. Children that inherit ``fd`` hold it too."""
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
@@ -36,8 +36,8 @@ class DeathLock:
 
     @classmethod
     def create(cls) -> DeathLock:
-        """A new lock, held from now on."""
-        import fcntl  # not there on Windows, where no worker has a proof
+        """Create a lock file and lock it."""
+        import fcntl  # missing on Windows, where no worker has a proof of death
 
         path = runtime_dir() / f"{secrets.token_hex(8)}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -45,11 +45,11 @@ class DeathLock:
         return cls(fd, str(path))
 
     def facts(self) -> dict[str, str]:
-        """What a witness needs; goes into the worker's registration."""
+        """What another worker needs to check the lock. Part of the worker's registration."""
         return {"boot": boot_id(), "pidns": pid_namespace(), "lock": self.path}
 
     def close(self, *, unlink: bool = False) -> None:
-        """Let go of it here; with ``unlink`` the file goes as well, for nobody needs the proof any more."""
+        """Release the lock in this process. With ``unlink``, also delete the file: the proof is not needed any more."""
         if unlink:
             Path(self.path).unlink(missing_ok=True)
         if self.fd >= 0:
@@ -58,7 +58,7 @@ class DeathLock:
 
 
 def is_dead(info: bytes) -> bool:
-    """Whether the worker that registered ``info`` is proven dead. False means: unknown."""
+    """Whether the worker that registered ``info`` is proven dead. False means "unknown"."""
     lock = _lock_path(info)
     if lock is None:
         return False
@@ -72,15 +72,15 @@ def is_dead(info: bytes) -> bool:
         os.close(fd)
 
 
-def forget(info: bytes) -> None:
-    """Remove the lock file of a worker whose death was proven and whose jobs are taken care of."""
+def remove_lock(info: bytes) -> None:
+    """Delete the lock file of a worker whose death was proven and whose jobs were rescued."""
     lock = _lock_path(info)
     if lock is not None and is_dead(info):
         lock.unlink(missing_ok=True)
 
 
-def sweep() -> int:
-    """Remove lock files that nobody holds and nobody asked for in an hour; returns how many."""
+def remove_stale_locks() -> int:
+    """Delete lock files that are older than an hour and that no process holds. Returns their number."""
     removed = 0
     for path in runtime_dir().glob("*.lock"):
         try:
@@ -97,7 +97,7 @@ def sweep() -> int:
 
 
 def runtime_dir() -> Path:
-    """A directory that only this user can look into: ``$XDG_RUNTIME_DIR/mainspring``, else one under the temp dir."""
+    """A directory that only this user can read: ``$XDG_RUNTIME_DIR/mainspring``, or one in the temporary directory."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(base) / "mainspring" if base and Path(base).is_dir() else _temp_dir() / f"mainspring-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -105,14 +105,14 @@ def runtime_dir() -> Path:
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
         raise UseError(
             f"{folder} is not a private directory of this user",
-            hint="Somebody else made it. Remove it, or set XDG_RUNTIME_DIR to a directory with mode 0700.",
+            hint="Another user created it. Remove it, or set XDG_RUNTIME_DIR to a directory with mode 0700.",
         )
     return folder
 
 
 @cache
 def boot_id() -> str:
-    """Differs after each start of the machine; empty where that cannot be told."""
+    """A text that differs after each start of the machine; empty if the system does not have one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -120,11 +120,11 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """Which set of processes this one belongs to: containers have their own."""
+    """The pid namespace of this process: each container has its own."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
-        return sys.platform  # no namespaces there: one set per machine
+        return sys.platform  # this system has no namespaces: one per machine
 
 
 def _boot_time() -> str:
@@ -140,7 +140,7 @@ def _temp_dir() -> Path:
 
 
 def _lock_path(info: bytes) -> Path | None:
-    """The lock file that ``info`` names, if this process is in a position to judge by it."""
+    """The lock file that ``info`` names, if this process can use it as a proof; otherwise None."""
     try:
         facts: Any = msgspec.json.decode(info)
         boot, pidns, lock = facts["boot"], facts["pidns"], facts["lock"]
@@ -151,7 +151,7 @@ def _lock_path(info: bytes) -> Path | None:
     path = Path(lock)
     try:
         return path if path.name.endswith(".lock") and path.parent == runtime_dir() else None
-    except (UseError, OSError):  # no place to look in: unknown
+    except (UseError, OSError):  # this process has no directory for lock files: unknown
         return None
 
 

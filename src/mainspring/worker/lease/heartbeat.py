@@ -1,7 +1,7 @@
-"""Beats over a store connection of one's own: the same for a worker, a supervisor and a helper.
+"""Sends heartbeats over a separate store connection: for a worker, a supervisor or a heartbeat process.
 
-A beat has a deadline shorter than the time between two beats, so one that hangs never costs more
-than itself.
+A heartbeat has a deadline that is shorter than the time between two heartbeats, so a heartbeat that hangs does not
+delay the next one.
 """
 
 from __future__ import annotations
@@ -15,39 +15,42 @@ from mainspring.common.clock import boottime
 from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from mainspring.stores.connect import StoreAddress, connect_to
 from mainspring.stores.door import Door
-from mainspring.worker.loop.outage import Outage
-from mainspring.worker.loop.retry_log import RetryLog
 from mainspring.worker.records import Beat, BeatResult
+from mainspring.worker.retry_log import Outage, RetryLog
 
-log = logging.getLogger("mainspring.beats")
+log = logging.getLogger("mainspring.heartbeats")
 
-PASSING = (StoreUnavailable, StoreConflict, StoreFull)
-"""Errors of a store that may be gone by the next try."""
-_LONGEST = 5.0  # most seconds to wait for an answer, however long the lease is
+TEMPORARY = (StoreUnavailable, StoreConflict, StoreFull)
+"""Errors of a store after which the next try may succeed."""
+_MAX_DEADLINE = 5.0  # most seconds to wait for an answer, however long the lease is
 
 
 class SentHeartbeats(NamedTuple):
+    """Heartbeats that the store has answered."""
+
     at: float
-    """Boottime of the sending: from here the lease counts."""
+    """When they were sent, in boottime seconds: the lease starts here."""
     replies: list[BeatResult]
 
 
 class HeartbeatSender:
-    """Opens its own connection on first use. Belongs to one event loop; ``outage`` tells its trouble."""
+    """Opens its own connection on first use. Belongs to one event loop. ``purpose`` appears in log lines."""
 
-    def __init__(self, address: StoreAddress, lease: float, outage: Outage, *, who: str = "") -> None:
+    def __init__(self, address: StoreAddress, lease: float, outage: Outage, *, purpose: str = "") -> None:
         self.lease = lease
         self.period = lease / 3
         self._address = address
         self._store: Door | None = None
-        self._trouble = RetryLog(f"a beat{who}", log, outage, shortest=0.1, longest=min(self.period, 1.0))
+        self._retry_log = RetryLog(
+            f"sending a heartbeat{purpose}", log, outage, first_pause=0.1, max_pause=min(self.period, 1.0)
+        )
         self._pause = 0.0
-        self._begun = False
+        self._succeeded = False
 
     async def store(self) -> Door:
-        """The open store. Raises what opening raises."""
+        """The open store. Raises the errors of ``open``."""
         if self._store is None:
-            store = connect_to(self._address, deadline=min(self.period * 0.8, _LONGEST))
+            store = connect_to(self._address, deadline=min(self.period * 0.8, _MAX_DEADLINE))
             try:
                 await store.open()
             except BaseException:
@@ -57,23 +60,26 @@ class HeartbeatSender:
         return self._store
 
     async def send(self, beats: Sequence[Beat]) -> SentHeartbeats | None:
-        """Beat; None when the store could not be asked. What will not pass (a newer schema) is raised at the first
-        beat; later it is trouble like any other, for a worker that stops beating loses its jobs."""
+        """Send heartbeats; None if the store could not be reached.
+
+        A permanent error, such as a newer schema, is raised only before the first success. Later it is retried like any
+        other error, because a worker without heartbeats loses its jobs.
+        """
         try:
             store = await self.store()
             at = boottime()
             replies = await store.beat(beats)
         except StoreError as error:
-            if not (self._begun or isinstance(error, PASSING)):
+            if not (self._succeeded or isinstance(error, TEMPORARY)):
                 raise
-            self._pause = self._trouble.failed(error)
+            self._pause = self._retry_log.record_failure(error)
             return None
-        self._begun = True
-        self._trouble.over()
+        self._succeeded = True
+        self._retry_log.record_success()
         return SentHeartbeats(at, replies)
 
     def retry_in(self) -> float:
-        """Seconds until a failed beat is tried again: soon, spread out, and never slower than the beats."""
+        """Seconds until a failed heartbeat is sent again: jittered, at most the time between two heartbeats."""
         return self._pause
 
     async def close(self) -> None:
@@ -86,5 +92,5 @@ async def _close(store: Door) -> None:
     try:
         async with asyncio.timeout(2):
             await store.close()
-    except (*PASSING, TimeoutError) as error:
-        log.debug("closing the store of the beats: %s", error)
+    except (*TEMPORARY, TimeoutError) as error:
+        log.debug("the connection for heartbeats could not be closed: %s", error)

@@ -1,12 +1,12 @@
-"""The board: memory that one worker shares with the process that watches it.
+"""Memory that one worker shares with the process that watches it: its running jobs, its phase, and its lease.
 
-The worker writes what it runs, both read until when the lease is good. It must be readable while
-the worker's loop is blocked, its GIL is held or the whole process is stopped, so it is plain shared
-memory (an anonymous file whose descriptor the child inherits) and nobody ever waits for anybody.
+The worker writes its running jobs; both processes read and write the end of the lease. The memory must be readable
+while the worker's loop is blocked, its GIL is held, or the whole process is stopped. So it is plain shared memory (an
+anonymous file whose descriptor the child inherits), without locks: neither process ever waits for the other.
 
-A slot is one cache line that opens and closes with the job's token; 0 in front means empty. A reader
-takes a line only if both ends agree and two looks show the same, so a line caught in the middle of a
-write is skipped: the next look, a quarter of a second later, finds it.
+A slot is one line of 64 bytes, which begins and ends with the job's token; a token of 0 at the beginning means "empty".
+A reader takes a line only if both tokens agree and two reads give the same bytes. A line in the middle of a write is
+skipped; the next read, a quarter of a second later, finds it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from enum import IntEnum
 from typing import NamedTuple
 
 EARLY = 1
-"""``ack="early"``: once begun it must not begin again."""
+"""``ack="early"``: once the job has begun, it must not begin again."""
 STRICT = 2
-"""The body must have ended when the lease does."""
+"""The body must end before the lease ends."""
 SUSPECT = 4
 """The job has crashed a worker before."""
 STUCK = 8
-"""The body did not end at its hard limit: this is the one to blame when the worker is replaced."""
+"""The body did not end at its hard limit: this job is to blame when the worker is replaced."""
 
 ORDERED = 16
-"""The stuck body was told to end by a cancel order, not by its time limit."""
+"""The stuck body was asked to end by a cancel order, not by its time limit."""
 
 UNTOLD = 32
-"""The store does not know that the job is an early one: its producer knew only the task's name."""
+"""The store does not know that the job has ``ack="early"``: its producer knew only the name of the task."""
 
 TRIPS = 64
-"""The breaker of the task hears of it if the job times out."""
+"""The breaker of the task counts it if the job times out."""
 
 CAPACITY = 16_384
-"""Slots of a board whose worker is not known yet; untouched pages cost nothing."""
+"""Slots, when the settings of the worker are not known yet. Pages that are never written cost no memory."""
 
 _MAGIC = 0x6D61696E_73707231
 _HEADER = struct.Struct("=qqdddq")  # magic, slots in use, lease end, ticked, tried, phase
@@ -47,33 +47,33 @@ _FLAGS_AT = 5  # in words from the line's start
 
 
 class Phase(IntEnum):
-    """Where a worker stands in its life."""
+    """The phases of a worker's life."""
 
     STARTING = 0
     RUNNING = 1
     DRAINING = 2
     REPLACE = 3
-    """A body will not end: kill me when my drain is over, and start my successor now."""
+    """A body does not end: the supervisor must start a replacement now, and kill this worker after its drain."""
     DONE = 4
 
 
 class RunningBody(NamedTuple):
-    """One running body as its worker wrote it down."""
+    """One running body, as its worker wrote it."""
 
     slot: int
     job: bytes
     token: int
     deadline: float
-    """When its hard limit is, in boottime seconds; 0 for none."""
+    """When its hard limit passes, in boottime seconds; 0 for none."""
     retry_in: int
-    """Microseconds until the next try if this one times out; -1 if there is none."""
+    """Microseconds until the next attempt if this one times out; -1 for no further attempt."""
     flags: int
     started: float
-    """Boottime seconds; 0 when the worker did not say."""
+    """Boottime seconds; 0 if the worker did not write it."""
 
 
 class SharedState:
-    """Shared words and slots; either side may read and write the words at any time."""
+    """Shared words and slots. Both processes may read and write the words at any time."""
 
     def __init__(self, fd: int, memory: mmap.mmap) -> None:
         self.fd = fd
@@ -86,28 +86,28 @@ class SharedState:
 
     @classmethod
     def create(cls, slots: int = CAPACITY) -> SharedState:
-        """A new, empty board. Hand its ``fd`` to the worker."""
+        """New, empty shared memory. The worker inherits its ``fd``."""
         size = _BASE + slots * _LINE.size
         fd = _anonymous_file()
         os.ftruncate(fd, size)
-        board = cls(fd, mmap.mmap(fd, size))
-        _HEADER.pack_into(board._memory, 0, _MAGIC, slots, 0.0, 0.0, 0.0, Phase.STARTING)
-        return board
+        state = cls(fd, mmap.mmap(fd, size))
+        _HEADER.pack_into(state._memory, 0, _MAGIC, slots, 0.0, 0.0, 0.0, Phase.STARTING)
+        return state
 
     @classmethod
     def attach(cls, fd: int) -> SharedState:
-        """The board behind an inherited descriptor."""
+        """The shared memory behind an inherited descriptor."""
         size = os.fstat(fd).st_size
         if size < _BASE:
-            raise ValueError(f"descriptor {fd} holds no board")
-        board = cls(fd, mmap.mmap(fd, size))
-        if board._words[0] != _MAGIC:
-            board.close()
-            raise ValueError(f"descriptor {fd} holds no board, or one of another version")
-        return board
+            raise ValueError(f"descriptor {fd} is not shared state of a worker")
+        state = cls(fd, mmap.mmap(fd, size))
+        if state._words[0] != _MAGIC:
+            state.close()
+            raise ValueError(f"descriptor {fd} is not shared state of a worker, or is of another version")
+        return state
 
     def close(self) -> None:
-        """Let go of the memory and the descriptor. Idempotent."""
+        """Release the memory and the descriptor. Idempotent."""
         if self.fd < 0:
             return
         self._words.release()
@@ -121,18 +121,18 @@ class SharedState:
 
     @property
     def slots(self) -> int:
-        """How many slots are in use: a reader looks no further."""
+        """How many slots are in use. A reader reads no further."""
         return self._words[_USED]
 
     @slots.setter
     def slots(self, count: int) -> None:
         if not 0 < count <= self.capacity:
-            raise ValueError(f"a board of {self.capacity} slots cannot hold {count}")
+            raise ValueError(f"shared state with {self.capacity} slots cannot have {count} slots in use")
         self._words[_USED] = count
 
     @property
     def lease_end(self) -> float:
-        """Until when the lease is confirmed; 0 before the first beat."""
+        """The confirmed end of the lease, in boottime seconds; 0 before the first heartbeat."""
         return self._floats[_LEASE_END]
 
     @lease_end.setter
@@ -140,16 +140,16 @@ class SharedState:
         self._floats[_LEASE_END] = moment
 
     def extend(self, until: float) -> None:
-        """A beat was confirmed: the lease ends at ``until``, or later if it did already.
+        """A heartbeat was confirmed: the lease ends at ``until``, or later if a later end was confirmed before.
 
-        Two sides may race here; the loser's older, earlier moment can stand until the next beat,
-        which errs to the safe side.
+        Two processes may write at the same time. Then the earlier end may remain until the next heartbeat, which is the
+        safe side.
         """
         self._floats[_LEASE_END] = max(self._floats[_LEASE_END], until)
 
     @property
     def ticked(self) -> float:
-        """When the worker's loop last showed that it turns."""
+        """When the worker's event loop last ran its tick, in boottime seconds."""
         return self._floats[_TICKED]
 
     @ticked.setter
@@ -158,7 +158,7 @@ class SharedState:
 
     @property
     def tried(self) -> float:
-        """When the worker last tried to make a turn, with or without success."""
+        """When the worker last tried to send a turn, with or without success, in boottime seconds."""
         return self._floats[_TRIED]
 
     @tried.setter
@@ -178,7 +178,7 @@ class SharedState:
     def start(
         self, slot: int, job: bytes, token: int, deadline: float, retry_in: int, flags: int, started: float = 0.0
     ) -> None:
-        """A body begins in ``slot``. On the hot path: one pack, no look at what was there."""
+        """A body begins in ``slot``. On the hot path: one pack, without a read."""
         self._pack(self._memory, _BASE + 64 * slot, token, job, deadline, retry_in, flags, started, token)
 
     def end(self, slot: int) -> None:
@@ -190,7 +190,7 @@ class SharedState:
         self._words[8 + 8 * slot + _FLAGS_AT] |= flags
 
     def jobs(self) -> list[RunningBody]:
-        """What runs now. Lines in the middle of a change are left out."""
+        """The running bodies. Lines in the middle of a write are left out."""
         words = self._words
         heads = words[8 : 8 + 8 * words[_USED] : 8].tolist()
         return [line for slot, token in enumerate(heads) if token and (line := self._read(slot)) is not None]
@@ -206,8 +206,8 @@ class SharedState:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("mainspring-board", os.MFD_CLOEXEC)
+        return os.memfd_create("mainspring-state", os.MFD_CLOEXEC)
     import tempfile
 
-    with tempfile.TemporaryFile(prefix="mainspring-board-") as file:
+    with tempfile.TemporaryFile(prefix="mainspring-state-") as file:
         return os.dup(file.fileno())

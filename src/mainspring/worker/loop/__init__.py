@@ -1,1 +1,1 @@
-"""The turn loop: when to call the store, and what to ask for."""
+"""The turn loop: when to call the store, and what to ask it for."""

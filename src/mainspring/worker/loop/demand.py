@@ -1,50 +1,120 @@
-"""What to ask the store for: free slots and room ahead, turned into wants.
+"""What to ask the store for: free slots, and jobs claimed ahead, turned into wants.
 
-Lanes. A job of a queue waits in ``queue/async``, ``queue/thread`` or, enqueued by name, in
-``queue/any``; on terms beside these (see lanes). With room for both kinds all are asked for together,
-in one order of priority; what is left of either kind's room is asked for alone.
+Lanes. A job of a queue waits in ``queue/async``, ``queue/thread`` or, when it was enqueued by name, in ``queue/any``;
+with terms, in lanes beside these (see ``jobs/lanes.py``). While both kinds of slots are free, all lanes are asked for
+together, in one order of priority. What remains free of either kind is asked for in a want of its own.
 
-A queue with a cap is asked for apart from the others, never claimed ahead, and counts what is held
-of it. Room is shared out in a new order each turn; what gave less than it was asked for is *dry*
-and is left out until something wakes it, so its room goes to the others: no slot idles while
-any queue has work, at most one turn later.
+A queue with a cap (``concurrency=``) has a want of its own, is never claimed ahead, and its held jobs are counted. The
+order of the wants changes each turn. A want that gave fewer jobs than it asked for is *dry*: it is left out until
+something wakes it, so its slots go to the other queues. No slot is idle for more than one turn while any queue has
+work.
 
-With weights every queue is asked for apart, for its part of the room (see shares). A line of lanes that
-has room of its own is asked for beside all that.
+With weights, every queue has a want of its own, for its share of the free slots (see ``queue_shares.py``). Bulk tasks
+ask for their lanes in wants of their own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from mainspring.jobs.lanes import KINDS, base_lane, base_of
 from mainspring.worker.loop.queue_shares import QueueShares
-from mainspring.worker.loop.wants import (
-    ALONE,
-    SIDES,
-    Ask,
-    Given,
-    PromisedSlots,
-    TurnWants,
-    WantedLanes,
-    kind_of,
-    of_line,
-)
 from mainspring.worker.records import Claim, Want
 from mainspring.worker.run.slots.base import AHEAD_MAX, SlotPool
 
-_AGED = 20
-"""One claim in so many is by age alone."""
-_OPEN = ""
-"""The group of the queues that are asked for together."""
+OLDEST_EVERY = 20
+"""One claim in this many takes the oldest job, whatever its priority."""
+_UNCAPPED = ""
+"""The group of the queues without a cap, which are asked for together."""
+_SEPARATE = "separate"
+"""The kind of a want for separate lanes."""
+_SIDES = {"both": ("async", "thread"), "any": ("async", "thread"), "async": ("async",), "thread": ("thread",)}
+"""The pools whose slots a want of each kind uses."""
 _PLAIN: Mapping[str, tuple[str, ...]] = {kind: (kind,) for kind in KINDS}
+
+JobCounts = Mapping[tuple[str, str], int]
+"""Numbers of jobs, by group and kind."""
+
+
+class SeparateLanes(Protocol):
+    """Lanes that are asked for in a want of their own: the lanes of one bulk task."""
+
+    kind: str
+    """``async`` or ``thread``: the pool whose slots its jobs use."""
+    kinds: tuple[str, ...]
+    """The kinds of its base lanes, in every queue."""
+
+    def request(self, free: int) -> tuple[int, int]:
+        """With ``free`` free slots: how many jobs to ask for, and how many of the slots they will use."""
+        ...
+
+
+class GroupWant(NamedTuple):
+    """A want, and the group of queues (or the separate lanes) that it is for."""
+
+    group: str
+    kind: str
+    """``both``, ``async``, ``thread``, ``any`` or ``separate``."""
+    want: Want
+
+
+class SlotSplit(NamedTuple):
+    """Slots of one kind that were split between queues by weight."""
+
+    given: dict[str, int]
+    capped: set[str]
+    """The queues that could not take more because of their cap."""
+
+
+class PromisedSlots:
+    """The slots that earlier wants of the same turn use."""
+
+    def __init__(self, headroom: dict[str, int]) -> None:
+        self.headroom = headroom
+        """For each queue with a cap: how many more of its jobs the worker may hold."""
+        self.promised = {"async": 0, "thread": 0}
+
+    def take(self, queue: str, kind: str, n: int, slots: int | None = None) -> None:
+        """A want asks for ``n`` jobs, which use ``slots`` slots (by default ``n``)."""
+        for side in _SIDES[kind]:
+            self.promised[side] += n if slots is None else slots
+        if queue in self.headroom:
+            self.headroom[queue] -= n
+
+
+class TurnWants:
+    """The wants of one turn, in their order."""
+
+    def __init__(self) -> None:
+        self.wants: list[GroupWant] = []
+        self.oldest: dict[str, int] = {}
+        """How many jobs of each group are asked for by age alone."""
+        self.splits: dict[str, SlotSplit] = {}
+
+    def add(self, want: GroupWant) -> None:
+        self.wants.append(want)
+        self.oldest[want.group] = self.oldest.get(want.group, 0) + want.want.oldest
+
+    def full_counts(self) -> JobCounts:
+        """The jobs of each want, if the store gave all that was asked for."""
+        return {(each.group, each.kind): each.want.n for each in self.wants}
+
+    def assign(self, got: JobCounts) -> JobCounts:
+        """The jobs of each want, from the jobs of each group and kind: the store fills earlier wants first."""
+        found: dict[tuple[str, str], int] = {}
+        left = {group: got.get((group, "both"), 0) + got.get((group, _SEPARATE), 0) for group in self.oldest}
+        for group, kind, want in self.wants:
+            found[group, kind] = min(want.n, got.get((group, kind), 0), left[group])
+            left[group] -= found[group, kind]
+        return found
 
 
 class Demand:
-    """Keeps count of what is held, what was asked for and what is dry.
+    """Counts the held jobs, remembers what was asked for and which wants are dry, and builds the next wants.
 
-    ``kinds`` gives for each kind of slot the kinds of the base lanes to ask for.
+    ``lane_kinds`` gives, for each kind of slot, the kinds of the base lanes to ask for.
     """
 
     def __init__(
@@ -53,303 +123,324 @@ class Demand:
         caps: Mapping[str, int],
         pools: Mapping[str, SlotPool],
         *,
-        kinds: Mapping[str, tuple[str, ...]] = _PLAIN,
+        lane_kinds: Mapping[str, tuple[str, ...]] = _PLAIN,
         weights: Mapping[str, float] | None = None,
-        lines: Sequence[WantedLanes] = (),
+        separate: Sequence[SeparateLanes] = (),
     ) -> None:
         self._caps = {queue: caps[queue] for queue in queues if queue in caps}
-        self._kinds = kinds
+        self._lane_kinds = lane_kinds
         self._weights = {queue: (weights or {}).get(queue, 1) for queue in queues}
         self._shares: dict[str, QueueShares] = {}
-        open_queues = tuple(queue for queue in queues if queue not in caps)
+        uncapped = tuple(queue for queue in queues if queue not in caps)
         self._groups: dict[str, tuple[str, ...]] = {queue: (queue,) for queue in self._caps}
-        if open_queues:
-            self._groups[_OPEN] = open_queues
-        self._lines = {f"line {n}": line for n, line in enumerate(lines)}
-        self._line_of = {
+        if uncapped:
+            self._groups[_UNCAPPED] = uncapped
+        self._separate = {f"separate {n}": lanes for n, lanes in enumerate(separate)}
+        self._separate_of = {
             base_lane(queue, kind): name
-            for name, line in self._lines.items()
+            for name, lanes in self._separate.items()
             for queue in queues
-            for kind in line.kinds
+            for kind in lanes.kinds
         }
-        self._order = [*self._groups, *self._lines]
+        self._order = [*self._groups, *self._separate]
         self._pools = pools
         self._aio, self._thread = pools["async"], pools["thread"]
         self._dry: set[tuple[str, str]] = set()
-        self._spared: set[tuple[str, str]] = set()
-        """Those of the dry that may hold limited jobs, which wait for a free slot."""
-        self._kept_out: set[tuple[str, str]] = set()
-        """Those of the dry that found a limit used up: worth no turn of their own, but they compete in any other."""
+        self._dry_until_slot: set[tuple[str, str]] = set()
+        """Dry wants that may have left limited jobs behind: such jobs are claimed only into a free slot."""
+        self._limit_blocked: set[tuple[str, str]] = set()
+        """Dry wants whose jobs found a limit used up. They cause no turn, but they compete in every turn."""
         self._held = dict.fromkeys(self._caps, 0)
-        self._named: dict[tuple[str, str], tuple[str, ...]] = {}  # lanes by group and kind
+        self._lane_cache: dict[tuple[str, str], tuple[str, ...]] = {}  # by group and kind
         self._asked = TurnWants()
         self._turns = 0
         self._woken = False  # since the last wants
-        self._young: dict[str, int] = {}  # claims of each group since the last by age
+        self._since_oldest: dict[str, int] = {}  # claims of each group since the last claims by age
         if set(self._weights.values()) - {1}:
-            self.ask_apart()
+            self.share_by_weight()
 
-    def ask_apart(self) -> None:
-        """Share claims between queues by their weights, also by equal ones: before the first wants."""
+    def share_by_weight(self) -> None:
+        """Split the slots between queues by their weights, also by equal weights. Call before the first wants."""
         self._shares = {kind: QueueShares(self._weights) for kind in ("both", *KINDS)}
-        self._groups = {queue: (queue,) for queue in (*self._caps, *self._groups.get(_OPEN, ()))}
-        self._order = [_OPEN, *self._lines]
-        self._named.clear()
+        self._groups = {queue: (queue,) for queue in (*self._caps, *self._groups.get(_UNCAPPED, ()))}
+        self._order = [_UNCAPPED, *self._separate]
+        self._lane_cache.clear()
 
     # ---- counting ----------------------------------------------------------------------------
 
-    def took(self, queue: str) -> None:
+    def count_claim(self, queue: str) -> None:
+        """The worker holds one more job of this queue."""
         if queue in self._held:
             self._held[queue] += 1
 
-    def released(self, queue: str) -> None:
+    def count_release(self, queue: str) -> None:
+        """The worker holds one job less of this queue."""
         if queue in self._held:
             self._held[queue] -= 1
-        if self._spared:
-            self._dry -= self._spared
-            self._spared.clear()
+        if self._dry_until_slot:
+            self._dry -= self._dry_until_slot
+            self._dry_until_slot.clear()
 
     def wake(self) -> None:
-        """There may be work in any lane: also of those that a turn under way asks for, which may have come too soon."""
+        """Any lane may have work, also a lane of the turn in flight: the store may have read that lane before."""
         self._dry.clear()
-        self._spared.clear()
-        self._kept_out.clear()
+        self._dry_until_slot.clear()
+        self._limit_blocked.clear()
         self._woken = True
 
-    # ---- asking ------------------------------------------------------------------------------
+    # ---- the next wants ----------------------------------------------------------------------
 
     @property
-    def idle(self) -> bool:
-        """Some slot has nothing to do."""
+    def has_idle_slot(self) -> bool:
         return self._aio.held < self._aio.slots or self._thread.held < self._thread.slots
 
     @property
-    def dry(self) -> bool:
-        """Slots are free and the store had nothing for them."""
-        room = self._room()
-        if self._shares and any(any(most.values()) for _, _, most in self._contests(room)):
-            return False  # the same as below at less cost
-        if not self._shares and not self._lines:
-            return not any(self._rooms(group, room) for group in self._order)
-        return not self._plan().asks
+    def is_dry(self) -> bool:
+        """Slots are free, and the store had no jobs for them."""
+        promised = self._promised()
+        if self._shares and any(any(limits.values()) for _, _, limits in self._shared_slots(promised)):
+            return False  # the same answer as below, at less cost
+        if not self._shares and not self._separate:
+            return not any(self._free_by_kind(group, promised) for group in self._order)
+        return not self._build().wants
 
     @property
     def half_ahead(self) -> int:
-        """Half of the largest room ahead; 0 when nothing is claimed ahead."""
+        """Half of the larger number of claims ahead; 0 when nothing is claimed ahead."""
         return max(self._ahead(self._aio), self._ahead(self._thread)) // 2
 
     @property
-    def urgent(self) -> bool:
-        """Worth a turn now: work for an idle slot, or half of the room ahead is used up."""
-        wanted = self.idle or self._low(self._aio) or self._low(self._thread)
-        return (wanted or any(line.ask(0)[0] for line in self._lines.values())) and not self.dry
+    def is_urgent(self) -> bool:
+        """Worth a turn now: there may be work for an idle slot, or half of the claims ahead are used up."""
+        wanted = self.has_idle_slot or self._half_used(self._aio) or self._half_used(self._thread)
+        return (wanted or any(lanes.request(0)[0] for lanes in self._separate.values())) and not self.is_dry
 
-    def wants(self) -> tuple[Want, ...]:
-        """The wants of the next turn; :meth:`heard` must follow."""
-        self._order = self._order[1:] + self._order[:1]  # of a scheduler there is none
+    def next_wants(self) -> tuple[Want, ...]:
+        """The wants of the next turn. :meth:`record_reply` must follow."""
+        self._order = self._order[1:] + self._order[:1]  # empty for a worker with the role scheduler alone
         self._turns += 1
-        self._asked = self._plan()
+        self._asked = self._build()
         self._woken = False
-        return tuple(ask.want for ask in self._asked.asks)
+        return tuple(each.want for each in self._asked.wants)
 
-    def heard(self, claims: Sequence[Claim], *, partly: bool = False, held: Collection[str] = ()) -> None:
-        """What the store gave for the last wants.
+    def record_reply(self, claims: Sequence[Claim], *, partial: bool = False, blocked: Collection[str] = ()) -> None:
+        """The store's answer to the last wants.
 
-        ``partly``: it stopped before it had looked everywhere. ``held``: queues with jobs that limits had no room for.
+        ``partial``: the store stopped before it had looked at all lanes. ``blocked``: queues with jobs that a limit
+        without a key had no capacity for.
         """
-        plan, self._asked = self._asked, TurnWants()
-        if not plan.asks:
+        asked, self._asked = self._asked, TurnWants()
+        if not asked.wants:
             return
-        enough = len(claims) >= sum(ask.want.n for ask in plan.asks)
-        got: Given = plan.filled if enough else self._counted(claims)
-        given = got if enough else plan.attributed(got)
-        self._grow_older(plan, given)
+        enough = len(claims) >= sum(each.want.n for each in asked.wants)
+        got: JobCounts = asked.full_counts() if enough else self._count_claims(claims)
+        assigned = got if enough else asked.assign(got)
+        self._count_since_oldest(asked, assigned)
         if self._shares:
-            self._charge(plan, given, partly=partly, held=held)
+            self._charge_shares(asked, assigned, partial=partial, blocked=blocked)
         if enough or self._woken:
             return
-        for group, kind, want in plan.asks:
+        for group, kind, want in asked.wants:
             if got.get((group, kind), 0) < want.n:
                 self._dry.add((group, kind))
-                (self._kept_out.add if group in held else self._kept_out.discard)((group, kind))
+                (self._limit_blocked.add if group in blocked else self._limit_blocked.discard)((group, kind))
                 if want.limited is not None:
-                    self._spared.add((group, kind))
+                    self._dry_until_slot.add((group, kind))
 
     # ---- the reply ---------------------------------------------------------------------------
 
-    def _counted(self, claims: Sequence[Claim]) -> Given:
-        """Claims by group and kind; those of a group also as of both kinds."""
+    def _count_claims(self, claims: Sequence[Claim]) -> JobCounts:
+        """Claims by group and kind. A claim of a group counts for its kind and for ``both``."""
         got = Counter[tuple[str, str]]()
         for claim in claims:
-            line = self._line_of.get(base_of(claim.lane)) if self._line_of else None
-            if line is not None:
-                got[of_line(line, claim.queue if claim.queue in self._caps else ""), ALONE] += 1
+            separate = self._separate_of.get(base_of(claim.lane)) if self._separate_of else None
+            if separate is not None:
+                got[_separate_group(separate, claim.queue if claim.queue in self._caps else ""), _SEPARATE] += 1
                 continue
-            group = claim.queue if claim.queue in self._groups else _OPEN
-            kind = kind_of(claim)
-            if kind == "any":  # asked for with the one kind that has slots, see _lanes
+            group = claim.queue if claim.queue in self._groups else _UNCAPPED
+            kind = _kind_of(claim)
+            if kind == "any":  # asked for together with the only kind that has slots, see _lanes
                 kind = "async" if not self._thread.slots else "thread" if not self._aio.slots else kind
             got[group, kind] += 1
             got[group, "both"] += 1
         return got
 
-    def _grow_older(self, plan: TurnWants, given: Given) -> None:
-        for group, asked in plan.by_age.items():
-            young = sum(n for (each, _), n in given.items() if each == group)
-            self._young[group] = min(_AGED * AHEAD_MAX, self._young.get(group, 0) + young) - _AGED * min(young, asked)
+    def _count_since_oldest(self, asked: TurnWants, assigned: JobCounts) -> None:
+        for group, oldest in asked.oldest.items():
+            claimed = sum(n for (each, _), n in assigned.items() if each == group)
+            before = self._since_oldest.get(group, 0)
+            self._since_oldest[group] = (
+                min(OLDEST_EVERY * AHEAD_MAX, before + claimed) - OLDEST_EVERY * min(claimed, oldest)
+            )  # fmt: skip
 
-    def _charge(self, plan: TurnWants, given: Given, *, partly: bool, held: Collection[str]) -> None:
-        """Wants are filled in their order: where the store stopped, nobody knows what those behind have.
+    def _charge_shares(self, asked: TurnWants, assigned: JobCounts, *, partial: bool, blocked: Collection[str]) -> None:
+        """Charge what each queue got.
 
-        Nor do those stop competing that others left no room in a limit: the next place there is theirs.
+        The store fills wants in their order: where it stopped, the wants behind are unknown, and are not charged as
+        idle. A queue whose jobs found a limit used up by other queues also keeps competing: it gets the next place.
         """
-        last = max((n for n, ask in enumerate(plan.asks) if given[ask.group, ask.kind]), default=0)
-        looked_at = plan.asks[:last] if partly else plan.asks
-        for kind, split in plan.splits.items():
-            short = {ask.group for ask in looked_at if ask.kind == kind and given[ask.group, kind] < ask.want.n}
-            got = {queue: given.get((queue, kind), 0) for queue in split.given}
-            self._shares[kind].charge(got, short.difference(held) | split.full)
+        last = max((n for n, each in enumerate(asked.wants) if assigned[each.group, each.kind]), default=0)
+        looked_at = asked.wants[:last] if partial else asked.wants
+        for kind, split in asked.splits.items():
+            short = {each.group for each in looked_at if each.kind == kind and assigned[each.group, kind] < each.want.n}
+            got = {queue: assigned.get((queue, kind), 0) for queue in split.given}
+            self._shares[kind].charge(got, short.difference(blocked) | split.capped)
 
-    # ---- the plan ----------------------------------------------------------------------------
+    # ---- building ----------------------------------------------------------------------------
 
-    def _plan(self) -> TurnWants:
-        plan, room = TurnWants(), self._room()
+    def _build(self) -> TurnWants:
+        wants, promised = TurnWants(), self._promised()
         for name in self._order:
-            if name in self._lines:
-                self._ask_line(plan, name, room)
+            if name in self._separate:
+                self._add_separate(wants, name, promised)
             elif self._shares:
-                self._ask_by_weight(plan, room)
+                self._add_by_weight(wants, promised)
             else:
-                for kind, n in self._rooms(name, room):
-                    self._ask(plan, room, name, kind, n)
-        return plan
+                for kind, n in self._free_by_kind(name, promised):
+                    self._add_group(wants, promised, name, kind, n)
+        return wants
 
-    def _room(self) -> PromisedSlots:
+    def _promised(self) -> PromisedSlots:
         return PromisedSlots({queue: cap - self._held[queue] for queue, cap in self._caps.items()})
 
-    def _ask(self, plan: TurnWants, room: PromisedSlots, group: str, kind: str, n: int) -> None:
-        self._add(plan, group, kind, n, self._lanes(group, kind), self._at_once(kind, n, room))
-        room.take(group, kind, n)
+    def _add_group(self, wants: TurnWants, promised: PromisedSlots, group: str, kind: str, n: int) -> None:
+        self._add(wants, group, kind, n, self._lanes(group, kind), self._max_limited(kind, n, promised))
+        promised.take(group, kind, n)
 
     def _add(
-        self, plan: TurnWants, group: str, kind: str, n: int, lanes: tuple[str, ...], limited: int | None = None
+        self, wants: TurnWants, group: str, kind: str, n: int, lanes: tuple[str, ...], limited: int | None = None
     ) -> None:
-        young = max(0, self._young.get(group, 0)) - _AGED * plan.by_age.get(group, 0)
-        oldest = n if young >= n * _AGED else 0  # all at once, then none for long: by age is the dearer way
-        plan.add(Ask(group, kind, Want(lanes, n, oldest, limited)))
+        since = max(0, self._since_oldest.get(group, 0)) - OLDEST_EVERY * wants.oldest.get(group, 0)
+        oldest = n if since >= n * OLDEST_EVERY else 0  # a whole want at once, then none for long: age costs more
+        wants.add(GroupWant(group, kind, Want(lanes, n, oldest, limited)))
 
-    def _rooms(self, group: str, room: PromisedSlots) -> list[tuple[str, int]]:
-        """How many of each kind to ask this group for."""
-        aio, thread = self._free(self._aio, group, room, "async"), self._free(self._thread, group, room, "thread")
-        cap = room.left.get(group, aio + thread)
+    def _free_by_kind(self, group: str, promised: PromisedSlots) -> list[tuple[str, int]]:
+        """How many jobs of each kind to ask for in this group."""
+        aio = self._free(self._aio, group, promised, "async")
+        thread = self._free(self._thread, group, promised, "thread")
+        cap = promised.headroom.get(group, aio + thread)
         both = min(aio, thread, cap)
         alone = min(aio - both, cap - both)
-        rooms = [("both", both), ("async", alone), ("thread", min(thread - both, cap - both - alone))]
+        free = [("both", both), ("async", alone), ("thread", min(thread - both, cap - both - alone))]
         if both > 0:
             if (group, "both") in self._dry:
                 return []
         elif self._takes_any:
-            rooms.append(("any", min(1, cap - sum(n for _, n in rooms if n > 0), aio + thread)))
-        return [(kind, n) for kind, n in rooms if n > 0 and (group, kind) not in self._dry]
+            free.append(("any", min(1, cap - sum(n for _, n in free if n > 0), aio + thread)))
+        return [(kind, n) for kind, n in free if n > 0 and (group, kind) not in self._dry]
 
-    def _ask_by_weight(self, plan: TurnWants, room: PromisedSlots) -> None:
-        """The same for all queues at once, each for its part."""
-        for kind, n, most in self._contests(room):
+    def _add_by_weight(self, wants: TurnWants, promised: PromisedSlots) -> None:
+        """One want per queue and kind, each for the queue's share."""
+        for kind, n, limits in self._shared_slots(promised):
             shares = self._shares[kind]
-            given = shares.split(n, most)
-            plan.split(kind, given, {queue for queue in given if given[queue] == most[queue] < n})
+            given = shares.split(n, limits)
+            wants.splits[kind] = SlotSplit(given, {queue for queue in given if given[queue] == limits[queue] < n})
             for queue in sorted(filter(given.get, given), key=shares.deficits.__getitem__, reverse=True):
-                self._ask(plan, room, queue, kind, given[queue])
+                self._add_group(wants, promised, queue, kind, given[queue])
 
-    def _contests(self, room: PromisedSlots) -> Iterator[tuple[str, int, dict[str, int]]]:
-        """For each kind the room that queues compete for, and the most that each of them can take of it."""
-        aio, thread = self._free(self._aio, _OPEN, room, "async"), self._free(self._thread, _OPEN, room, "thread")
+    def _shared_slots(self, promised: PromisedSlots) -> Iterator[tuple[str, int, dict[str, int]]]:
+        """For each kind: the free slots that queues compete for, and the largest number that each queue can take."""
+        aio = self._free(self._aio, _UNCAPPED, promised, "async")
+        thread = self._free(self._thread, _UNCAPPED, promised, "thread")
         both = min(aio, thread)
-        rooms = [("both", both), ("async", aio - both), ("thread", thread - both)]
+        free = [("both", both), ("async", aio - both), ("thread", thread - both)]
         if not both and self._takes_any:
-            rooms.append(("any", min(1, aio + thread)))
-        for kind, n in rooms:
+            free.append(("any", min(1, aio + thread)))
+        for kind, n in free:
             if n > 0:
-                yield kind, n, {queue: min(n, self._most(queue, kind, room)) for queue in self._competing(kind, both)}
+                queues = self._competing_queues(kind, both)
+                yield kind, n, {queue: min(n, self._max_for_queue(queue, kind, promised)) for queue in queues}
 
-    def _competing(self, kind: str, both: int) -> list[str]:
-        """The queues that may have work of this kind; while there is one, those too that a limit had no room for."""
+    def _competing_queues(self, kind: str, both: int) -> list[str]:
+        """The queues that may have work of this kind. If there is one, also the queues that a limit blocks."""
         kinds = (kind, "both") if both else (kind,)
         dry = {queue: {(queue, each) for each in kinds} & self._dry for queue in self._groups}
         if all(dry.values()):
             return []
-        return [queue for queue, found in dry.items() if found <= self._kept_out]
+        return [queue for queue, found in dry.items() if found <= self._limit_blocked]
 
-    def _most(self, queue: str, kind: str, room: PromisedSlots) -> int:
-        """The most that a queue may be asked for: as much as there is, unless it has a cap."""
+    def _max_for_queue(self, queue: str, kind: str, promised: PromisedSlots) -> int:
+        """The largest number of jobs to ask for in this queue: all that is free, unless the queue has a cap."""
         if queue not in self._caps:
             return AHEAD_MAX + self._aio.slots + self._thread.slots
-        sides = [self._free(self._pools[side], queue, room, side) for side in ("async", "thread")]
+        sides = [self._free(self._pools[side], queue, promised, side) for side in ("async", "thread")]
         free = {"both": min(sides), "async": sides[0], "thread": sides[1], "any": sum(sides)}
-        return max(0, min(free[kind], room.left[queue]))
+        return max(0, min(free[kind], promised.headroom[queue]))
 
-    def _ask_line(self, plan: TurnWants, name: str, room: PromisedSlots) -> None:
-        """The queues without a cap, or by turns one that has one."""
-        line = self._lines[name]
-        parts = [
+    def _add_separate(self, wants: TurnWants, name: str, promised: PromisedSlots) -> None:
+        """One want for separate lanes: in the queues without a cap, or in one queue with a cap, in turns."""
+        lanes = self._separate[name]
+        queues = [
             queue for queue in ("", *self._caps)
-            if room.left.get(queue, 1) > 0 and (of_line(name, queue), ALONE) not in self._dry
-            and self._line_lanes(line, queue)
+            if promised.headroom.get(queue, 1) > 0 and (_separate_group(name, queue), _SEPARATE) not in self._dry
+            and self._separate_lanes(lanes, queue)
         ]  # fmt: skip
-        if not parts:
+        if not queues:
             return
-        n, slots = line.ask(self._free(self._pools[line.kind], name, room, line.kind))
-        queue = parts[self._turns // len(self._order) % len(parts)]
-        n = min(n, room.left.get(queue, n))
+        n, slots = lanes.request(self._free(self._pools[lanes.kind], name, promised, lanes.kind))
+        queue = queues[self._turns // len(self._order) % len(queues)]
+        n = min(n, promised.headroom.get(queue, n))
         if n > 0:
-            self._add(plan, of_line(name, queue), ALONE, n, self._line_lanes(line, queue))
-            room.take(queue, line.kind, n, slots)
+            self._add(wants, _separate_group(name, queue), _SEPARATE, n, self._separate_lanes(lanes, queue))
+            promised.take(queue, lanes.kind, n, slots)
 
     @property
     def _takes_any(self) -> bool:
-        """One kind is full. A job enqueued by name may be of either: looked at one by one, at most one waits."""
+        """One kind is full. A job enqueued by name may be of either kind: ask for one, so that at most one waits."""
         return 0 < self._aio.slots >= self._aio.held and 0 < self._thread.slots >= self._thread.held
 
-    def _free(self, pool: SlotPool, group: str, room: PromisedSlots, side: str) -> int:
-        ahead = 0 if group in self._caps or group in self._lines else self._ahead(pool)
-        return max(0, pool.slots + ahead - pool.held - room.taken[side])
+    def _free(self, pool: SlotPool, group: str, promised: PromisedSlots, side: str) -> int:
+        ahead = 0 if group in self._caps or group in self._separate else self._ahead(pool)
+        return max(0, pool.slots + ahead - pool.held - promised.promised[side])
 
-    def _at_once(self, kind: str, n: int, room: PromisedSlots) -> int | None:
-        """How many of ``n`` find a slot that is free now; None: all."""
-        sides = [(self._pools[side], room.taken[side]) for side in SIDES[kind]]
+    def _max_limited(self, kind: str, n: int, promised: PromisedSlots) -> int | None:
+        """How many of ``n`` jobs find a slot that is free now; None means all of them."""
+        sides = [(self._pools[side], promised.promised[side]) for side in _SIDES[kind]]
         free = min(pool.slots - pool.held - taken for pool, taken in sides if pool.slots)
         return max(0, free) if free < n else None
 
     def _ahead(self, pool: SlotPool) -> int:
-        """Claims ahead would keep a capped queue, or a line, from ever finding a slot: none while one may have work."""
+        """How many jobs to claim ahead. None while a capped queue or a bulk task may have work: they need free slots,
+        and claims ahead would take every slot before them."""
         for queue, cap in self._caps.items():
             if self._held[queue] < cap and (queue, "both") not in self._dry:
                 return 0
-        for name in self._lines:
-            if (of_line(name, ""), ALONE) not in self._dry:
+        for name in self._separate:
+            if (_separate_group(name, ""), _SEPARATE) not in self._dry:
                 return 0
-        return pool.pace.ahead()
+        return pool.claim_ahead.size()
 
-    def _low(self, pool: SlotPool) -> bool:
+    def _half_used(self, pool: SlotPool) -> bool:
         ahead = self._ahead(pool)
         return pool.slots + ahead - pool.held > ahead // 2
 
     # ---- lanes -------------------------------------------------------------------------------
 
     def _lanes(self, group: str, kind: str) -> tuple[str, ...]:
-        lanes = self._named.get((group, kind))
+        lanes = self._lane_cache.get((group, kind))
         if lanes is None:
             kinds: tuple[str, ...] = KINDS if kind == "both" else (kind,)
             if (kind == "async" and not self._thread.slots) or (kind == "thread" and not self._aio.slots):
                 kinds = (kind, "any")
-            found = [each for plain in kinds for each in self._kinds[plain]]
+            found = [each for plain in kinds for each in self._lane_kinds[plain]]
             lanes = tuple(base_lane(queue, each) for queue in self._groups[group] for each in found)
-            self._named[group, kind] = lanes
+            self._lane_cache[group, kind] = lanes
         return lanes
 
-    def _line_lanes(self, line: WantedLanes, capped: str) -> tuple[str, ...]:
-        """The lanes of a line in one queue with a cap, or in all without."""
+    def _separate_lanes(self, lanes: SeparateLanes, capped: str) -> tuple[str, ...]:
+        """Separate lanes in one queue with a cap, or (with ``capped=""``) in all queues without a cap."""
         queues = (capped,) if capped else [each for queues in self._groups.values() for each in queues]
         return tuple(
-            base_lane(queue, kind) for queue in queues for kind in line.kinds if capped or queue not in self._caps
+            base_lane(queue, kind) for queue in queues for kind in lanes.kinds if capped or queue not in self._caps
         )
+
+
+def _separate_group(name: str, capped: str) -> str:
+    """The group name of separate lanes in one queue with a cap, or (with ``capped=""``) in the other queues."""
+    return f"{name} {capped}"
+
+
+def _kind_of(claim: Claim) -> str:
+    """The kind of the base lane that a claim came from."""
+    rest = claim.lane[len(claim.queue) + 1 :]
+    return next((kind for kind in ("async", "thread") if rest.startswith(kind)), "any")

@@ -1,367 +1,372 @@
-"""The loop around ``store.turn``: reports what was finished, asks for work when there is room.
+"""The loop around ``store.turn``: reports finished attempts, and claims jobs for free slots.
 
-One turn is in flight at a time. A turn whose outcome is unknown is repeated with the same number
-and the same content until the store answers; bodies run on meanwhile and their acks gather.
+One turn is in flight at a time. A turn whose outcome is unknown is repeated with the same number and the same content
+until the store answers. Meanwhile bodies keep running and their acks wait.
 
 When is a turn made?
-- at once, when a slot is idle and there are acks to report or the store may have work for it;
-- else when 256 acks have gathered, half of the room ahead is used up, or the oldest ack is 5 ms old;
-- at least each second while anything is held, so that cancel orders arrive; else every 5 s.
+- at once, when a slot is idle and there are acks to report or the store may have work for the slot;
+- otherwise when 256 acks wait, half of the claims ahead are used up, or the oldest ack is 5 ms old;
+- at least once a second while the worker holds jobs, so that cancel orders arrive; otherwise every 5 s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from mainspring.common.clock import LONG_AGO, boottime
 from mainspring.common.ids import worker_id
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
-from mainspring.worker.events import failure_log
+from mainspring.worker import failure_log
 from mainspring.worker.loop.demand import Demand
-from mainspring.worker.loop.send_turn import TurnSender, unstorable
-from mainspring.worker.records import CancelOrder, Claim, Turn, TurnResult
-from mainspring.worker.run.attempt import NEVER, RunningAttempt
+from mainspring.worker.loop.send_turn import TurnSender, replace_unstorable
+from mainspring.worker.records import Claim, Turn, TurnResult
+from mainspring.worker.run.attempt import NEVER, RunEnvironment, RunningAttempt
 
 if TYPE_CHECKING:
-    from mainspring.worker.events.breaker_counts import BreakerCounts
     from mainspring.worker.events.dispatcher import EventDispatcher
-    from mainspring.worker.loop.outage import Outage
+    from mainspring.worker.retry_log import Outage
+    from mainspring.worker.run.dispatch import Dispatcher
 
 log = logging.getLogger("mainspring.worker")
 
 FLUSH_AT = 256
+"""Waiting acks that cause a turn."""
 FLUSH_AFTER = 0.005
-HEAR_AFTER = 1.0
-IDLE_AFTER = 5.0
+"""Seconds that an ack waits at most."""
+ORDERS_EVERY = 1.0
+"""Most seconds between two turns while the worker holds jobs; each second it also sends the list of its leases."""
+IDLE_EVERY = 5.0
+"""Most seconds between two turns while the worker holds no job."""
 RATE_PAUSE = 0.005
-"""Seconds between two turns that a rate alone is the reason for."""
-REVIEW_AFTER = 60.0
-"""Seconds after which a worker asks for all that it holds: a store that was set back may have forgotten acks."""
-_MOST_ACKS = 1024
-_LATER = (State.RETRYING, State.SCHEDULED)
-_SOON = 1_000_000
-
-
-class TurnLoopOwner(Protocol):
-    """The worker, as its turner sees it."""
-
-    def accept(self, claim: Claim, now: float) -> RunningAttempt | Ack:
-        """Make an attempt of a claim, or the ack that declines it."""
-        ...
-
-    def launch(self, attempts: list[RunningAttempt]) -> None: ...
-
-    def ordered(self, attempt: RunningAttempt, order: CancelOrder) -> None: ...
-
-    def taken_away(self, attempt: RunningAttempt) -> None: ...
-
-    def due_soon(self, seconds: float) -> None:
-        """A job that this worker put off is due in less than a second."""
-        ...
-
-    async def enrol(self) -> None:
-        """Register the worker's (new) id; returns when the store knows it."""
-        ...
+"""Seconds between two turns that only a rate limit is the reason for."""
+RESYNC_EVERY = 60.0
+"""Seconds after which a worker asks for all jobs that it holds: a store restored from a backup may lack acks."""
+_MAX_ACKS = 1024
+"""Most acks in one turn."""
+_DELAYED = (State.RETRYING, State.SCHEDULED)
+_DUE_SOON = 1_000_000
 
 
 class TurnLoop:
-    """Owns the worker's identity in the store: its id, the number of its turns, what it holds."""
+    """Owns the worker's identity in the store: its id, the numbers of its turns, and the jobs that it holds.
 
-    def __init__(self, store: Store, demand: Demand, holder: TurnLoopOwner, outage: Outage) -> None:
-        self.id = worker_id()
+    ``register`` registers a new worker id; it returns when the store knows the id. ``due_soon`` is called with the
+    seconds until a job of this worker is due that was delayed by less than a second.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        demand: Demand,
+        dispatcher: Dispatcher,
+        environment: RunEnvironment,
+        outage: Outage,
+        *,
+        register: Callable[[], Awaitable[None]],
+        due_soon: Callable[[float], None],
+        events: EventDispatcher | None = None,
+    ) -> None:
+        self.environment = environment
         self.held: dict[bytes, RunningAttempt] = {}
         self.claiming = True
         self.closing = False
         """End as soon as nothing is held and everything is acked."""
         self.turned_at = 0.0
-        self.store_ahead = 0
-        """The store's clock minus ours, microseconds."""
+        self.on_runs_ended: Callable[[Collection[str]], None] | None = None
+        """Is called with the names of schedules whose runs have ended."""
+        self._events = events
         self._demand = demand
-        self._holder = holder
+        self._dispatcher = dispatcher
+        self._register = register
+        self._due_soon = due_soon
         self._number = 0
         self._acks: list[Ack] = []
         self._first_ack = NEVER
         self._flush_at = 1
-        self.herald: EventDispatcher | None = None
-        """Hears of the acks that were stored, if anybody wants to know."""
-        self.runs: dict[bytes, str] = {}
-        """Of the jobs that are held, those that are runs of a schedule, each with its name. Any thread adds to it."""
-        self.ended: Callable[[Collection[str]], None] | None = None
-        """Hears of schedules whose runs have ended."""
-        self.tallies: BreakerCounts | None = None
-        """Counts successes, if a breaker goes by their share."""
         self._suspects = 0
-        self._held_at = LONG_AGO
-        self._reviewed_at = boottime()
+        self._leases_sent_at = LONG_AGO
+        self._resynced_at = boottime()
         self._force = False
         self._waiter: asyncio.Future[None] | None = None
-        self._permit: asyncio.TimerHandle | None = None
-        self._asker = TurnSender(store, outage)
+        self._rate_timer: asyncio.TimerHandle | None = None
+        self._sender = TurnSender(store, outage)
 
     # ---- for the worker ----------------------------------------------------------------------
 
-    def report(self, ack: Ack) -> None:
-        """An attempt is over. Loop thread only."""
+    def add_ack(self, ack: Ack) -> None:
+        """Report the end of an attempt with the next turn. Loop thread only."""
         acks = self._acks
         if not acks:
             self._first_ack = boottime()
         acks.append(ack)
-        if self._waiter is not None and (len(acks) in (1, self._flush_at) or self._demand.idle):
-            self.poke()
+        if self._waiter is not None and (len(acks) in (1, self._flush_at) or self._demand.has_idle_slot):
+            self.reschedule()
 
-    def poke(self) -> None:
-        """Think again about when the next turn is due."""
+    def reschedule(self) -> None:
+        """Compute again when the next turn is due."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def wake(self) -> None:
         """The store may have work."""
         self._demand.wake()
-        self.poke()
+        self.reschedule()
 
-    def _wake_in(self, seconds: float) -> None:
-        """A rate lets something through then. What comes close together goes in one turn."""
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(RATE_PAUSE, seconds)
-        if self._permit is not None and not self._permit.cancelled() and loop.time() < self._permit.when() <= at:
-            return
-        if self._permit is not None:
-            self._permit.cancel()
-        self._permit = loop.call_at(at, self.wake)
-
-    def hear(self) -> None:
-        """Make a turn now, whatever there is to say: the worker may have been given up for lost."""
+    def turn_now(self) -> None:
+        """Make a turn now, even an empty one: the store may have declared this worker lost."""
         self._force = True
-        self.poke()
+        self.reschedule()
 
-    def review(self) -> None:
-        """The store may have been away, and set back: ask for all that it holds."""
-        self._reviewed_at = LONG_AGO
+    def resync(self) -> None:
+        """Ask for all jobs that this worker holds: the store may have been away, and restored from a backup."""
+        self._resynced_at = LONG_AGO
         self.wake()
-        self.hear()
+        self.turn_now()
 
     @property
     def tried_at(self) -> float:
-        """When the store was last asked, with or without success; 0 before the first turn."""
-        return self._asker.tried_at
+        """When the last try of a turn ended, with or without success; 0 before the first turn."""
+        return self._sender.tried_at
 
     @property
-    def thirsty(self) -> bool:
-        """Slots are free, the store had nothing for them, and no turn is due before it may."""
-        return self._waiter is not None and self.claiming and self._demand.dry
+    def is_out_of_work(self) -> bool:
+        """Slots are free, the store had no jobs for them, and the loop waits for a wake-up or the next poll."""
+        return self._waiter is not None and self.claiming and self._demand.is_dry
 
     @property
-    def empty(self) -> bool:
-        """Nothing is held and nothing is left to report."""
+    def is_empty(self) -> bool:
+        """No job is held and no ack waits."""
         return not self.held and not self._acks
 
-    def unreported(self, but: Collection[bytes]) -> bool:
-        """Whether anything is still held or unsaid, apart from these jobs."""
-        return bool(self._acks) or any(job not in but for job in self.held)
+    def has_unreported(self, ignore: Collection[bytes]) -> bool:
+        """Whether an ack waits, or a job is held that is not in ``ignore``."""
+        return bool(self._acks) or any(job not in ignore for job in self.held)
 
     async def run(self) -> None:
-        """Turn until closing and empty. Never ends by a store's error."""
+        """Make turns until closing and empty. Errors of the store do not end it."""
         while True:
-            await self._due()
-            if self.closing and self.empty:
+            await self._wait_until_due()
+            if self.closing and self.is_empty:
                 return
-            await self._turn()
+            await self._make_turn()
 
     # ---- when --------------------------------------------------------------------------------
 
-    async def _due(self) -> None:
+    async def _wait_until_due(self) -> None:
         loop = asyncio.get_running_loop()
-        while (wait := self._wait()) > 0:
+        while (wait := self._seconds_until_due()) > 0:
             self._waiter = loop.create_future()
-            timer = loop.call_later(wait, self.poke)
+            timer = loop.call_later(wait, self.reschedule)
             try:
                 await self._waiter
             finally:
                 timer.cancel()
                 self._waiter = None
 
-    def _wait(self) -> float:
-        """Seconds until the next turn is due."""
-        if self._force or (self.closing and self.empty):
+    def _seconds_until_due(self) -> float:
+        if self._force or (self.closing and self.is_empty):
             return 0
         demand, acks = self._demand, self._acks
-        if acks and (len(acks) >= self._flush_at or not self.claiming or demand.idle):
+        if acks and (len(acks) >= self._flush_at or not self.claiming or demand.has_idle_slot):
             return 0
-        if self.claiming and demand.urgent:
+        if self.claiming and demand.is_urgent:
             return 0
         now = boottime()
-        due = self.turned_at + (HEAR_AFTER if self.held else IDLE_AFTER)
+        due = self.turned_at + (ORDERS_EVERY if self.held else IDLE_EVERY)
         if acks:
             due = min(due, self._first_ack + FLUSH_AFTER)
         return max(0.0, due - now)
 
+    def _wake_in(self, seconds: float) -> None:
+        """A rate limit admits a job then. Moments that are close together share one turn."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(RATE_PAUSE, seconds)
+        timer = self._rate_timer
+        if timer is not None and not timer.cancelled() and loop.time() < timer.when() <= at:
+            return
+        if timer is not None:
+            timer.cancel()
+        self._rate_timer = loop.call_at(at, self.wake)
+
     # ---- the turn ----------------------------------------------------------------------------
 
-    async def _turn(self) -> None:
-        reply, turn, left = await self._asker.ask(self._next())
-        self._acks[:0] = left
-        if left or self._asker.recovered:
-            self.review()  # at once; wake-ups may have been lost as well
+    async def _make_turn(self) -> None:
+        reply, turn, deferred = await self._sender.send(self._build_turn())
+        self._acks[:0] = deferred
+        if deferred or self._sender.recovered:
+            self.resync()  # at once; wake-ups may have been lost as well
         now = boottime()
         self.turned_at = now
         if reply.lost:
-            await self._lost()
+            await self._take_new_id()
             return
         self._compare_clocks(reply.now - int(now * 1e6))
         self._number = turn.number
         if turn.acks or reply.breakers:
-            self._tell(turn, reply)
-        self._release(turn.acks)
+            self._publish(turn, reply)
+        self._release_acked(turn.acks)
         if reply.unstorable or reply.stale:
-            self._refused(turn, reply)
-        claims = reply.claims if turn.seen == turn.number - 1 else self._unknown(reply.claims)
+            self._handle_refused(turn, reply)
+        claims = reply.claims if turn.seen == turn.number - 1 else self._new_claims(reply.claims)
         if reply.more:
             self._demand.wake()
-        if reply.next_at is not None:
-            self._wake_in((reply.next_at - self.store_ahead) / 1e6 - now)  # a turn takes longer than a rate's step
-        self._demand.heard(claims, partly=reply.more, held=reply.held)
+        if reply.next_at is not None:  # relative to now: the turn may have taken longer than one step of the rate
+            self._wake_in((reply.next_at - self.environment.store_ahead) / 1e6 - now)
+        self._demand.record_reply(claims, partial=reply.more, blocked=reply.held)
         if claims:
-            self._take(claims, now, reply.short, turn)
+            self._start_claims(claims, now, reply.short, turn)
         for order in reply.orders:
-            if (attempt := self._mine(order.id, order.token)) is not None:
-                self._holder.ordered(attempt, order)
+            if (attempt := self._find_held(order.id, order.token)) is not None:
+                self._dispatcher.cancel(attempt, order.reason)
         for lease in reply.gone:
-            if (attempt := self._mine(*lease)) is not None:
-                self._drop(attempt, "the store says that it belongs to somebody else")
+            if (attempt := self._find_held(*lease)) is not None:
+                self._fence(attempt, "the store has given it to another worker")
         self._flush_at = self._demand.half_ahead or FLUSH_AT
 
-    def _tell(self, turn: Turn, reply: TurnResult) -> None:
-        """What was stored, while it is known whose acks they are."""
-        if self.herald is not None and turn.acks:
-            self.herald.stored(turn.acks, reply, self.held, self.id)
-        if self.runs:
-            names = {name for ack in turn.acks if (name := self.runs.pop(ack.id, "")) and ack.to in FINAL}
-            if names and self.ended is not None:
-                self.ended(names)
-        if reply.breakers:
-            failure_log.changed(reply.breakers)
-            if self.herald is not None:
-                self.herald.changed(reply.breakers, self.id, reply.now)
-
-    def _compare_clocks(self, ahead: int) -> None:
-        """The reply was under way for a while, so each sample is too low: the highest is the nearest to the truth."""
-        if not self.store_ahead or ahead >= self.store_ahead:
-            self.store_ahead = ahead
-        else:
-            self.store_ahead -= (self.store_ahead - ahead) // 8  # the store's clock may have been set back
-
-    def _next(self) -> Turn:
-        acks: Sequence[Ack] = self._acks[:_MOST_ACKS]
-        self._acks = self._acks[_MOST_ACKS:]
-        if self.tallies is not None:
-            acks = self.tallies.in_a_row(acks, self.held)
+    def _build_turn(self) -> Turn:
+        acks: Sequence[Ack] = self._acks[:_MAX_ACKS]
+        self._acks = self._acks[_MAX_ACKS:]
+        breaker_counts = self._dispatcher.breaker_counts
+        if breaker_counts is not None:
+            acks = breaker_counts.drop_outdated_faults(acks, self.held)
         self._first_ack = boottime() if self._acks else NEVER
         self._force = False
         now = boottime()
         seen, holds = self._number, None
-        if now - self._reviewed_at >= REVIEW_AFTER:
-            self._reviewed_at, self._held_at, seen = now, LONG_AGO, 0
-        if self.held and now - self._held_at >= HEAR_AFTER:
-            self._held_at = now
+        if now - self._resynced_at >= RESYNC_EVERY:
+            self._resynced_at, self._leases_sent_at, seen = now, LONG_AGO, 0
+        if self.held and now - self._leases_sent_at >= ORDERS_EVERY:
+            self._leases_sent_at = now
             holds = tuple(attempt.lease for attempt in self.held.values())
         return Turn(
-            worker=self.id,
+            worker=self.environment.worker,
             number=self._number + 1,
             seen=seen,
             acks=tuple(acks),
-            wants=self._demand.wants() if self.claiming else (),
+            wants=self._demand.next_wants() if self.claiming else (),
             suspects=0 if self._suspects else 1,
             holds=holds,
-            good=() if self.tallies is None else self.tallies.due(acks, self.held, now),
+            good=() if breaker_counts is None else breaker_counts.take_successes(acks, self.held, now),
         )
 
-    # ---- the reply ---------------------------------------------------------------------------
+    def _compare_clocks(self, ahead: int) -> None:
+        """Update the difference of the clocks. The reply needed time to arrive, so each sample is too low: the highest
+        sample is the best."""
+        environment = self.environment
+        if not environment.store_ahead or ahead >= environment.store_ahead:
+            environment.store_ahead = ahead
+        else:
+            environment.store_ahead -= (
+                environment.store_ahead - ahead
+            ) // 8  # the store's clock may have been set back
 
-    def _unknown(self, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-        """Those that are neither held nor about to be acked: most were only said again."""
+    # ---- acks that were answered -------------------------------------------------------------
+
+    def _publish(self, turn: Turn, reply: TurnResult) -> None:
+        """Tell hooks, the log and the scheduler about stored acks. Called while the attempts are still held."""
+        if self._events is not None and turn.acks:
+            self._events.on_acks_stored(turn.acks, reply, self.held, self.environment.worker)
+        if runs := self.environment.schedule_runs:
+            names = {name for ack in turn.acks if (name := runs.pop(ack.id, "")) and ack.to in FINAL}
+            if names and self.on_runs_ended is not None:
+                self.on_runs_ended(names)
+        if reply.breakers:
+            failure_log.log_breaker_changes(reply.breakers)
+            if self._events is not None:
+                self._events.on_breakers_changed(reply.breakers, self.environment.worker, reply.now)
+
+    def _release_acked(self, acks: Sequence[Ack]) -> None:
+        for ack in acks:
+            attempt = self.held.get(ack.id)
+            if attempt is not None and attempt.claim.token == ack.token:
+                self._release(attempt)
+            if ack.to in _DELAYED and ack.delay < _DUE_SOON:
+                self._due_soon(ack.delay / 1e6)
+
+    def _release(self, attempt: RunningAttempt) -> None:
+        claim = attempt.claim
+        del self.held[claim.id]
+        if self.environment.schedule_runs:
+            self.environment.schedule_runs.pop(claim.id, None)
+        self._demand.count_release(claim.queue)
+        if claim.crashes:
+            self._suspects -= 1
+            self._demand.wake()  # the next suspect may be claimed, if there is one
+
+    def _handle_refused(self, turn: Turn, reply: TurnResult) -> None:
+        """Acks that the store did not take: late ones are dropped, unstorable ones are replaced by a plain error."""
+        if reply.stale:
+            log.warning("%d acks came too late: other workers have their jobs now", len(reply.stale))
+        unstorable = set(reply.unstorable)
+        for ack in turn.acks:
+            if (ack.id, ack.token) not in unstorable:
+                continue
+            log.error("the result of job %s cannot be stored; the job is dead", ack.id.hex())
+            if (plain := replace_unstorable(ack)) is not None:
+                self.add_ack(plain)
+
+    # ---- claims ------------------------------------------------------------------------------
+
+    def _new_claims(self, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+        """The claims that are neither held nor about to be acked. After a resync the store repeats all others too."""
         known = {attempt.lease for attempt in self.held.values()} | {ack.lease for ack in self._acks}
         return tuple([claim for claim in claims if (claim.id, claim.token) not in known])
 
-    def _take(self, claims: Sequence[Claim], now: float, short: Collection[bytes], turn: Turn) -> None:
-        fresh: list[RunningAttempt] = []
+    def _start_claims(self, claims: Sequence[Claim], now: float, scarce: Collection[bytes], turn: Turn) -> None:
+        started: list[RunningAttempt] = []
         for claim in claims:
             known = self.held.get(claim.id)
             if known is not None:
                 if known.claim.token == claim.token:
-                    continue  # said again: the reply before was thought lost
-                self._drop(known, "it was claimed anew")
-            taken = self._holder.accept(claim, now) if self.claiming else Ack.returned(Lease(claim.id, claim.token))
-            if isinstance(taken, Ack):
-                self.report(taken)
+                    continue  # repeated: the store does not know that the reply before arrived
+                self._fence(known, "the job was claimed again")
+            accepted = (
+                self._dispatcher.accept(claim, now) if self.claiming else Ack.returned(Lease(claim.id, claim.token))
+            )
+            if isinstance(accepted, Ack):
+                self.add_ack(accepted)
                 continue
-            self.held[claim.id] = taken
-            self._demand.took(claim.queue)
+            self.held[claim.id] = accepted
+            self._demand.count_claim(claim.queue)
             if claim.crashes:
                 self._suspects += 1
-            fresh.append(taken)
-        again = self._asker.recovered
-        if short or again or turn.seen < turn.number - 1:
-            few = frozenset(short)
-            for attempt in fresh:
-                # Of what is only said again nobody knows whether the place is one of few.
-                unsaid = again or attempt.claim.turn < turn.number
-                attempt.short = attempt.claim.id in few or (unsaid and attempt.limited)
-        self._holder.launch(fresh)
+            started.append(accepted)
+        recovered = self._sender.recovered
+        if scarce or recovered or turn.seen < turn.number - 1:
+            ids = frozenset(scarce)
+            for attempt in started:
+                # The store does not say whether a repeated claim holds scarce capacity: assume it if it is limited.
+                unknown = recovered or attempt.claim.turn < turn.number
+                attempt.scarce = attempt.claim.id in ids or (unknown and attempt.limited)
+        self._dispatcher.start(started)
 
-    def _release(self, acks: Sequence[Ack]) -> None:
-        for ack in acks:
-            attempt = self.held.get(ack.id)
-            if attempt is not None and attempt.claim.token == ack.token:
-                self._forget(attempt)
-            if ack.to in _LATER and ack.delay < _SOON:
-                self._holder.due_soon(ack.delay / 1e6)
-
-    def _forget(self, attempt: RunningAttempt) -> None:
-        claim = attempt.claim
-        del self.held[claim.id]
-        if self.runs:
-            self.runs.pop(claim.id, None)
-        self._demand.released(claim.queue)
-        if claim.crashes:
-            self._suspects -= 1
-            self._demand.wake()  # the next suspect may come, if there is one
-
-    def _refused(self, turn: Turn, reply: TurnResult) -> None:
-        """What the store would not take: late acks are dropped, unstorable ones said in plainer words."""
-        if reply.stale:
-            log.warning("%d acks came too late: their jobs were given to other workers", len(reply.stale))
-        poor = set(reply.unstorable)
-        for ack in turn.acks:
-            if (ack.id, ack.token) not in poor:
-                continue
-            log.error("the result of job %s cannot be stored; the job is dead", ack.id.hex())
-            if (plainer := unstorable(ack)) is not None:
-                self.report(plainer)
-
-    def _drop(self, attempt: RunningAttempt, why: str) -> None:
+    def _fence(self, attempt: RunningAttempt, why: str) -> None:
         log.warning("job %s (%s) is fenced: %s", attempt.claim.id.hex(), attempt.claim.task, why)
         self._acks = [ack for ack in self._acks if ack.lease != attempt.lease]
-        self._forget(attempt)
-        self._holder.taken_away(attempt)
+        self._release(attempt)
+        self._dispatcher.abandon(attempt)
 
-    def _mine(self, job: bytes, token: int) -> RunningAttempt | None:
+    def _find_held(self, job: bytes, token: int) -> RunningAttempt | None:
         attempt = self.held.get(job)
         return attempt if attempt is not None and attempt.claim.token == token else None
 
-    async def _lost(self) -> None:
-        """Others have the jobs: fence what runs, take a new id and go on."""
-        old, self.id = self.id, worker_id()
-        log.warning("worker %s was given up for lost; %d jobs are fenced, going on as %s", old, len(self.held), self.id)
+    async def _take_new_id(self) -> None:
+        """The store has given the jobs to other workers: fence all bodies, register a new id and continue."""
+        old, self.environment.worker = self.environment.worker, worker_id()
+        log.warning(
+            "the store declared worker %s lost; its %d jobs are fenced, and it continues as %s",
+            old, len(self.held), self.environment.worker,
+        )  # fmt: skip
         for attempt in list(self.held.values()):
-            self._forget(attempt)
-            self._holder.taken_away(attempt)
+            self._release(attempt)
+            self._dispatcher.abandon(attempt)
         self._acks.clear()
         self._number = 0
         self._demand.wake()
         if not self.closing:
-            await self._holder.enrol()
+            await self._register()

@@ -1,4 +1,4 @@
-"""What a worker listens for while it runs: wake-ups from the store, and the end of the work."""
+"""What a worker waits for while it runs: wake-ups from the store, and the end of the work with ``until_empty``."""
 
 from __future__ import annotations
 
@@ -9,87 +9,89 @@ from typing import TYPE_CHECKING
 
 from mainspring.jobs.query import Query
 from mainspring.states import State
-from mainspring.worker.loop.eligibility import fits, runnable
-from mainspring.worker.loop.retry_log import RetryLog
+from mainspring.worker.eligibility import meets_terms, runnable_tasks
+from mainspring.worker.retry_log import RetryLog
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
     from mainspring.worker.config import WorkerConfig
-    from mainspring.worker.loop.outage import Outage
     from mainspring.worker.loop.turn_loop import TurnLoop
+    from mainspring.worker.retry_log import Outage
 
 log = logging.getLogger("mainspring.worker")
 
-_DEAF = 2.0  # most seconds until one who cannot listen tries again
-_BREATH = 0.002  # between two wake-ups: the first of them is under way
+_RELISTEN = 2.0  # most seconds until a worker that cannot listen tries again
+_BREATH = 0.002  # seconds between two wake-ups: the turn of the first one is in flight
+_EMPTY_CHECK = 0.02  # seconds between two looks at the worker's own state
+_COUNT_PAUSE = 0.2  # seconds between two counts in the store
 _LIVE = (State.READY, State.RUNNING, State.SCHEDULED, State.RETRYING)
 
 
-async def hear_of_work(store: Store, turner: TurnLoop, parts: WorkerConfig, outage: Outage) -> None:
-    """Wake the turner when there may be work; the poll is the net. Never ends by itself."""
-    poll = parts.settings.poll / 1e6
-    trouble = RetryLog("listening for jobs", log, outage)
+async def wake_on_new_jobs(store: Store, turn_loop: TurnLoop, config: WorkerConfig, outage: Outage) -> None:
+    """Wake the turn loop when there may be work, and at each poll in case a wake-up was lost. Runs until cancelled."""
+    poll, environment = config.settings.poll / 1e6, turn_loop.environment
+    retry_log = RetryLog("listening for jobs", log, outage)
     while True:
-        worker, listens = turner.id, False
+        worker, listens = environment.worker, False
         try:
-            listener = await store.listen(worker, parts.settings.queues)
+            listener = await store.listen(worker, config.settings.queues)
             listens = True
             try:
-                turner.wake()  # for what came before anybody listened
-                while worker == turner.id:
+                turn_loop.wake()  # jobs may have come before the worker listened
+                while worker == environment.worker:
                     await listener.wait(poll)
-                    trouble.over()
-                    turner.wake()
+                    retry_log.record_success()
+                    turn_loop.wake()
                     await asyncio.sleep(_BREATH)
             finally:
                 listener.close()
-        except Exception as error:  # noqa: BLE001 - then there is the poll alone
-            await asyncio.sleep(max(trouble.failed(error), min(poll / 2, _DEAF)))
+        except Exception as error:  # noqa: BLE001 - without wake-ups the worker polls
+            await asyncio.sleep(max(retry_log.record_failure(error), min(poll / 2, _RELISTEN)))
             if listens:
-                turner.review()  # the line was cut, and a turn that goes through now would not tell
+                turn_loop.resync()  # the connection was cut; the next turn may succeed and not show it
             else:
-                turner.wake()
+                turn_loop.wake()
 
 
-async def hear_of_the_end(
-    store: Store, turner: TurnLoop, parts: WorkerConfig, outage: Outage, over: Callable[[], None]
+async def wait_until_empty(
+    store: Store, turn_loop: TurnLoop, config: WorkerConfig, outage: Outage, on_empty: Callable[[], None]
 ) -> None:
-    """Call ``over`` when no job is left that could still run here.
+    """Call ``on_empty`` when no job is left that could still run here.
 
-    Counted are ready, running, scheduled and retrying jobs of the worker's queues and of the tasks
-    that it can run: jobs of other tasks, those pinned to another version, and blocked ones whose
-    parents are not among them, would keep it for ever.
+    Ready, running, scheduled and retrying jobs count, if they are in a queue of this worker and of a task that it can
+    run. These jobs do not count, because the worker would wait for them for ever: jobs of other tasks, jobs pinned to
+    another version, and blocked jobs whose parents are not among the counted jobs.
     """
-    live = Query.where(states=_LIVE, queues=parts.settings.queues, tasks=runnable(parts) or None)
-    trouble = RetryLog("counting the jobs that are left", log, outage)
+    live = Query.where(states=_LIVE, queues=config.settings.queues, tasks=runnable_tasks(config) or None)
+    retry_log = RetryLog("counting the jobs that are left", log, outage)
     while True:
-        await asyncio.sleep(0.02)
-        if not (turner.empty and turner.thirsty):
+        await asyncio.sleep(_EMPTY_CHECK)
+        if not (turn_loop.is_empty and turn_loop.is_out_of_work):
             continue
         try:
-            left = await _is_left(store, live, parts)
-        except Exception as error:  # noqa: BLE001 - said sparingly, and tried again
-            await asyncio.sleep(trouble.failed(error))
+            left = await _has_jobs_left(store, live, config)
+        except Exception as error:  # noqa: BLE001 - logged, and tried again
+            await asyncio.sleep(retry_log.record_failure(error))
             continue
-        trouble.over()
+        retry_log.record_success()
         if not left:
-            over()
+            on_empty()
             return
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(_COUNT_PAUSE)
 
 
-async def _is_left(store: Store, live: Query, parts: WorkerConfig) -> bool:
-    if parts.tasks and not live.tasks:
-        return False  # of all that it knows it can run nothing
+async def _has_jobs_left(store: Store, live: Query, config: WorkerConfig) -> bool:
+    if config.tasks and not live.tasks:
+        return False  # this worker cannot run any of the tasks that it knows
     counts = await store.count(live)
     if not any(counts[state] for state in _LIVE):
         return False
-    if not any(parts.tasks[task].pinned or parts.tasks[task].needs for task in live.tasks):
+    if not any(config.tasks[task].pinned or config.tasks[task].needs for task in live.tasks):
         return True
     cursor = None
-    while True:  # only their lanes tell what they ask of a worker
+    while True:  # only the lane of a job tells which labels and version it needs
         found = await store.find(live, cursor=cursor)
-        if any(fits(row.lane, parts) for row in found.jobs):
+        if any(meets_terms(row.lane, config) for row in found.jobs):
             return True
         if (cursor := found.cursor) is None:
             return False

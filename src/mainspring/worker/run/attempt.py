@@ -1,12 +1,14 @@
-"""One claimed job on its way through this worker."""
+"""One claimed job while it runs in this worker, and what all attempts of the worker share."""
 
 from __future__ import annotations
 
 from collections import deque
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from mainspring.common.clock import boottime
+from mainspring.common.ids import worker_id
 from mainspring.jobs.lanes import is_limited, limit_label, limits_in
 
 if TYPE_CHECKING:
@@ -17,197 +19,200 @@ if TYPE_CHECKING:
     from mainspring.jobs.records import JobBody, LogLine
     from mainspring.tasks.spec import TaskSpec
     from mainspring.worker.records import Claim
-    from mainspring.worker.run.slots.thread_slots import Runner
-    from mainspring.worker.run.stream import Stream
+    from mainspring.worker.run.context_reports import Stream
+    from mainspring.worker.run.progress import ReportSender
+    from mainspring.worker.run.slots.thread_slots import SlotThread
 
 NEVER = float("inf")
 
 
 class Ending(IntEnum):
-    """Why this worker asked a body to end. A higher one replaces a lower one."""
+    """Why this worker asked a body to end. A higher value replaces a lower one."""
 
     NONE = 0
     STOP = 1
-    """The worker stops: handed back without blame."""
+    """The worker stops: the job is handed back without blame."""
     FENCE = 2
-    """The lease can no longer be proven: handed back without blame."""
+    """The worker can no longer prove its lease: the job is handed back without blame."""
     HARD = 3
     """The hard time limit passed."""
     CANCEL = 4
     """A cancel order came."""
     GONE = 5
-    """The store gave the job to somebody else: nothing is reported."""
+    """The store gave the job to another worker: nothing is reported."""
 
 
-class AttemptHost(Protocol):
-    """What the attempts of one worker share."""
+class RunEnvironment:
+    """What all attempts of one worker share. The turn loop writes it, any thread reads it."""
 
-    state: Any
-    """What the lifespans gave."""
-    code: str
-    """The version of the code that runs here."""
+    reports: ReportSender
+    """Sends the progress, the log lines and the stream items of attempts."""
 
-    @property
-    def runs(self) -> dict[bytes, str]:
-        """Of the jobs that it holds, those that are runs of a schedule, each with its name."""
-        ...
-
-    @property
-    def worker(self) -> str:
-        """The worker's name in the store."""
-        ...
-
-    def told(self, attempt: RunningAttempt, *, soon: bool = False) -> None:
-        """The attempt has news (progress, log lines, items) to be sent; ``soon`` for items. Any thread."""
-        ...
+    def __init__(self, code: str) -> None:
+        self.worker = worker_id()
+        """The worker's id in the store. The worker takes a new id after the store declared it lost."""
+        self.code = code
+        """The version of the code that runs here."""
+        self.state: Any = None
+        """The value of the lifespans: ``ctx.state``."""
+        self.store_ahead = 0
+        """The store's clock minus boottime, in microseconds."""
+        self.schedule_runs: dict[bytes, str] = {}
+        """The held jobs that are runs of a schedule, each with the name of the schedule. Any thread adds to it."""
 
     def store_now(self) -> int:
-        """The store's time as well as it is known here, in microseconds."""
-        ...
+        """The store's time, as far as this worker knows it, in microseconds."""
+        return int(boottime() * 1e6) + self.store_ahead
 
 
-def _names_more(lane: str, spec: TaskSpec) -> bool:
-    """Whether the jobs of a limited lane name more than the breaker of their task: a queue may have limits too."""
+def _has_more_limits(lane: str, spec: TaskSpec) -> bool:
+    """Whether the jobs of a limited lane have limits besides the breaker of their task: a queue may have limits too."""
     if len(spec.bounds) > 1:
         return True
-    guard = limit_label(spec.bounds[0].limit.name)
-    return any(label != guard and "*" not in label for label in limits_in(lane))
+    breaker = limit_label(spec.bounds[0].limit.name)
+    return any(label != breaker and "*" not in label for label in limits_in(lane))
 
 
 class RunningAttempt:
-    """A claim, and what became of it here. Times are boottime seconds.
+    """A claim and the state of its run. Times are boottime seconds.
 
-    Owned by the loop's thread, except ``started``, ``slot``, ``next_at`` and ``begun`` of a thread
-    body, which its own thread writes before the body starts.
+    The loop's thread owns it, except ``started``, ``slot``, ``check_at`` and ``begun`` of a thread body: the thread of
+    the body writes these before the body starts.
     """
 
-    many = False
-    """It stands for the jobs of one call of a bulk task."""
+    is_bulk = False
+    """Whether it stands for all jobs of one call of a bulk task."""
 
     __slots__ = (
-        "asked_at",
+        "actual_cost",
         "begun",
         "body",
+        "check_at",
         "claim",
         "context",
         "early",
         "ending",
-        "home",
+        "ending_reason",
+        "ending_since",
+        "environment",
+        "finished",
+        "has_reports",
         "lease",
         "limited",
         "logs",
-        "news",
-        "next_at",
-        "over",
         "progress",
-        "reason",
         "received",
+        "report_queued",
         "retries",
-        "runner",
-        "short",
+        "scarce",
         "slot",
         "soft_at",
-        "soft_due",
         "soft_pending",
+        "soft_raised",
         "spec",
-        "spent",
         "started",
         "stream",
         "stuck",
         "task",
+        "thread",
         "timeout",
-        "told",
     )
 
-    def __init__(self, claim: Claim, spec: TaskSpec, lease: Lease, received: float, home: AttemptHost) -> None:
-        self.home = home
+    def __init__(
+        self, claim: Claim, spec: TaskSpec, lease: Lease, received: float, environment: RunEnvironment
+    ) -> None:
+        self.environment = environment
         self.claim = claim
         self.spec = spec
         self.lease = lease
         self.received = received
         self.early = claim.early or spec.early
-        """It began once and must not begin again; a producer that knew only the task's name did not say so."""
+        """``ack="early"``: once begun, it must not begin again. A job enqueued by name alone does not carry this."""
         self.limited = (
-            "#" in claim.lane and is_limited(claim.lane) and (spec.breaker is None or _names_more(claim.lane, spec))
+            "#" in claim.lane
+            and is_limited(claim.lane)
+            and (spec.breaker is None or _has_more_limits(claim.lane, spec))
         )
-        """The job holds a place in a limit while it is claimed, or in several; a breaker alone is none."""
-        self.short = False
-        """The place is one of few: nobody else has it while the job waits for a slot."""
+        """The job holds capacity of one or more limits while it is claimed. A breaker alone does not count."""
+        self.scarce = False
+        """The job holds scarce capacity: while it waits for a slot, another job could use that capacity."""
         self.body: JobBody | None = None
-        """The record of the job, once it was opened."""
+        """The record of the job, once it was decoded."""
         self.begun = False
         """The body has started."""
-        self.over = False
-        """The body has ended, or never will start."""
+        self.finished = False
+        """The body has ended, or will never start."""
         self.ending = Ending.NONE
-        self.reason = ""
+        self.ending_reason = ""
+        self.ending_since = 0.0
+        """When the body was first asked to end."""
         self.stuck = False
+        """The body was asked to end and did not end within the grace."""
         self.started = 0.0
         self.retries = spec.retries
         self.timeout = 0
-        """The hard limit in force, microseconds; 0 for none."""
+        """The hard time limit in microseconds; 0 for none."""
         self.soft_at = NEVER
-        self.soft_due = False
-        """The soft limit was told to the body."""
+        self.soft_raised = False
+        """``SoftTimeout`` was raised in the body."""
         self.soft_pending = False
-        """The next cancel of the task means SoftTimeout."""
-        self.next_at = NEVER
-        """When this attempt needs to be looked at again."""
-        self.asked_at = 0.0
-        """When the body was first asked to end."""
+        """The next cancellation of the task means ``SoftTimeout``."""
+        self.check_at = NEVER
+        """When the time limits of this attempt must be checked again."""
         self.slot = -1
         self.task: asyncio.Task[None] | None = None
-        self.runner: Runner | None = None
+        self.thread: SlotThread | None = None
         self.context: Any = None
-        self.news = False
-        """It is in line to have its news sent."""
-        self.told = False
-        """It has had news."""
+        self.report_queued = False
+        """It waits for its reports to be sent."""
+        self.has_reports = False
+        """It has reported progress, log lines or items."""
         self.progress: bytes | None = None
         self.logs: deque[LogLine] | None = None
         self.stream: Stream | None = None
-        self.spent: dict[str, int] | None = None
-        """What it really cost, by limit, if the handler said so."""
+        self.actual_cost: dict[str, int] | None = None
+        """What the attempt really cost, by limit, if the handler called ``ctx.cost()``."""
 
     @property
     def jobs(self) -> Sequence[RunningAttempt]:
-        """The attempts that end with it: itself."""
+        """The attempts that end together with it: itself."""
         return (self,)
 
     @property
-    def pressing(self) -> bool:
-        """Must not wait for a slot: it counts as begun, is under suspicion, or keeps others out."""
-        return self.claim.early or self.claim.crashes > 0 or self.short
+    def needs_slot_now(self) -> bool:
+        """It must not wait for a slot: it counts as begun, is a suspect, or holds scarce capacity."""
+        return self.claim.early or self.claim.crashes > 0 or self.scarce
 
     @property
     def guarded(self) -> bool:
-        """Must never overlap with a re-run: the body ends before the lease does."""
+        """It must never overlap with a re-run: its body must end before the lease ends."""
         return self.early or self.spec.strict or self.limited
 
     @property
     def trace(self) -> str:
-        """32 hex digits that all jobs which come of one share."""
+        """The trace id: 32 hex digits, the same for a job and all its descendants."""
         return (self.body.trace if self.body is not None else None) or self.claim.id.hex()
 
     @property
-    def fields(self) -> dict[str, Any]:
-        """What a log record says of the job."""
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of log records about the job."""
         claim = self.claim
         return {
             "job_id": str(UUID(bytes=claim.id)),
             "task": claim.task,
             "queue": claim.queue,
             "attempt": claim.attempt,
-            "worker": self.home.worker,
+            "worker": self.environment.worker,
             "trace_id": self.trace,
         }
 
     @property
     def deadline(self) -> float:
-        """When the hard limit is; ``NEVER`` without one."""
+        """When the hard limit passes; ``NEVER`` without one."""
         return self.started + self.timeout / 1e6 if self.timeout else NEVER
 
     def run_us(self, now: float) -> int:
+        """Microseconds since the body started; 0 if it did not."""
         return int((now - self.started) * 1e6) if self.begun else 0
 
     def __repr__(self) -> str:

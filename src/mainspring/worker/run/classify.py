@@ -1,4 +1,4 @@
-"""From how a body ended to the ack that says so. Decides; knows no store and no loop."""
+"""From the end of a body to its ack: success, retry, dead, cancelled, handed back. Uses neither store nor loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mainspring.errors import (
 )
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import Reason
-from mainspring.worker.events import failure_log
+from mainspring.worker import failure_log
 from mainspring.worker.run.attempt import Ending, RunningAttempt
 
 if TYPE_CHECKING:
@@ -41,18 +41,18 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Interrupted(MainspringError):
-    """The attempt was ended because its worker stops; recorded, never raised in a handler."""
+    """The attempt was ended because its worker stops. Recorded, never raised in a handler."""
 
 
 class BodyEnded(BaseException):
-    """Raised inside a thread body that must end and did not listen to a milder word."""
+    """Raised inside a thread body that must end and did not end after the first exception."""
 
 
 def ending_error(attempt: RunningAttempt) -> BaseException:
-    """What a body is told when it must end."""
+    """The error to raise in a body that must end."""
     match attempt.ending:
         case Ending.CANCEL:
-            return JobCancelled(UUID(bytes=attempt.claim.id), attempt.reason)
+            return JobCancelled(UUID(bytes=attempt.claim.id), attempt.ending_reason)
         case Ending.HARD:
             return HardTimeout(attempt.timeout / 1e6)
         case Ending.FENCE | Ending.GONE:
@@ -61,70 +61,72 @@ def ending_error(attempt: RunningAttempt) -> BaseException:
             return BodyEnded("the worker stops")
 
 
-def encoded(error: BaseException, code: str = "") -> bytes:
+def encode_error(error: BaseException, code: str = "") -> bytes:
     """The record of an error; ``code`` is the version of the code that ran."""
     return dumps(describe_error(error, code=code))
 
 
-def judge(attempt: RunningAttempt, error: BaseException, retries: int, run_us: int) -> Ack:
-    """The ack for a body that ended by raising ``error``.
+def ack_error(attempt: RunningAttempt, error: BaseException, retries: int, run_us: int) -> Ack:
+    """The ack for a body that ended with ``error``.
 
-    A body that was asked to end has ended because of that, whatever it raised on its way out. An
-    ``ack="early"`` job began and must not begin again, unless its handler asks for it by Retry.
+    If the body was asked to end, that is the reason of its end, whatever it raised. A job with ``ack="early"`` has
+    begun and must not begin again, unless its handler raises ``Retry``.
     """
     if attempt.ending is Ending.HARD:
-        return timed_out(attempt, retries, run_us)
+        return ack_hard_timeout(attempt, retries, run_us)
     if isinstance(error, Signal):
-        return _signalled(attempt, error, retries, run_us)
+        return _ack_signal(attempt, error, retries, run_us)
     if attempt.ending:
-        return _ended(attempt, error, run_us)
+        return _ack_requested_end(attempt, error, run_us)
     if isinstance(error, BreakerOpen) and not isinstance(error, attempt.spec.never_retry_on):
         return Ack.snoozed(attempt.lease, delay=error.retry_after // _MICROSECOND, run_us=run_us)
     if isinstance(error, Undecodable) and not attempt.begun:
-        return _dead(attempt, error, Reason.UNDECODABLE, 0)
-    soft = isinstance(error, SoftTimeout) and attempt.soft_due
+        return _ack_dead(attempt, error, Reason.UNDECODABLE, 0)
+    soft = isinstance(error, SoftTimeout) and attempt.soft_raised
     if not may_retry(attempt.spec, error):
-        return _dead(attempt, error, Reason.NOT_RETRYABLE, run_us, timed_out=soft)
-    return _failed(attempt, error, 0 if attempt.early else retries, run_us, timed_out=soft)
+        return _ack_dead(attempt, error, Reason.NOT_RETRYABLE, run_us, timed_out=soft)
+    return _ack_failed(attempt, error, 0 if attempt.early else retries, run_us, timed_out=soft)
 
 
-def timed_out(attempt: RunningAttempt, retries: int, run_us: int) -> Ack:
+def ack_hard_timeout(attempt: RunningAttempt, retries: int, run_us: int) -> Ack:
     """The ack for a body that ended at or after its hard limit."""
     error = HardTimeout(attempt.timeout / 1e6)
     if attempt.early or not may_retry(attempt.spec, error):
         retries = 0
-    return _failed(attempt, error, retries, run_us, timed_out=True)
+    return _ack_failed(attempt, error, retries, run_us, timed_out=True)
 
 
-def never_ran(value: Any) -> ResultNotSerializable:
-    """The error of a body that returned what only would do the work."""
+def unrun_error(value: Any) -> ResultNotSerializable:
+    """The error for a body that returned a coroutine or the like: the work was not done."""
     return ResultNotSerializable(
         f"the function returned {let_go(value)}, which has not run: the work is not done",
         hint="Await it, or write the task as async def; a decorator around an async def must be async itself.",
     )
 
 
-def no_name(lease: Lease, task: object, code: str) -> Ack:
-    """The ack for a job whose task is no text: nobody can have such a task."""
-    error = Undecodable(f"job of task {task!r}", "the name of its task is no text", hint="Delete it, enqueue it anew.")
+def ack_unnamed_task(lease: Lease, task: object, code: str) -> Ack:
+    """The ack for a job whose task name is not text: no worker can have such a task."""
+    error = Undecodable(
+        f"job of task {task!r}", "the name of its task is not text", hint="Delete the job, and enqueue it again."
+    )
     record = describe_error(error, code=code)
     log.error("job %s is dead: %s", UUID(bytes=lease.id), record.message)
     return Ack.dead(lease, dumps(record), Reason.UNDECODABLE, label=record.type)
 
 
-def handed_back(attempt: RunningAttempt, run_us: int) -> Ack:
-    """The ack for an attempt that is given back without blame; one acked early that began is over for good."""
+def ack_handed_back(attempt: RunningAttempt, run_us: int) -> Ack:
+    """The ack for an attempt that is handed back without blame. A begun attempt with ``ack="early"`` is dead."""
     if not attempt.begun:
         return Ack.returned(attempt.lease)
     fenced = attempt.ending is Ending.FENCE
     error: MainspringError = (
-        Fenced("the attempt was ended: its worker could not prove its lease any longer")
+        Fenced("the attempt was ended because its worker could no longer prove its lease")
         if fenced
         else Interrupted("the attempt was ended because its worker stopped")
     )
-    record = describe_error(error, code=attempt.home.code)
+    record = describe_error(error, code=attempt.environment.code)
     if attempt.early:
-        failure_log.dead(attempt, record, Reason.NOT_RETRYABLE)
+        failure_log.log_dead_job(attempt, record, Reason.NOT_RETRYABLE)
         return Ack.lost_early(attempt.lease, dumps(record), label=record.type, run_us=run_us)
     return Ack.interrupted(attempt.lease, dumps(record), run_us=run_us)
 
@@ -133,7 +135,7 @@ def may_retry(spec: TaskSpec, error: BaseException) -> bool:
     """Whether the task's error classes and predicate allow another attempt after ``error``."""
     if isinstance(error, spec.never_retry_on):
         return False
-    # SystemExit, or a CancelledError of its own doing, counts as an Exception here.
+    # SystemExit, or a CancelledError that the body raised itself, counts as an Exception here.
     wanted = isinstance(error, spec.retry_on) or (not isinstance(error, Exception) and Exception in spec.retry_on)
     if spec.retry_on and not wanted:
         return False
@@ -142,26 +144,26 @@ def may_retry(spec: TaskSpec, error: BaseException) -> bool:
     try:
         return bool(spec.retry_if(error))
     except Exception:
-        log.exception("retry_if of task %r raised; the error is not retried", spec.name)
+        log.exception("retry_if of task %r raised an error; the job is not retried", spec.name)
         return False
 
 
-def retry_in(spec: TaskSpec, attempt: int, error: BaseException) -> int:
+def retry_delay(spec: TaskSpec, attempt: int, error: BaseException) -> int:
     """Microseconds until the next attempt, by the task's backoff."""
     delay, problem = spec.backoff.plan(attempt, error)
     if problem is not None:
-        log.error("backoff function of task %r failed, the default is used: %r", spec.name, problem)
+        log.error("the backoff function of task %r failed; the default backoff is used: %r", spec.name, problem)
     return delay // _MICROSECOND
 
 
-def _ended(attempt: RunningAttempt, error: BaseException, run_us: int) -> Ack:
+def _ack_requested_end(attempt: RunningAttempt, error: BaseException, run_us: int) -> Ack:
     if attempt.ending is Ending.CANCEL:
-        said = error if isinstance(error, JobCancelled) else JobCancelled(reason=attempt.reason)
-        return Ack.cancelled(attempt.lease, encoded(said, attempt.home.code), run_us=run_us)
-    return handed_back(attempt, run_us)
+        cancelled = error if isinstance(error, JobCancelled) else JobCancelled(reason=attempt.ending_reason)
+        return Ack.cancelled(attempt.lease, encode_error(cancelled, attempt.environment.code), run_us=run_us)
+    return ack_handed_back(attempt, run_us)
 
 
-def _signalled(attempt: RunningAttempt, signal: Signal, retries: int, run_us: int) -> Ack:
+def _ack_signal(attempt: RunningAttempt, signal: Signal, retries: int, run_us: int) -> Ack:
     lease = attempt.lease
     try:
         match signal:
@@ -174,15 +176,15 @@ def _signalled(attempt: RunningAttempt, signal: Signal, retries: int, run_us: in
                 return Ack.snoozed(lease, delay=slow, slow=slow, run_us=run_us)
             case Retry(after=after):
                 delay = None if after is None else to_us(after, what="Retry after")
-                return _failed(attempt, signal, retries, run_us, delay=delay)
+                return _ack_failed(attempt, signal, retries, run_us, delay=delay)
             case Cancel():
-                return Ack.cancelled(lease, encoded(signal, attempt.home.code), run_us=run_us)
-    except MainspringError as wrong:  # a duration or moment that cannot be read: an error of the handler
-        return _failed(attempt, wrong, retries, run_us)
-    return _dead(attempt, signal, Reason.NOT_RETRYABLE, run_us)
+                return Ack.cancelled(lease, encode_error(signal, attempt.environment.code), run_us=run_us)
+    except MainspringError as invalid:  # an invalid duration or moment: an error of the handler
+        return _ack_failed(attempt, invalid, retries, run_us)
+    return _ack_dead(attempt, signal, Reason.NOT_RETRYABLE, run_us)
 
 
-def _failed(
+def _ack_failed(
     attempt: RunningAttempt,
     error: BaseException,
     retries: int,
@@ -191,32 +193,33 @@ def _failed(
     timed_out: bool = False,
     delay: int | None = None,
 ) -> Ack:
+    """Retry after ``delay`` microseconds (by default, the task's backoff), or dead if no retry is left."""
     if attempt.claim.attempt > retries:
         reason = Reason.TIMED_OUT if timed_out else Reason.RETRIES_EXHAUSTED
-        return _dead(attempt, error, reason, run_us, timed_out=timed_out, retryable=True)
+        return _ack_dead(attempt, error, reason, run_us, timed_out=timed_out, retryable=True)
     if delay is None:
-        delay = retry_in(attempt.spec, attempt.claim.attempt, error)
-    record = describe_error(error, code=attempt.home.code)
-    failure_log.failed(attempt, record, retries, delay)
-    fault = _fault(attempt, error, retryable=True)
+        delay = retry_delay(attempt.spec, attempt.claim.attempt, error)
+    record = describe_error(error, code=attempt.environment.code)
+    failure_log.log_failed_attempt(attempt, record, retries, delay)
+    fault = _breaker_fault(attempt, error, retryable=True)
     return Ack.failed(attempt.lease, dumps(record), retry_in=delay, timed_out=timed_out, run_us=run_us, fault=fault)
 
 
-def _dead(
+def _ack_dead(
     attempt: RunningAttempt, error: BaseException, reason: Reason, run_us: int, *, timed_out: bool = False,
     retryable: bool = False,
 ) -> Ack:  # fmt: skip
-    record = describe_error(error, code=attempt.home.code)
-    failure_log.dead(attempt, record, reason)
-    fault = _fault(attempt, error, retryable=retryable or timed_out)
+    record = describe_error(error, code=attempt.environment.code)
+    failure_log.log_dead_job(attempt, record, reason)
+    fault = _breaker_fault(attempt, error, retryable=retryable or timed_out)
     return Ack.dead(
         attempt.lease, dumps(record), reason, label=record.type, timed_out=timed_out, run_us=run_us, fault=fault
     )
 
 
-def _fault(attempt: RunningAttempt, error: BaseException, *, retryable: bool) -> str:
-    """What the breaker of the task hears of a failure; nothing if it does not count."""
-    guard = attempt.spec.breaker
-    if guard is None or not attempt.begun or not guard.counts(error, retryable=retryable):
+def _breaker_fault(attempt: RunningAttempt, error: BaseException, *, retryable: bool) -> str:
+    """The text by which the task's breaker counts the failure; empty if the failure does not count."""
+    breaker = attempt.spec.breaker
+    if breaker is None or not attempt.begun or not breaker.counts(error, retryable=retryable):
         return ""
     return words_of(error)

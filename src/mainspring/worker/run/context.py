@@ -1,26 +1,28 @@
-"""What a handler knows of its own run: ``Context`` for ``def``, ``AsyncContext`` for ``async def``.
+"""What a handler can read and do about its own run: ``Context`` for ``def``, ``AsyncContext`` for ``async def``.
 
-Only ``spawn`` waits: progress, log lines and stream items are buffered and sent by the reporter.
+Only ``spawn`` waits: progress, log lines and stream items are buffered, and sent by ``progress.py``.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from mainspring.codec import loads
 from mainspring.common.clock import boottime, to_datetime
-from mainspring.common.ids import new_id
+from mainspring.common.ids import derived_id, new_id
 from mainspring.errors import NotBuilt, NotOpen, SoftTimeout
-from mainspring.worker.run import bind, context_reports
+from mainspring.worker.run import context_reports
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.classify import ending_error
-from mainspring.worker.run.spawn import Spawned
-from mainspring.worker.run.track import Track
+from mainspring.worker.run.context_reports import Track
 
 if TYPE_CHECKING:
     from mainspring.jobs.call import Call
@@ -32,20 +34,28 @@ A = TypeVar("A")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LATER = frozenset({"step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"})
+_NOT_BUILT = frozenset({"step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"})
 
 current: ContextVar[RunningAttempt] = ContextVar("mainspring_attempt")
 """The attempt whose body runs here."""
 
 
+class SpawnedChild(NamedTuple):
+    """The identity of a child job and its parent: the fields of ``jobs.new_job.JobOrigin``, a higher layer."""
+
+    id: bytes
+    parent: UUID
+    trace: str
+
+
 class Context:
     """The run of a ``def`` handler; see :class:`AsyncContext` for ``async def``.
 
-    Attributes do no I/O. ``Context.current()`` gives the context of the running job anywhere below
-    its handler; :meth:`bind` carries it into threads that the handler starts itself.
+    Attributes do no I/O. ``Context.current()`` returns the context of the running job in any function that the handler
+    calls; :meth:`bind` makes it available in threads that the handler starts.
     """
 
-    __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawned", "_task")
+    __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawn_counts", "_task")
 
     def __init__(self, attempt: RunningAttempt | None, task: str) -> None:
         self._attempt = attempt
@@ -53,31 +63,31 @@ class Context:
         self._job_id: UUID | None = None
         self._logger: context_reports.JobLogger | None = None
         self._meta: dict[str, Any] | None = None
-        self._spawned: Spawned | None = None
+        self._spawn_counts: dict[bytes, itertools.count[int]] | None = None
 
     @classmethod
     def local(cls, task: str) -> Self:
-        """The context of a plain call: nothing is stored, nothing ends it."""
+        """The context of a plain call of the function: reports are not stored, and nothing ends the call."""
         return cls(None, task)
 
     @classmethod
     def current(cls) -> Self:
-        """The context of the job that runs here; ``NotOpen`` outside of one."""
+        """The context of the job that runs here. Raises ``NotOpen`` outside of a job."""
         attempt = current.get(None)
         if attempt is None:
             raise NotOpen(
                 f"{cls.__name__}.current(): no job runs here",
-                hint="In a thread of your own use ctx.bind(fn); a plain call has no current context.",
+                hint="In a thread that you start yourself use ctx.bind(fn); a plain call has no current context.",
             )
         found = context_of(attempt)
         if not isinstance(found, cls):
             raise NotOpen(
-                f"{cls.__name__}.current(): the running task {attempt.claim.task!r} has the other colour",
+                f"{cls.__name__}.current(): the running task {attempt.claim.task!r} has a {type(found).__name__}",
                 hint=f"Use {type(found).__name__}.current() there.",
             )
         return found
 
-    # ---- what it is --------------------------------------------------------------------------
+    # ---- the job -----------------------------------------------------------------------------
 
     @property
     def job_id(self) -> UUID:
@@ -97,7 +107,7 @@ class Context:
 
     @property
     def token(self) -> int:
-        """The fencing token: grows with every run of this job; hand it to systems that compare it."""
+        """The fencing token: it grows with every run of this job. Pass it to systems that compare fencing tokens."""
         return 0 if self._attempt is None else self._attempt.claim.token
 
     @property
@@ -111,7 +121,7 @@ class Context:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What was given as ``meta=``; a copy of this run's own."""
+        """The value of ``meta=``; a copy that belongs to this run."""
         if self._meta is None:
             body = None if self._attempt is None else self._attempt.body
             self._meta = loads(body.meta, dict[str, Any]) if body is not None and body.meta else {}
@@ -119,25 +129,28 @@ class Context:
 
     @property
     def schedule(self) -> str | None:
-        """The schedule that this is a run of."""
+        """The name of the schedule that started this job; None for other jobs."""
         body = None if self._attempt is None else self._attempt.body
         return None if body is None else body.schedule
 
     @property
     def occurrence(self) -> datetime | None:
-        """The moment that this run of a schedule stands for: when it was due by the rule, however late it is, or when
-        somebody asked for it. Of a backfill, the moment that is made up for."""
+        """The moment that this run of a schedule is for; None for other jobs.
+
+        It is the moment when the run was due by the rule, however late the run starts; for a triggered run, the moment
+        of the trigger; for a backfill, the moment that the backfill repeats.
+        """
         body = None if self._attempt is None else self._attempt.body
         return None if body is None or body.occurrence is None else to_datetime(body.occurrence)
 
     @property
     def trace_id(self) -> str:
-        """32 hex digits, shared by all jobs that come of one: a valid trace id of the W3C."""
+        """32 hex digits, the same for a job and all its descendants: a valid W3C trace id."""
         return self.job_id.hex if self._attempt is None else self._attempt.trace
 
     @property
     def deadline(self) -> datetime | None:
-        """When the hard time limit is, by this machine's clock; None without a limit."""
+        """When the hard time limit passes, by this machine's clock; None without a limit."""
         if self._attempt is None or self._attempt.deadline == NEVER:
             return None
         left = self._attempt.deadline - boottime()
@@ -145,99 +158,123 @@ class Context:
 
     @property
     def state(self) -> Any:
-        """What the app's lifespan gave: its value; with several, a namespace by function name."""
-        return None if self._attempt is None else self._attempt.home.state
+        """The value that the app's lifespan yields; with several lifespans, a namespace by function name."""
+        return None if self._attempt is None else self._attempt.environment.state
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry what :func:`log_fields` gives."""
+        """A logger whose records have the fields of :func:`log_fields`."""
         if self._logger is None:
             fields = {"job_id": str(self.job_id), "task": self._task, "attempt": 1, "trace_id": self.trace_id}
-            self._logger = context_reports.JobLogger(fields if self._attempt is None else self._attempt.fields)
+            self._logger = context_reports.JobLogger(fields if self._attempt is None else self._attempt.log_fields)
         return self._logger
 
     @property
     def jobs(self) -> tuple[Self, ...]:
-        """The context of each job that this call runs: of each item of a bulk task, in order; else this one alone."""
+        """The contexts of the jobs in this call: for a bulk task one per item, in order; otherwise only this one."""
         return (self,)
 
-    # ---- whether to go on --------------------------------------------------------------------
+    # ---- the end of the run ------------------------------------------------------------------
 
     @property
     def cancelled(self) -> bool:
-        """Somebody cancelled this job."""
+        """Whether this job was cancelled."""
         return self._attempt is not None and self._attempt.ending is Ending.CANCEL
 
     def check(self) -> None:
-        """Raise ``JobCancelled`` or ``SoftTimeout`` if this run should end: for loops in threads."""
+        """Raise ``JobCancelled`` or ``SoftTimeout`` if this run should end. For loops in ``def`` handlers."""
         attempt = self._attempt
         if attempt is None:
             return
         if attempt.ending:
             raise ending_error(attempt)
         if attempt.soft_at <= boottime():
-            attempt.soft_at, attempt.soft_due = NEVER, True
+            attempt.soft_at, attempt.soft_raised = NEVER, True
             raise SoftTimeout(attempt.spec.soft_timeout / 1e6)
 
     def cost(self, units: int, limiter: LimitSet | None = None) -> None:
-        """What this attempt really uses up of the rates that its job names, or of one limiter's; the last one counts.
+        """Set how many units this attempt really uses of the job's rate limits, or only of those of ``limiter``.
 
-        Told with the end of the attempt: what was reckoned too low counts from then on, too much is given back.
+        The last call counts. It takes effect when the attempt ends: if the cost of the job was too low, the difference
+        is then taken from the rate; if it was too high, the difference is given back.
         """
-        context_reports.cost(self._attempt, self._task, units, limiter)
+        context_reports.report_cost(self._attempt, self._task, units, limiter)
 
-    # ---- news --------------------------------------------------------------------------------
+    # ---- reports -----------------------------------------------------------------------------
 
     def progress(self, done: float, total: float | None = None, note: str = "", **meta: Any) -> None:
-        """How far the work is; seen by every process within about a second. The last one counts."""
-        context_reports.progress(self._attempt, self._task, done, total, note, meta)
+        """Report how far the work is. Every process sees it within about a second. The last call counts."""
+        context_reports.report_progress(self._attempt, self._task, done, total, note, meta)
 
     def track(self, items: Iterable[A], note: str = "", total: int | None = None) -> Iterator[A]:
-        """Go over ``items`` and report progress by itself; checks for the end at each."""
+        """Iterate over ``items``, report the progress, and call :meth:`check` at each item."""
         return Track(self, items, note, total)
 
     def log(self, text: str, level: str = "info", **fields: Any) -> None:
-        """Keep a line with the job (the newest 1,000) and send it to :attr:`logger`.
+        """Store a log line with the job, which keeps its newest 1,000 lines, and send it to :attr:`logger`.
 
         ``level`` is debug, info, warning, error or critical.
         """
-        context_reports.log(self._attempt, self.logger, text, level, fields)
+        context_reports.report_line(self._attempt, self.logger, text, level, fields)
 
     def send(self, item: Any) -> None:
-        """Put an item into the job's stream: ``for item in job.stream()`` sees it, in any process, within moments.
+        """Add an item to the job's stream: ``for item in job.stream()`` receives it, in any process, within a second.
 
-        A retried attempt sends from the first place again, and no reader sees a place twice. A stream holds
-        10,000 items and 8 MB; ``StreamFull`` beyond.
+        A retried attempt starts again at the first place of the stream, and a reader receives each place once. A stream
+        holds 10,000 items and 8 MB; beyond that this raises ``StreamFull``.
         """
-        context_reports.send(self._attempt, self._task, item)
+        context_reports.report_item(self._attempt, self._task, item)
 
     # ---- children ----------------------------------------------------------------------------
 
     def spawn(self, call: Call[R]) -> Job[R]:
         """Enqueue a call now, as a child of this job: ``Query.where(parent=job.id)`` finds it.
 
-        A retried attempt that spawns the same call again gets the child that is there already. In a
-        plain call there is no job to be a child of: the call is enqueued as it is.
+        A retried attempt that spawns the same call again gets the existing child. In a plain call of the function there
+        is no parent job: the call is enqueued without a parent.
         """
-        origin = self._origin(call)
-        return call.enqueue() if origin is None else call.enqueue_child(origin)
+        child = self._next_child(call)
+        return call.enqueue() if child is None else call.enqueue_child(child)
 
-    def _origin(self, call: Call[Any]) -> Any:
+    def _next_child(self, call: Call[Any]) -> Any:
+        """The identity of the next child. The id depends on the call, so a retried attempt computes the same id.
+
+        Equal calls of one attempt are counted: the second one is another child.
+        """
         attempt = self._attempt
         if attempt is None:
             return None
-        if self._spawned is None:
-            self._spawned = Spawned()
-        return self._spawned.origin(attempt, call.identity)
+        if self._spawn_counts is None:
+            self._spawn_counts = {}
+        claim, identity = attempt.claim, call.identity
+        number = next(self._spawn_counts.setdefault(identity, itertools.count(1)))
+        child = derived_id(claim.id, b"spawn", b"%d" % claim.epoch, b"%d" % number, identity)
+        return SpawnedChild(child, UUID(bytes=claim.id), attempt.trace)
 
-    # ---- carried -----------------------------------------------------------------------------
+    # ---- other threads -----------------------------------------------------------------------
 
     def bind(self, fn: F) -> F:
-        """``fn``, such that :meth:`current` works inside it in whatever thread it runs."""
-        return bind.bound(fn, self._attempt, current)
+        """A wrapper of ``fn`` in which :meth:`current` works, whatever thread it runs in."""
+        attempt, here = self._attempt, copy_context()
+
+        if iscoroutinefunction(fn):
+
+            @wraps(fn)
+            async def bound_async(*args: Any, **kwargs: Any) -> Any:
+                if attempt is not None:
+                    current.set(attempt)
+                return await fn(*args, **kwargs)
+
+            return bound_async  # type: ignore[return-value]  # the wrapper has fn's signature
+
+        @wraps(fn)
+        def bound_plain(*args: Any, **kwargs: Any) -> Any:
+            return here.copy().run(fn, *args, **kwargs)
+
+        return bound_plain  # type: ignore[return-value]  # the wrapper has fn's signature
 
     def __getattr__(self, name: str) -> Any:
-        if name in _LATER:
+        if name in _NOT_BUILT:
             raise NotBuilt(type(self).__name__, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
@@ -246,23 +283,24 @@ class Context:
 
 
 class AsyncContext(Context):
-    """The run of an ``async def`` handler. The same names; ``spawn`` is awaited, ``track`` also takes ``async for``."""
+    """The run of an ``async def`` handler: like :class:`Context`, but ``spawn`` is awaited, and ``track`` also works in
+    ``async for``."""
 
     __slots__ = ()
 
     def track(self, items: Iterable[A] | AsyncIterable[A], note: str = "", total: int | None = None) -> Track[A]:
-        """Go over ``items`` by ``for`` or ``async for`` and report progress by itself."""
+        """Iterate over ``items`` with ``for`` or ``async for``, and report the progress; see :meth:`Context.track`."""
         return Track(self, items, note, total)
 
-    async def spawn(self, call: Call[R]) -> Job[R]:  # type: ignore[override]  # awaited in this colour
+    async def spawn(self, call: Call[R]) -> Job[R]:  # type: ignore[override]  # awaited in an async handler
         """Enqueue a call now, as a child of this job; see :meth:`Context.spawn`."""
-        origin = self._origin(call)
-        return await (call.aenqueue() if origin is None else call.aenqueue_child(origin))
+        child = self._next_child(call)
+        return await (call.aenqueue() if child is None else call.aenqueue_child(child))
 
 
-def _made(attempt: RunningAttempt) -> Context:
+def _make_context(attempt: RunningAttempt) -> Context:
     spec: TaskSpec = attempt.spec
-    if attempt.many:
+    if attempt.is_bulk:
         from mainspring.worker.run.bulk.context import AsyncBulkContext, BulkContext
 
         return (AsyncBulkContext if spec.kind == "async" else BulkContext)(attempt, attempt.claim.task)
@@ -270,14 +308,14 @@ def _made(attempt: RunningAttempt) -> Context:
 
 
 def log_fields() -> dict[str, Any] | None:
-    """What every log record made here should carry: whose job it is. None outside of one."""
+    """The fields that log records get in the running job; None outside of a job."""
     attempt = current.get(None)
-    return None if attempt is None else attempt.fields
+    return None if attempt is None else attempt.log_fields
 
 
 def context_of(attempt: RunningAttempt) -> Context:
-    """The context of an attempt, made once."""
+    """The context of an attempt. It is created once."""
     if attempt.context is None:
-        attempt.context = _made(attempt)
+        attempt.context = _make_context(attempt)
     found: Context = attempt.context
     return found

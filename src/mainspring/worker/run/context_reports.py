@@ -1,28 +1,37 @@
-"""What a handler tells of its run: checked, cut to size and buffered for the reporter. Nothing here waits.
+"""What a handler reports about its run: progress, log lines, stream items and its real cost.
 
-Without an attempt (a plain call) things are checked and go no further.
+Reports are checked, cut to size and buffered on the attempt; ``progress.py`` sends them. Nothing here waits. Without an
+attempt (in a plain call of the function) a report is checked and then dropped.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
-from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from uuid import UUID
 
 from mainspring.codec import clean_text, dumps, loads, wire
 from mainspring.common.redact import redact, redact_in
-from mainspring.errors import InvalidOption
+from mainspring.errors import InvalidOption, StreamFull
 from mainspring.jobs.records import LogLine
-from mainspring.worker.run.stream import Stream
 
 if TYPE_CHECKING:
     from mainspring.limits.declare import LimitSet
     from mainspring.worker.run.attempt import RunningAttempt
+    from mainspring.worker.run.context import Context
+
+A = TypeVar("A")
 
 LOG_LINES = 1_000
-"""Most log lines of one job; the newest are kept."""
+"""Most log lines of one job. The newest are kept."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+ITEMS_LIMIT = 10_000
+"""Most items of one stream."""
+BYTES_LIMIT = 8_000_000
+"""Most bytes of one stream."""
 _TEXT_LIMIT = 4_000
 _PROGRESS_LIMIT = 16_000
 _FIELDS = "mainspring_fields"
@@ -32,24 +41,118 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
     """Adds the job's id, task, queue, attempt, worker and trace to each record."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        super().__init__(_jobs, {_FIELDS: fields})
+        super().__init__(_logger, {_FIELDS: fields})
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
         return msg, kwargs
 
 
-def _spread(record: logging.LogRecord) -> bool:
-    """Make attributes of the fields. Here and not as ``extra``, which refuses what a record factory has set already."""
+def _set_fields(record: logging.LogRecord) -> bool:
+    """Make the fields attributes of the record. Not by ``extra``: logging refuses names that a record factory set."""
     record.__dict__.update(record.__dict__.pop(_FIELDS, {}))
     return True
 
 
-_jobs = logging.getLogger("mainspring.jobs")
-_jobs.addFilter(_spread)
+_logger = logging.getLogger("mainspring.jobs")
+_logger.addFilter(_set_fields)
 
 
-def cost(attempt: RunningAttempt | None, task: str, units: int, limiter: LimitSet | None) -> None:
+class Stream:
+    """The stream items of one attempt that the store does not have yet.
+
+    The body writes items, from any of its threads; ``progress.py`` takes them out. Each item has a place: the first
+    item of an attempt has place 1. The next attempt overwrites the places of the attempt before it, so a reader that
+    reads each place once sees a repeated item only once.
+    """
+
+    __slots__ = ("_bytes", "_places", "waiting")
+
+    def __init__(self) -> None:
+        self._places = itertools.count(1)
+        self._bytes = 0
+        self.waiting: deque[tuple[int, bytes]] = deque()
+        """Items that the store does not have yet, with their places."""
+
+    def add(self, job: bytes, item: bytes) -> bool:
+        """Add an item at the next place. True if no other item waits. Raises ``StreamFull`` beyond the limits."""
+        if self._bytes + len(item) > BYTES_LIMIT:
+            raise StreamFull(UUID(bytes=job), f"{BYTES_LIMIT // 1_000_000} MB")
+        place = next(self._places)
+        if place > ITEMS_LIMIT:
+            raise StreamFull(UUID(bytes=job), f"{ITEMS_LIMIT:,} items")
+        self._bytes += len(item)
+        first = not self.waiting
+        self.waiting.append((place, item))
+        return first
+
+    def take(self, size: int) -> tuple[tuple[int, bytes], ...]:
+        """Take out the next items: about ``size`` bytes together, and at least one item if one waits."""
+        taken: list[tuple[int, bytes]] = []
+        while self.waiting and size > 0:
+            taken.append(self.waiting.popleft())
+            size -= len(taken[-1][1])
+        return tuple(taken)
+
+    def put_back(self, items: tuple[tuple[int, bytes], ...]) -> None:
+        """The items could not be stored: the next :meth:`take` returns them again."""
+        self.waiting.extendleft(reversed(items))
+
+
+class Track(Generic[A]):
+    """``ctx.track(items)``: an iterator that reports its own progress. Works in ``for`` and in ``async for``."""
+
+    __slots__ = ("_async_items", "_context", "_items", "_note", "_plain_items", "_total")
+
+    def __init__(self, context: Context, items: Iterable[A] | AsyncIterable[A], note: str, total: int | None) -> None:
+        self._context = context
+        self._items = items
+        self._note = note
+        size = getattr(items, "__len__", None)
+        self._total = total if total is not None or size is None else int(size())
+        self._plain_items = self._iterate()
+        self._async_items = self._iterate_async()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> A:
+        return next(self._plain_items)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> A:
+        return await anext(self._async_items)
+
+    def _iterate(self) -> Iterator[A]:
+        if not isinstance(self._items, Iterable):
+            raise TypeError(f"track: {type(self._items).__name__} needs `async for`")
+        done = 0
+        for item in self._items:
+            self._step(done)
+            yield item
+            done += 1
+        self._context.progress(done, self._total or done, self._note)
+
+    async def _iterate_async(self) -> AsyncIterator[A]:
+        if not isinstance(self._items, AsyncIterable):
+            for item in self._plain_items:
+                yield item
+            return
+        done = 0
+        async for item in self._items:
+            self._step(done)
+            yield item
+            done += 1
+        self._context.progress(done, self._total or done, self._note)
+
+    def _step(self, done: int) -> None:
+        self._context.check()
+        self._context.progress(done, self._total, self._note)
+
+
+def report_cost(attempt: RunningAttempt | None, task: str, units: int, limiter: LimitSet | None) -> None:
     """Note what the attempt really cost."""
     if type(units) is not int or units < 0:
         raise InvalidOption("cost", units, "must be a whole number from 0", subject=f"task {task!r}")
@@ -59,15 +162,18 @@ def cost(attempt: RunningAttempt | None, task: str, units: int, limiter: LimitSe
     if limiter is not None:
         rates = [name for name in rates if name in {each.limit(limiter.owner).name for each in limiter.limits}]
     if not rates:
-        why, hint = "is of no use: the task has no such rate", "It needs limit=Rate(...), or a limiter with a rate."
+        why, hint = (
+            "has no effect: the task has no such rate",
+            "The task needs limit=Rate(...), or a limiter with a rate.",
+        )
         raise InvalidOption("cost", units, why, subject=f"task {task!r}", hint=hint)
-    attempt.spent = {**(attempt.spent or {}), **dict.fromkeys(rates, units)}
+    attempt.actual_cost = {**(attempt.actual_cost or {}), **dict.fromkeys(rates, units)}
 
 
-def progress(
+def report_progress(
     attempt: RunningAttempt | None, task: str, done: float, total: float | None, note: str, meta: Mapping[str, Any]
 ) -> None:
-    """The last one counts."""
+    """Note the progress. A later report replaces an earlier one."""
     for name, number in (("done", done), ("total", total)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float))):
             raise InvalidOption("progress", number, f"{name} must be a number", subject=task)
@@ -77,19 +183,19 @@ def progress(
     if note:
         fields["note"] = clean_text(redact(str(note)), 500)
     if meta:
-        fields["meta"] = redact_in(loads(_encoded("progress", meta, task)))
-    data = _encoded("progress", fields, task)
+        fields["meta"] = redact_in(loads(_encode("progress", meta, task)))
+    data = _encode("progress", fields, task)
     if len(data) > _PROGRESS_LIMIT:
         raise InvalidOption("progress", fields, f"takes {len(data):,} bytes, the limit is {_PROGRESS_LIMIT:,}")
     if attempt is not None:
         attempt.progress = data
-        attempt.home.told(attempt)
+        attempt.environment.reports.add(attempt)
 
 
-def log(
+def report_line(
     attempt: RunningAttempt | None, logger: logging.LoggerAdapter[logging.Logger], text: str, level: str, fields: Any
 ) -> None:
-    """A line for the logger and for the job."""
+    """Write a line to the logger and to the log of the job."""
     if level not in LEVELS:
         raise InvalidOption("level", level, f"must be one of {', '.join(LEVELS)}", subject="ctx.log")
     line = str(text) + "".join(f" {name}={value!r}" for name, value in fields.items())
@@ -99,28 +205,30 @@ def log(
         return
     if attempt.logs is None:
         attempt.logs = deque(maxlen=LOG_LINES)
-    attempt.logs.append(LogLine(attempt.home.store_now(), level, line))
-    attempt.home.told(attempt)
+    attempt.logs.append(LogLine(attempt.environment.store_now(), level, line))
+    attempt.environment.reports.add(attempt)
 
 
-def send(attempt: RunningAttempt | None, task: str, item: Any) -> None:
-    """The next item of the stream."""
-    data = _encoded("send", item, task)
+def report_item(attempt: RunningAttempt | None, task: str, item: Any) -> None:
+    """Add an item to the stream of the job."""
+    data = _encode("send", item, task)
     if attempt is None:
         return
     if attempt.stream is None:
         attempt.stream = Stream()
     if attempt.stream.add(attempt.claim.id, data):
-        attempt.home.told(attempt, soon=True)
+        attempt.environment.reports.add(attempt, soon=True)
 
 
-def _encoded(what: str, value: Any, task: str) -> bytes:
+def _encode(what: str, value: Any, task: str) -> bytes:
     try:
         data = dumps(value)
-    except Exception as error:  # noqa: BLE001 - encoders run user code; it is translated
+    except Exception as error:  # noqa: BLE001 - encoders run user code, which may raise anything
         raise InvalidOption(what, value, f"cannot be stored: {error}", subject=task) from None
     if b"null" in data and (path := wire.find(value, what, wire.is_not_finite)) is not None:
-        raise InvalidOption(what, value, f"{path} is not a finite number; JSON has none such", subject=task)
+        raise InvalidOption(what, value, f"{path} is not a finite number, which JSON cannot represent", subject=task)
     if b"\\u0000" in data and (path := wire.find(value, what, wire.has_nul)) is not None:
-        raise InvalidOption(what, value, f"{path} holds a NUL character, which not every store can keep", subject=task)
+        raise InvalidOption(
+            what, value, f"{path} contains a NUL character, which some stores cannot hold", subject=task
+        )
     return data

@@ -1,4 +1,4 @@
-"""From the stored record of a job to the call that it stands for."""
+"""Decode the stored record of a job into the arguments of its call."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from mainspring.jobs.records import RECORD_VERSION, JobBody
 if TYPE_CHECKING:
     from mainspring.tasks.spec import TaskSpec
 
-_body_of = msgspec.json.Decoder(JobBody).decode
+_decode_body = msgspec.json.Decoder(JobBody).decode
 
 
 class DecodedCall(msgspec.Struct, frozen=True):
-    """What to call a task's function with, and what else the job says."""
+    """The arguments of a call, and the record they came from."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     body: JobBody
 
 
-def open_record(spec: TaskSpec, record: bytes) -> DecodedCall:
-    """The call as the code of today understands it; ``Undecodable`` says what is wrong.
+def decode_record(spec: TaskSpec, record: bytes) -> DecodedCall:
+    """The call as today's code of the task understands it. Raises ``Undecodable``, which says what is wrong.
 
-    Arguments that do not fit the signature go through the task's ``upgrade``, if it has one.
+    Arguments that do not fit the signature go through the task's ``upgrade`` function, if it has one.
     """
     try:
-        body = _body_of(record)
+        body = _decode_body(record)
     except Exception as error:
         raise Undecodable(f"job of task {spec.name!r}", str(error)) from error
     if body.v > RECORD_VERSION:
         raise Undecodable(
             f"job of task {spec.name!r}",
-            f"it was written by a newer version of Mainspring (record {body.v}, known {RECORD_VERSION})",
+            f"a newer version of Mainspring wrote it (record version {body.v}; this version reads {RECORD_VERSION})",
             hint="Upgrade this worker, then retry the job.",
         )
     if body.hide or spec.hide:
-        _keep_secret(spec, body)
+        _remember_secrets(spec, body)
     try:
         args, kwargs = spec.signature.decode_call(body.args)
     except Undecodable:
         if spec.upgrade is None:
             raise
-        args, kwargs = _upgraded(spec, spec.upgrade, body)
+        args, kwargs = _upgrade_arguments(spec, spec.upgrade, body)
     return DecodedCall(args, kwargs, body)
 
 
-def _keep_secret(spec: TaskSpec, body: JobBody) -> None:
-    """Hide the values of these arguments in what this process logs and in the errors that it stores.
+def _remember_secrets(spec: TaskSpec, body: JobBody) -> None:
+    """Hide the values of secret arguments in the log lines of this process and in the errors that it stores.
 
-    The producer named some; one that knew only the task's name did not know all.
+    The record names some of them. A producer that knew only the task's name could not name all: the task adds the rest.
     """
     given = loads(body.args)
     if isinstance(given, dict):
@@ -67,18 +67,19 @@ def _keep_secret(spec: TaskSpec, body: JobBody) -> None:
         remember_here(values)
 
 
-def _upgraded(
+def _upgrade_arguments(
     spec: TaskSpec, upgrade: Callable[[dict[str, Any]], dict[str, Any]], body: JobBody
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    what = f"job of task {spec.name!r}"
+    job = f"job of task {spec.name!r}"
     try:
         new = upgrade(loads(body.args, dict[str, Any]))
     except Exception as error:
-        raise Undecodable(what, f"its upgrade raised {type(error).__name__}: {error}") from error
+        raise Undecodable(job, f"the task's upgrade function raised {type(error).__name__}: {error}") from error
     if not isinstance(new, dict):
-        raise Undecodable(what, f"its upgrade returned {type(new).__name__}, not the arguments by name")
+        kind = type(new).__name__
+        raise Undecodable(job, f"the task's upgrade function returned {kind}, not a dict of arguments by name")
     try:
         data = dumps(new)
     except Exception as error:
-        raise Undecodable(what, f"what its upgrade returned cannot be stored: {error}") from error
+        raise Undecodable(job, f"the result of the task's upgrade function cannot be stored: {error}") from error
     return spec.signature.decode_call(data)

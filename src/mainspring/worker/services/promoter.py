@@ -1,4 +1,4 @@
-"""Makes scheduled and retrying jobs ready when they are due, and ends those that expired."""
+"""Makes scheduled and retrying jobs ready when they are due, and cancels jobs that expired."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ from collections.abc import Callable, Sequence
 from mainspring.stores.base import Store
 from mainspring.worker.services.base import Service
 
-_SLICE = 1_000
+_BATCH = 1_000
 
 
 class Promoter(Service):
-    """Ticks when the next job is due, at least once a second: others enqueue too."""
+    """Ticks when the next job is due, and at least once a second: other processes enqueue jobs too.
+
+    ``on_ready`` is called when jobs became ready, ``on_expired`` with the ids of expired jobs.
+    """
 
     every = 1.0
-    jitter = 0.0  # a due job waits for nobody's luck
+    jitter = 0.0  # a due job must not wait
 
     def __init__(
-        self, store: Store, woke: Callable[[], None], *, expired: Callable[[Sequence[bytes]], None] | None = None
+        self,
+        store: Store,
+        on_ready: Callable[[], None],
+        *,
+        on_expired: Callable[[Sequence[bytes]], None] | None = None,
     ) -> None:
         super().__init__(store)
-        self._woke = woke
-        self._expired = expired
+        self._on_ready = on_ready
+        self._on_expired = on_expired
 
     async def tick(self) -> float:
-        done = await self.store.promote(_SLICE)
+        done = await self.store.promote(_BATCH)
         if done.promoted:
-            self._woke()
-        if done.ended and self._expired is not None:
-            self._expired(done.ended)
-        if max(done.promoted, done.expired) >= _SLICE:
+            self._on_ready()
+        if done.ended and self._on_expired is not None:
+            self._on_expired(done.ended)
+        if max(done.promoted, done.expired) >= _BATCH:
             return 0.0
         if done.next_due is None:
             return self.every

@@ -1,4 +1,4 @@
-"""Deletes ended jobs past their retention, a slice at a time."""
+"""Deletes ended jobs after their retention time, in batches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from mainspring.jobs.records import Retention
 from mainspring.stores.base import Store
 from mainspring.worker.services.base import Service
 
-_SLICE = 1_000
-_BREATH = 0.05
+_BATCH = 1_000
+_BREATH = 0.05  # seconds between two batches
 
 
 class Pruner(Service):
-    """Every minute, while there is something to delete."""
+    """Runs every minute, until nothing is left to delete."""
 
     every = 60.0
     jitter = 0.5
@@ -25,5 +25,5 @@ class Pruner(Service):
     async def tick(self) -> None:
         more = True
         while more:
-            more = await self.store.prune(self._retention, _SLICE) >= _SLICE
+            more = await self.store.prune(self._retention, _BATCH) >= _BATCH
             await asyncio.sleep(_BREATH)

@@ -1,16 +1,16 @@
-"""Takes the jobs of workers that went silent. The witness rule decides who did.
+"""Rescues the jobs of silent workers. The witness rule decides which worker is silent.
 
-A beat number that stands still can mean that its worker is silent, or that the store, the clock or
-we ourselves were. So a rescuer counts only what it has witnessed: from the moment it first saw
-the number it must itself have written to the store at least three times, over a whole lease of the
-silent worker. A store that was down, stalled or failed over took no writes meanwhile; a process
-that was stopped or suspended made none: the time between two of its writes counts for at most two
-sweeps. Wall clocks play no part. The rescue itself is a compare-and-set on the number, so a beat
-that came first wins.
+A heartbeat number that does not change can have two reasons: the worker is silent, or the store, the clock or this
+process was. So a rescuer counts only time that it has witnessed. After it first saw the number, it must itself have
+written to the store at least three times, over a whole lease of the silent worker. A store that was down, stalled or
+failed over took no writes in that time; a process that was stopped or suspended made none: the time between two of its
+writes counts for at most two sweeps. Wall clocks are not used. The rescue itself is a compare-and-set on the number, so
+a heartbeat that came first wins.
 
-A worker whose death the kernel proves (see ``worker/deathlock.py``) is taken at once, as crashed.
+If the kernel proves that a worker is dead (see ``worker/lease/death_lock.py``), its jobs are rescued at once, as
+crashed.
 
-Each tick beats for its own worker: that is the write that makes it a witness.
+Each tick sends a heartbeat for its own worker: this is the write that makes it a witness.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from collections.abc import Callable
 from mainspring.errors import StoreError
 from mainspring.jobs.outcomes import Outcome
 from mainspring.stores.base import Store
-from mainspring.worker.events import failure_log
+from mainspring.worker import failure_log
 from mainspring.worker.lease import death_lock
 from mainspring.worker.records import Beat, RescueResult, WorkerRow
 from mainspring.worker.services.base import Service
 
-WITNESSED = 3
+MIN_WRITES = 3
+"""Writes of its own that a rescuer needs to be a witness."""
 
 
-class _Seen:
-    """A beat number and what has been witnessed since it was first seen."""
+class _Sighting:
+    """A heartbeat number, and the time witnessed since it was first seen."""
 
-    __slots__ = ("number", "times", "witnessed")
+    __slots__ = ("number", "witnessed", "writes")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.times = 0
+        self.writes = 0
         self.witnessed = 0.0
 
 
 class Rescuer(Service):
-    """Every worker is a witness; no leader is needed."""
+    """Every worker runs one; no leader is needed. ``on_rescued`` gets the id of the silent worker and its jobs."""
 
     every = 3.0
 
@@ -52,48 +53,48 @@ class Rescuer(Service):
         *,
         sweep: float = 3.0,
         now: Callable[[], float] = time.monotonic,
-        taken: Callable[[str, RescueResult], None] | None = None,
+        on_rescued: Callable[[str, RescueResult], None] | None = None,
     ) -> None:
         super().__init__(store)
         self._worker = worker
-        self._taken = taken
+        self._on_rescued = on_rescued
         self._sweep = sweep
         self._now = now
-        self._last: float | None = None
-        self._seen: dict[str, _Seen] = {}
+        self._last_write: float | None = None
+        self._sightings: dict[str, _Sighting] = {}
 
     async def tick(self) -> float:
         own = self._worker()
-        (beaten,) = await self.store.beat([Beat(own)])
-        if not beaten.alive:
-            self._seen.clear()  # not a witness: it has no row itself
-            self._last = None
+        (reply,) = await self.store.beat([Beat(own)])
+        if not reply.alive:
+            self._sightings.clear()  # not a witness: it has no row itself
+            self._last_write = None
             return self._sweep
         now = self._now()
-        passed = 0.0 if self._last is None else min(now - self._last, 2 * self._sweep)
-        self._last = now
+        passed = 0.0 if self._last_write is None else min(now - self._last_write, 2 * self._sweep)
+        self._last_write = now
         rows = [row for row in await self.store.workers() if row.id != own and not row.lost]
-        self._seen = {row.id: self._look(row, passed) for row in rows}
-        trouble: StoreError | None = None
+        self._sightings = {row.id: self._update(row, passed) for row in rows}
+        problem: StoreError | None = None
         for row in rows:
             try:
-                await self._judge(row, self._seen[row.id])
-            except StoreError as error:  # somebody holds its row, say: the others are taken all the same
-                trouble = error
-        if trouble is not None:
-            raise trouble
+                await self._rescue_if_gone(row, self._sightings[row.id])
+            except StoreError as error:  # for example, its row is locked: the jobs of other workers are rescued anyway
+                problem = error
+        if problem is not None:
+            raise problem
         return self._sweep
 
-    def _look(self, row: WorkerRow, passed: float) -> _Seen:
-        seen = self._seen.get(row.id)
+    def _update(self, row: WorkerRow, passed: float) -> _Sighting:
+        seen = self._sightings.get(row.id)
         if seen is None or seen.number != row.number:
-            return _Seen(row.number)
-        seen.times += 1
+            return _Sighting(row.number)
+        seen.writes += 1
         seen.witnessed += passed
         return seen
 
-    async def _judge(self, row: WorkerRow, seen: _Seen) -> None:
-        if seen.times >= WITNESSED and seen.witnessed >= row.lease / 1e6:
+    async def _rescue_if_gone(self, row: WorkerRow, seen: _Sighting) -> None:
+        if seen.writes >= MIN_WRITES and seen.witnessed >= row.lease / 1e6:
             cause = Outcome.LOST
         elif death_lock.is_dead(row.info):
             cause = Outcome.CRASHED
@@ -101,10 +102,10 @@ class Rescuer(Service):
             return
         rescued = await self.store.rescue(row.id, row.number, cause)
         if rescued.taken:
-            if self._taken is not None:
-                self._taken(row.id, rescued)
+            if self._on_rescued is not None:
+                self._on_rescued(row.id, rescued)
             if cause is Outcome.CRASHED:
-                death_lock.forget(row.info)
+                death_lock.remove_lock(row.info)
             count = len(rescued.ready) + len(rescued.retrying) + len(rescued.dead) + len(rescued.cancelled)
-            failure_log.dead_with_worker(row.id, cause, rescued.dead)
-            self.log.warning("worker %s is %s: %d of its jobs were taken back", row.id, cause, count)
+            failure_log.log_dead_with_worker(row.id, cause, rescued.dead)
+            self.log.warning("worker %s is %s: %d of its jobs were rescued", row.id, cause, count)

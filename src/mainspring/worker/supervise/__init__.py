@@ -1,1 +1,1 @@
-"""The supervisor: start workers, watch them, end them."""
+"""The supervisor: start worker processes, watch them, kill them when they must end, and give their jobs back."""

@@ -1,9 +1,9 @@
-"""The end of a worker: finish, hand back what cannot be finished, flush, never hang.
+"""The end of a worker: finish the running jobs, hand back the others, send the last acks, and never hang.
 
-    drain    claims given back ── bodies finish ──(drain limit)── asked to end ──(grace)── handed back ── flush
-    stop     the same, with no time for the bodies to finish
+    drain    claims handed back ── bodies finish ──(drain limit)── asked to end ──(grace)── handed back ── last acks
+    sent stop     the same, but the bodies get no time to finish
 
-Each step has its own limit, so the whole does too.
+Each step has its own time limit, so the whole has one too.
 """
 
 from __future__ import annotations
@@ -27,62 +27,66 @@ log = logging.getLogger("mainspring.worker")
 FINISHED, HANDED_BACK, STOPPED = 0, 3, 4
 _FAST_GRACE = 2.0
 _FLUSH = 0.6
-"""Part of the grace that the last acks get: who stops us counts with two graces for everything."""
+"""The part of the grace for sending the last acks. A supervisor allows two graces for the whole end."""
 
 
 class WorkerDrain:
-    """Waits to be told, then brings the floor to rest."""
+    """Waits for a drain or stop order, then ends all bodies and sends their acks."""
 
-    def __init__(self, floor: Dispatcher, turner: TurnLoop, settings: WorkerSettings, *, supervised: bool) -> None:
-        self._floor = floor
-        self._turner = turner
+    def __init__(
+        self, dispatcher: Dispatcher, turn_loop: TurnLoop, settings: WorkerSettings, *, supervised: bool
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._turn_loop = turn_loop
         self._supervised = supervised
         self._limit = settings.drain / 1e6
         self._grace = settings.grace / 1e6
-        self.flushed = True
+        self.all_acked = True
         """Whether every ack has reached the store."""
         self._begun = asyncio.Event()
         self._fast = asyncio.Event()
 
     def drain(self) -> None:
-        self._turner.claiming = False
-        self._turner.closing = True
-        self._floor.give_back_unused(all_of_them=True)
+        """Claim no more, and let the running jobs finish."""
+        self._turn_loop.claiming = False
+        self._turn_loop.closing = True
+        self._dispatcher.hand_back_waiting(everything=True)
         self._begun.set()
-        self._turner.poke()
+        self._turn_loop.reschedule()
 
     def stop(self) -> None:
+        """Drain, and end the running jobs now."""
         self.drain()
         self._fast.set()
 
-    async def begun(self) -> None:
-        """Returns when the worker has been told to end."""
+    async def wait_begun(self) -> None:
+        """Wait for a drain or stop order."""
         await self._begun.wait()
 
     async def run(self) -> int:
-        """Returns the exit code once everything is at rest."""
+        """Wait for the order and carry it out. Returns the exit code."""
         await self._begun.wait()
-        await self._rest(self._limit, unless=self._fast)
-        code = HANDED_BACK if self._floor.bodies() else FINISHED
-        if self._running():
+        await self._wait_for_bodies(self._limit, unless=self._fast)
+        code = HANDED_BACK if self._dispatcher.running() else FINISHED
+        if self._find_endable():
             code = STOPPED if self._fast.is_set() else HANDED_BACK
             await self._end_bodies()
-        for attempt in self._floor.bodies():
-            self._part_with(attempt)
-        self.flushed = await self._flush()
-        return code if self.flushed else code or HANDED_BACK
+        for attempt in self._dispatcher.running():
+            self._leave_behind(attempt)
+        self.all_acked = await self._send_last_acks()
+        return code if self.all_acked else code or HANDED_BACK
 
-    def _running(self) -> list[RunningAttempt]:
-        """Bodies that may still end; one that was found stuck is the supervisor's."""
-        return [attempt for attempt in self._floor.bodies() if not attempt.stuck]
+    def _find_endable(self) -> list[RunningAttempt]:
+        """Bodies that may still end. The supervisor kills a body that was found stuck."""
+        return [attempt for attempt in self._dispatcher.running() if not attempt.stuck]
 
-    async def _rest(self, limit: float, unless: asyncio.Event | None = None) -> None:
-        """Wait until no body runs, for at most ``limit`` seconds."""
+    async def _wait_for_bodies(self, limit: float, unless: asyncio.Event | None = None) -> None:
+        """Wait until no body runs, for at most ``limit`` seconds, or until ``unless`` is set."""
         end = boottime() + limit
-        calm = self._floor.calm
-        while self._running() and (left := end - boottime()) > 0:
-            calm.clear()
-            waits = {asyncio.ensure_future(calm.wait())}
+        body_ended = self._dispatcher.body_ended
+        while self._find_endable() and (left := end - boottime()) > 0:
+            body_ended.clear()
+            waits = {asyncio.ensure_future(body_ended.wait())}
             if unless is not None:
                 waits.add(asyncio.ensure_future(unless.wait()))
             await asyncio.wait(waits, timeout=min(left, 0.5), return_when=asyncio.FIRST_COMPLETED)
@@ -92,44 +96,43 @@ class WorkerDrain:
                 return
 
     async def _end_bodies(self) -> None:
-        running = self._running()
-        log.warning("%d jobs did not finish in time and are handed back", len(running))
-        self._floor.stop_all()
-        await self._rest(min(self._grace, _FAST_GRACE) if self._fast.is_set() else self._grace)
+        log.warning("%d jobs did not finish in time and are handed back", len(self._find_endable()))
+        self._dispatcher.end_all()
+        await self._wait_for_bodies(min(self._grace, _FAST_GRACE) if self._fast.is_set() else self._grace)
 
-    def _part_with(self, attempt: RunningAttempt) -> None:
-        """The body does not end. A supervisor gives its job back when this process is gone; else it is done now."""
-        what = (attempt.claim.id.hex(), attempt.claim.task)
+    def _leave_behind(self, attempt: RunningAttempt) -> None:
+        """The body does not end. A supervisor gives its job back after this process; without one, hand it back now."""
+        job = (attempt.claim.id.hex(), attempt.claim.task)
         if attempt.ending is Ending.GONE:
             return
         if self._supervised:
             attempt.stuck = True
-            log.error("job %s (%s) does not end; it is given back when this process is gone", *what)
+            log.error("job %s (%s) does not end; the supervisor gives it back when this process is gone", *job)
             return
-        log.error("job %s (%s) does not end; it is handed back while its body still runs", *what)
+        log.error("job %s (%s) does not end; it is handed back while its body still runs", *job)
         for each in attempt.jobs:
             if each.ending is not Ending.GONE:
                 each.ending = max(each.ending, attempt.ending)
-                self._turner.report(self._parting(each))
-                each.ending = Ending.GONE  # what it may still come to is not reported
+                self._turn_loop.add_ack(self._ack(each))
+                each.ending = Ending.GONE  # a later end of the body is not reported
         attempt.ending = Ending.GONE
 
-    def _parting(self, attempt: RunningAttempt) -> Ack:
+    def _ack(self, attempt: RunningAttempt) -> Ack:
         run_us = attempt.run_us(boottime())
         if attempt.ending is Ending.HARD:
-            return classify.timed_out(attempt, attempt.retries, run_us)
+            return classify.ack_hard_timeout(attempt, attempt.retries, run_us)
         if attempt.ending is Ending.CANCEL:
             return Ack.cancelled(attempt.lease, run_us=run_us)
-        return classify.handed_back(attempt, run_us)
+        return classify.ack_handed_back(attempt, run_us)
 
-    async def _flush(self) -> bool:
-        """Wait until every ack has reached the store; False if the store would not take them in time."""
+    async def _send_last_acks(self) -> bool:
+        """Wait until every ack has reached the store. False if the store did not take them in time."""
         end = boottime() + self._grace * _FLUSH
-        stuck = {each.claim.id for attempt in self._floor.bodies() if attempt.stuck for each in attempt.jobs}
+        stuck = {each.claim.id for attempt in self._dispatcher.running() if attempt.stuck for each in attempt.jobs}
         while boottime() < end:
-            if not self._turner.unreported(stuck):
+            if not self._turn_loop.has_unreported(stuck):
                 return True
-            self._turner.poke()
+            self._turn_loop.reschedule()
             await asyncio.sleep(0.01)
-        log.error("the store did not take the last acks in time; their jobs are found again by the lease")
+        log.error("the store did not take the last acks in time; other workers run these jobs again after the lease")
         return False

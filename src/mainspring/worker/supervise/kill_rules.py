@@ -1,7 +1,7 @@
-"""When a worker must be killed, and who is to blame: the rules, without the acting.
+"""When a worker must be killed, and which jobs are guilty: pure rules, without side effects.
 
-Every rule counts from when the worker could last have moved: one that was stopped (SIGSTOP, a
-debugger, a suspended machine) gets its time again after it goes on. Times are boottime seconds.
+Every rule counts from the moment when the worker could last run: a worker that was stopped (SIGSTOP, a debugger, a
+suspended machine) gets its whole time again after it continues. Times are boottime seconds.
 """
 
 from __future__ import annotations
@@ -13,49 +13,51 @@ from mainspring.worker.lease import fencing
 from mainspring.worker.lease.shared_state import STUCK, Phase, RunningBody
 
 TICK_LIMIT = 30.0
-"""Seconds without a tick after which an empty worker's loop counts as wedged."""
+"""Seconds without a tick after which the event loop of a worker without jobs counts as blocked."""
 TURN_LEASES = 3
-"""Leases without a try of a turn, while loop and store are well, after which a worker counts as wedged."""
+"""Leases without a try of a turn, while the event loop and the store work, after which a worker counts as wedged."""
 SLOWEST_TURNS = 15.0
-"""Seconds between two turns that are in order whatever the lease is: those of an idle worker are 5 s apart."""
-_SETTLE = 0.5  # after a stop of the whole family the worker may fence itself first
+"""Seconds between two turns that are normal, whatever the lease is. The turns of an idle worker are 5 s apart."""
+_SETTLE = 0.5  # seconds that a worker gets to fence itself after supervisor and worker were stopped together
 
 
 class KillCause(Enum):
     """Why a worker is killed."""
 
-    OVERDUE = "a job ran past its hard limit and did not yield"
-    REPLACED = "a body would not end"
-    WEDGED_LOOP = "its event loop stands still"
-    WEDGED_TURNS = "it has stopped talking to the store"
+    OVERDUE = "a job ran past its hard time limit and did not end"
+    REPLACED = "a job did not end after it was asked to"
+    WEDGED_LOOP = "its event loop is blocked"
+    WEDGED_TURNS = "it stopped sending turns to the store"
     FENCED = "its lease is over while a guarded job runs"
-    LINGERING = "it did not end in its time"
+    LINGERING = "it did not end within its time limit"
 
 
 class KillDecision(NamedTuple):
+    """A worker must be killed."""
+
     cause: KillCause
     guilty: tuple[RunningBody, ...] = ()
-    """Who is charged with a time-out. The others are handed back without blame."""
+    """The jobs that are charged with a time-out. The other jobs are handed back without blame."""
 
 
 class ChildSnapshot(NamedTuple):
-    """One look at a worker."""
+    """The state of a worker at one moment, as its supervisor sees it."""
 
     now: float
     stopped: bool
-    looking_since: float
-    """Since when the watcher has looked without a gap."""
+    watched_since: float
+    """Since when the supervisor has watched without a gap."""
     moving_since: float
     """Since when the worker was not seen stopped."""
     ticking_since: float
-    """Since when its loop ticks without a gap."""
-    beating_since: float
-    """Since when the watcher's own beats succeed; infinite while they fail."""
+    """Since when its event loop ticks without a gap."""
+    heartbeats_since: float
+    """Since when the supervisor's own heartbeats succeed; infinite while they fail."""
     phase: int
     phase_since: float
     ticked: float
     tried: float
-    """When it last tried to make a turn: a store that is away or refuses is no fault of the worker."""
+    """When it last tried to send a turn. A store that is away or refuses the turn is not the worker's fault."""
     lease_end: float
     jobs: list[RunningBody]
     lease: float
@@ -63,50 +65,51 @@ class ChildSnapshot(NamedTuple):
     drain: float
 
 
-def claims(now: float, turned: float, lease: float) -> bool:
-    """Whether a worker's turns come through: its beats alone say nothing of that."""
+def turns_succeed(now: float, turned: float, lease: float) -> bool:
+    """Whether the store answers a worker's turns. Its heartbeats alone do not show this."""
     return now - turned <= max(lease, SLOWEST_TURNS)
 
 
-def judge(look: ChildSnapshot) -> KillDecision | None:
-    """The first rule that is broken, or None."""
-    if fencing.must_kill(look.now, max(look.lease_end, look.looking_since + _SETTLE), look.jobs) and look.lease_end > 0:
-        return KillDecision(KillCause.FENCED, _guilty(look))
-    if look.stopped:
+def decide_kill(child: ChildSnapshot) -> KillDecision | None:
+    """The first rule that the worker breaks, or None."""
+    lease_end = max(child.lease_end, child.watched_since + _SETTLE)
+    if fencing.must_kill(child.now, lease_end, child.jobs) and child.lease_end > 0:
+        return KillDecision(KillCause.FENCED, _find_guilty(child))
+    if child.stopped:
         return None
-    cause = _overdue(look) or _leaving_too_long(look) or _wedged(look)
-    return KillDecision(cause, _guilty(look)) if cause else None
+    cause = _find_overdue(child) or _find_lingering(child) or _find_wedged(child)
+    return KillDecision(cause, _find_guilty(child)) if cause else None
 
 
-def _is_overdue(look: ChildSnapshot, job: RunningBody) -> bool:
-    return job.deadline > 0 and max(job.deadline, look.moving_since) + look.grace < look.now
+def _is_overdue(child: ChildSnapshot, job: RunningBody) -> bool:
+    return job.deadline > 0 and max(job.deadline, child.moving_since) + child.grace < child.now
 
 
-def _guilty(look: ChildSnapshot) -> tuple[RunningBody, ...]:
-    return tuple(job for job in look.jobs if job.flags & STUCK or _is_overdue(look, job))
+def _find_guilty(child: ChildSnapshot) -> tuple[RunningBody, ...]:
+    return tuple(job for job in child.jobs if job.flags & STUCK or _is_overdue(child, job))
 
 
-def _overdue(look: ChildSnapshot) -> KillCause | None:
-    """A stuck body is the worker's own finding: its neighbours get the drain time first."""
-    late = any(_is_overdue(look, job) for job in look.jobs if not job.flags & STUCK)
+def _find_overdue(child: ChildSnapshot) -> KillCause | None:
+    """Stuck bodies do not count here: the worker has reported them itself, and drains its other jobs first."""
+    late = any(_is_overdue(child, job) for job in child.jobs if not job.flags & STUCK)
     return KillCause.OVERDUE if late else None
 
 
-def _leaving_too_long(look: ChildSnapshot) -> KillCause | None:
-    since = look.now - max(look.phase_since, look.moving_since)
-    if look.phase == Phase.REPLACE and since > look.drain + look.grace:
+def _find_lingering(child: ChildSnapshot) -> KillCause | None:
+    since = child.now - max(child.phase_since, child.moving_since)
+    if child.phase == Phase.REPLACE and since > child.drain + child.grace:
         return KillCause.REPLACED
-    if look.phase == Phase.DONE and any(job.flags & STUCK for job in look.jobs):
+    if child.phase == Phase.DONE and any(job.flags & STUCK for job in child.jobs):
         return KillCause.REPLACED
-    limit = {Phase.DRAINING: look.drain + 2 * look.grace, Phase.DONE: 2 * look.grace}.get(Phase(look.phase))
+    limit = {Phase.DRAINING: child.drain + 2 * child.grace, Phase.DONE: 2 * child.grace}.get(Phase(child.phase))
     return KillCause.LINGERING if limit is not None and since > limit else None
 
 
-def _wedged(look: ChildSnapshot) -> KillCause | None:
-    if look.phase not in (Phase.RUNNING, Phase.DRAINING):
+def _find_wedged(child: ChildSnapshot) -> KillCause | None:
+    if child.phase not in (Phase.RUNNING, Phase.DRAINING):
         return None
-    if not look.jobs and 0 < max(look.ticked, look.moving_since) < look.now - TICK_LIMIT:
+    if not child.jobs and 0 < max(child.ticked, child.moving_since) < child.now - TICK_LIMIT:
         return KillCause.WEDGED_LOOP
-    well_since = max(look.tried, look.ticking_since, look.moving_since, look.beating_since)
-    limit = max(TURN_LEASES * look.lease, SLOWEST_TURNS)
-    return KillCause.WEDGED_TURNS if well_since < look.now - limit else None
+    working_since = max(child.tried, child.ticking_since, child.moving_since, child.heartbeats_since)
+    limit = max(TURN_LEASES * child.lease, SLOWEST_TURNS)
+    return KillCause.WEDGED_TURNS if working_since < child.now - limit else None

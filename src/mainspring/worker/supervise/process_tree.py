@@ -1,9 +1,9 @@
-"""Processes: what the kernel knows of them, and how a whole family is ended for certain.
+"""Processes: what the kernel knows about them, and how to kill a worker with all its descendants (its *family*).
 
-A worker leads its own session and carries a mark in its environment that all its descendants inherit,
-so they are found even after they forked twice or took a session of their own. The supervisor is
-a sub-reaper: orphans of a dead worker become its children instead of init's, and none is missed.
-On macOS there is no sub-reaper and no signal at a parent's death: the pipe to the parent stands in.
+A worker leads its own session and has a mark in its environment, which all its descendants inherit. So they are found
+even after they forked twice or started a session of their own. The supervisor is a sub-reaper: orphans of a dead worker
+become children of the supervisor instead of init, and none is missed. macOS has no sub-reaper and no signal at a
+parent's death: there the end of the pipe to the parent is used instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINUX = sys.platform.startswith("linux")
 
 
 class Stat(NamedTuple):
-    """A line of the process table."""
+    """A row of the process table."""
 
     pid: int
     state: str
@@ -42,20 +42,20 @@ class Stat(NamedTuple):
         return self.state in "ZX"
 
 
-def python(*arguments: str) -> list[str]:
-    """The command that runs this Python with these arguments, also inside a server that embeds it."""
+def python_command(*arguments: str) -> list[str]:
+    """The command that runs this Python with these arguments. Works also inside a server that embeds Python."""
     own = Path(sys.executable or "")
     if not own.name.lower().startswith(("python", "pypy")):
         own = Path(sys.exec_prefix) / "bin" / f"python{sys.version_info.major}"
     return [str(own), *arguments]
 
 
-def stat_of(pid: int) -> Stat | None:
-    """What the process table says of ``pid``; None when there is no such process."""
+def read_stat(pid: int) -> Stat | None:
+    """The row of ``pid`` in the process table; None if there is no such process."""
     if not _LINUX:
-        return _stat_by_psutil(pid)
+        return _read_stat_by_psutil(pid)
     try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # a third of the time that Path takes
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # takes a third of the time of Path
     except OSError:
         return None
     try:
@@ -64,23 +64,23 @@ def stat_of(pid: int) -> Stat | None:
         return None
     finally:
         os.close(fd)
-    state, parent, group, session = raw[raw.rindex(b")") + 2 :].split(None, 4)[:4]  # the name may hold anything
+    state, parent, group, session = raw[raw.rindex(b")") + 2 :].split(None, 4)[:4]  # the name may contain any character
     return Stat(pid, state.decode(), int(parent), int(group), int(session))
 
 
 def become_subreaper() -> bool:
-    """Orphaned descendants become children of this process. False where the system has no such thing."""
+    """Orphaned descendants become children of this process. False if the system does not support it."""
     return _LINUX and _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int, seconds: int = 5) -> bool:
-    """When ``parent`` dies, this process is killed by the kernel ``seconds`` (5 or 6) later, whatever it does then.
+    """When ``parent`` dies, the kernel kills this process ``seconds`` (5 or 6) later, whatever it does then.
 
-    Until then it may hand back its jobs. The signal of the parent's death cannot be handled in Python,
-    for the GIL may be held in C code; so its handler is the C library's ``alarm`` itself, which gets the
-    number of the signal, 5 or 6, as its seconds. The alarm's default action ends the process.
-    Follows the *thread* that started this process: it must live as long as the parent does.
-    Returns False where the system has no such thing. Ends at once if the parent is dead already.
+    Until then this process may hand back its jobs. The signal of the parent's death cannot be handled in Python,
+    because C code may hold the GIL. So its handler is the function ``alarm`` of the C library, which gets the number of
+    the signal, 5 or 6, as its argument, the seconds. The default action of the alarm ends the process. The signal
+    follows the *thread* that started this process: that thread must live as long as the parent. Returns False if the
+    system does not support it. If the parent is dead already, this process ends at once.
     """
     if not _LINUX:
         return False
@@ -92,48 +92,48 @@ def die_with_parent(parent: int, seconds: int = 5) -> bool:
     libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
     libc.signal.restype = ctypes.c_void_p
     libc.signal(int(number), ctypes.cast(libc.alarm, ctypes.c_void_p))
-    set_ = _prctl(_PR_SET_PDEATHSIG, int(number))
+    supported = _prctl(_PR_SET_PDEATHSIG, int(number))
     if os.getppid() != parent:
         os._exit(1)
-    return set_
+    return supported
 
 
-def family(leader: int, mark: str) -> list[int]:
-    """The living processes that descend from a worker, itself included, whether or not it still lives."""
-    table = [stat for stat in map(stat_of, _pids()) if stat is not None and not stat.gone]
+def list_family(leader: int, mark: str) -> list[int]:
+    """The live processes that descend from a worker, with the worker itself, also after the worker has died."""
+    table = [stat for stat in map(read_stat, _pids()) if stat is not None and not stat.gone]
     members = {leader}
     growing = True
     while growing:
         before = len(members)
         members.update(stat.pid for stat in table if stat.parent in members or stat.session == leader)
         growing = len(members) > before
-    members.update(stat.pid for stat in table if stat.pid not in members and _carries(stat.pid, mark))
+    members.update(stat.pid for stat in table if stat.pid not in members and _has_mark(stat.pid, mark))
     alive = {stat.pid for stat in table}
     return sorted((members & alive) - {os.getpid()})
 
 
 def kill_family(leader: int, mark: str) -> list[int]:
-    """SIGKILL to a worker's group and to every descendant; returns who was there."""
+    """Send SIGKILL to a worker's process group and to every descendant. Returns the pids that were alive."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-    there = family(leader, mark)
-    for pid in there:
+    alive = list_family(leader, mark)
+    for pid in alive:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    return there
+    return alive
 
 
 def reap_orphans(known: frozenset[int]) -> None:
-    """Take the exit of dead children that nobody else waits for: orphans that came to us as sub-reaper.
+    """Reap dead children that no other code waits for: orphans that this process got as sub-reaper.
 
-    Children of our own session are not ours to take: the program around us may wait for them.
+    ``known`` are the workers. Children in our own session are left alone: the program around us may wait for them.
     """
     own = os.getsid(0)
     with contextlib.suppress(ChildProcessError):
         while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-            stat = stat_of(dead.si_pid)
+            stat = read_stat(dead.si_pid)
             if dead.si_pid in known or stat is None or stat.session == own:
-                return  # its owner takes it; then we see the next one
+                return  # other code reaps this one; the next call sees the next one
             os.waitpid(dead.si_pid, os.WNOHANG)
 
 
@@ -152,8 +152,8 @@ def _pids() -> list[int]:
     return psutil.pids()
 
 
-def _carries(pid: int, mark: str) -> bool:
-    """Whether the process inherited the mark. What cannot be read belongs to somebody else."""
+def _has_mark(pid: int, mark: str) -> bool:
+    """Whether the process inherited the mark. A process whose environment cannot be read belongs to another user."""
     try:
         if _LINUX:
             return f"{MARK}={mark}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
@@ -168,7 +168,7 @@ def _carries(pid: int, mark: str) -> bool:
         raise
 
 
-def _stat_by_psutil(pid: int) -> Stat | None:
+def _read_stat_by_psutil(pid: int) -> Stat | None:
     import psutil
 
     try:

@@ -1,7 +1,8 @@
-"""The end of a worker's event loop and process, whatever user code has left on them.
+"""End a worker's event loop and process, even if user code left tasks or threads behind.
 
-``asyncio.run`` waits without limit for tasks that ignore their cancellation and for threads of the default
-executor. A worker has promised when it is gone: what does not end within the grace is named and left.
+``asyncio.run`` waits without limit for tasks that ignore their cancellation, and for the threads of the default
+executor. A worker must end within its time limit: tasks and threads that do not end within the grace are logged and
+left behind.
 """
 
 from __future__ import annotations
@@ -26,38 +27,38 @@ def run_loop(
     *,
     grace: float,
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
-    broken: Callable[[BaseException], None] | None = None,
+    on_broken: Callable[[BaseException], None] | None = None,
 ) -> R:
-    """Run ``main`` on a loop of its own, and end the loop within about ``grace`` seconds after it.
+    """Run ``main`` on a new event loop, and end the loop within about ``grace`` seconds after ``main``.
 
-    ``broken`` is told when user code stopped the loop from within (``sys.exit()`` in a task it left behind).
+    ``on_broken`` is called if user code ended the loop from inside (``sys.exit()`` in a task that it left behind).
     """
     loop = (factory or asyncio.new_event_loop)()
     try:
         return loop.run_until_complete(main)
     except (SystemExit, KeyboardInterrupt) as error:
-        if broken is not None:
-            broken(error)
+        if on_broken is not None:
+            on_broken(error)
         raise
     finally:
-        if _clear(loop, grace):
+        if _cancel_tasks(loop, grace):
             loop.close()
 
 
 def leave_process(code: int, *, grace: float) -> None:
-    """Return if the process can end by itself; else end it here, when other threads keep it past the grace."""
-    give_up = time.monotonic() + grace
+    """Return if the process can end by itself. If other threads do not end within the grace, end the process here."""
+    end = time.monotonic() + grace
     others = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
     for thread in others:
-        thread.join(max(0.0, give_up - time.monotonic()))
+        thread.join(max(0.0, end - time.monotonic()))
     if any(thread.is_alive() for thread in others):
         names = ", ".join(thread.name for thread in others if thread.is_alive())
-        log.warning("threads that jobs left behind do not end, the process ends without them: %s", names)
+        log.warning("jobs left threads behind that do not end; the process exits without waiting for them: %s", names)
         exit_now(code)
 
 
 def exit_now(code: int) -> None:
-    """End the process; what is written is flushed, nothing is waited for."""
+    """End the process now: flush logs and streams, and wait for nothing."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -65,8 +66,8 @@ def exit_now(code: int) -> None:
     os._exit(code)
 
 
-def _clear(loop: asyncio.AbstractEventLoop, grace: float) -> bool:
-    """Cancel what is left on the loop; False if something stays."""
+def _cancel_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> bool:
+    """Cancel the remaining tasks of the loop. False if a task does not end."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -75,7 +76,7 @@ def _clear(loop: asyncio.AbstractEventLoop, grace: float) -> bool:
     stubborn = [task for task in left if not task.done()]
     if stubborn:
         names = ", ".join(repr(task.get_coro()) for task in stubborn)
-        log.warning("%d tasks that jobs left on the event loop do not end: %s", len(stubborn), names)
+        log.warning("jobs left %d tasks on the event loop that do not end: %s", len(stubborn), names)
         return False
     with contextlib.suppress(TimeoutError):
         loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), grace))

@@ -1,12 +1,12 @@
-"""Signals: who owns them, what they mean, and the exit codes that tell how it went.
+"""Signals: which process handles them, what they do, and the exit codes.
 
 | signal | supervisor and worker |
 |---|---|
-| TERM, INT, HUP | drain: claim no more, finish, hand back at the limit; the second one stops |
-| QUIT | every thread's stack to stderr, in each worker; nothing ends |
+| TERM, INT, HUP | drain: claim no more, finish running jobs, hand back the rest at the limit; a second signal stops |
+| QUIT | write the stack of every thread to stderr, in each worker; no process ends |
 
-Only the command line and ``app.run()`` own signals: an embedded worker never touches them. A handler
-only notes that it was called and wakes the loop; the work is done there.
+Only the command line and ``app.run()`` handle signals. An embedded worker never touches them. A handler only records
+the call and wakes the loop; the work is done on the loop.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import threading
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
 
 class Exit(IntEnum):
-    """Exit codes of a worker and of its supervisor; the supervisor tells the worst of its workers."""
+    """Exit codes of a worker and of its supervisor. The supervisor exits with the highest code of its workers."""
 
     CLEAN = 0
-    """Everything that was begun was finished."""
+    """Every job that had begun was finished."""
     FAILED = 1
     """It could not start."""
     HANDED_BACK = 3
-    """At the drain limit unfinished jobs were handed back."""
+    """At the drain limit, unfinished jobs were handed back."""
     STOPPED = 4
-    """A second signal: bodies were ended and their jobs handed back."""
+    """A second signal came: bodies were ended, and their jobs handed back."""
     KILLED = 5
-    """Something did not end and was killed; its jobs were given back."""
+    """A worker did not end and was killed; its jobs were given back."""
 
 
-class Stops:
-    """Counts stop signals: the first says drain, the second stop; more change nothing."""
+class StopCounter:
+    """Counts stop signals: the first one drains, the second one stops, further ones do nothing."""
 
     def __init__(self, drain: Callable[[], None], stop: Callable[[], None]) -> None:
         self.count = 0
@@ -56,13 +56,13 @@ class Stops:
 
 
 @contextlib.contextmanager
-def owned(on_stop: Callable[[], None]) -> Iterator[None]:
-    """Stop signals call ``on_stop`` on the running loop (of the main thread); afterwards all is as it was.
+def handle_stop_signals(on_stop: Callable[[], None]) -> Iterator[None]:
+    """Stop signals call ``on_stop`` on the running loop (of the main thread). Afterwards the old handlers are back.
 
-    A signal that whoever started us wants ignored (nohup) stays ignored.
+    A signal that the parent process has set to be ignored (``nohup``) stays ignored.
     """
     loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in STOPPING}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in ours:
         loop.add_signal_handler(number, on_stop)
@@ -75,34 +75,34 @@ def owned(on_stop: Callable[[], None]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def keep_from_children() -> None:
-    """A process that a job forks gets the default handlers: else its signals would be taken for ours.
+def reset_in_forked_children() -> None:
+    """Give processes that a job forks the default signal handlers.
 
-    A forked child shares the socket by which asyncio hears of signals; one that is terminated would drain
-    its parent and live on itself.
+    A forked child shares the socket by which asyncio learns of signals. Without this, a signal to the child would drain
+    its parent, and the child would continue.
     """
-    os.register_at_fork(before=_hold_back, after_in_parent=_let_through, after_in_child=_default_handlers)
+    os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_default_handlers)
 
 
 _forking = threading.local()
 
 
-def _hold_back() -> None:
-    """A signal that is sent to the child at once must wait until it has handlers of its own."""
-    _forking.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+def _block_signals() -> None:
+    """A signal that comes to the child right after the fork must wait until the child has its own handlers."""
+    _forking.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
-def _let_through() -> None:
+def _unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _forking.before)
 
 
 def _default_handlers() -> None:
     signal.set_wakeup_fd(-1)
-    for number in STOPPING:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    _let_through()
+    _unblock_signals()
 
 
 def dump_on_quit() -> None:
-    """SIGQUIT shows every thread's stack. Written by C code: works while the GIL is held."""
+    """SIGQUIT writes the stack of every thread. Written by C code, so it works while the GIL is held."""
     faulthandler.register(signal.SIGQUIT, file=sys.stderr, all_threads=True, chain=False)

@@ -1,12 +1,12 @@
-"""The parent of workers. It imports no user code, so nothing that a job does can stop it.
+"""The parent process of workers. It imports no user code, so no job can stop it.
 
-It starts the workers, beats for those that live and move, looks at each a few times a second
-(``judge.py`` has the rules), sees the dead ones to their end and gives their jobs back, and starts
-successors with backoff. What it knows of the store it learns from the workers themselves.
+It starts the workers, sends heartbeats for those that are alive and not stopped, checks each worker a few times a
+second (``kill_rules.py`` has the rules), gives back the jobs of dead workers, and starts replacements with backoff. It
+learns the address of the store from the workers themselves.
 
-A dead worker goes this way: kill its group and every descendant, wait until all are gone,
-``retire`` it with the acks of those known to be guilty, let go of its death lock. Only then can
-its jobs run anywhere else, so no job ever has two bodies.
+After a worker died, the supervisor kills its process group and every descendant, waits until all of them are gone,
+retires the worker with the acks of its guilty jobs (``blame.py``), and releases its death lock. Only then can its jobs
+run again, so no job ever runs twice at the same time.
 """
 
 from __future__ import annotations
@@ -22,65 +22,66 @@ from collections.abc import Iterator, Mapping, Sequence
 from mainspring.common.clock import boottime
 from mainspring.errors import UseError
 from mainspring.jobs.outcomes import Outcome
-from mainspring.worker.events import failure_log, names
-from mainspring.worker.events.names import MovedJob
+from mainspring.worker import failure_log
+from mainspring.worker.events.names import MovedJob, moved_by_acks, moved_by_rescue
 from mainspring.worker.lease import death_lock
 from mainspring.worker.lease.shared_state import Phase
 from mainspring.worker.lease.supervisor_heartbeats import SupervisorHeartbeats
-from mainspring.worker.supervise import blame, process_tree, signals
+from mainspring.worker.supervise import process_tree, signals
+from mainspring.worker.supervise.blame import decide_blame
 from mainspring.worker.supervise.child import Child
 from mainspring.worker.supervise.child_pipe import DRAIN, STOP
-from mainspring.worker.supervise.kill_rules import KillCause, KillDecision, judge
+from mainspring.worker.supervise.kill_rules import KillCause, KillDecision, decide_kill
 from mainspring.worker.supervise.restart_policy import RestartPolicy
 from mainspring.worker.supervise.signals import Exit
 
 log = logging.getLogger("mainspring.supervisor")
 
-LOOK = 0.25
-"""Seconds between two looks at the workers while they have jobs."""
-IDLE_LOOK = 0.5
-_UNKNOWN = 5.0  # seconds to end for workers that have not said their own limits
-_UNTOLD = 10_000  # jobs of dead workers that hooks have not heard of
-_AT_ONCE = 200  # of them in one message
-_LAST = 5.0  # seconds to give back the jobs of workers that had to be killed at the very end
+CHECK = 0.25
+"""Seconds between two checks of the workers while they have jobs."""
+IDLE_CHECK = 0.5
+_DEFAULT_LIMIT = 5.0  # seconds to end for workers that have not sent their own limits
+_MAX_UNREPORTED = 10_000  # jobs of dead workers that wait for a worker with hooks
+_BATCH = 200  # of these jobs in one message
+_LAST_LIMIT = 5.0  # seconds to give back the jobs of workers that were killed at the very end
 
 
 class Supervisor:
-    """Runs ``processes`` copies of ``command`` (a ``mainspring.launch.child`` line) until it is told to stop.
+    """Runs ``processes`` copies of ``command`` (a ``mainspring.launch.child`` command) until a stop signal comes.
 
-    :meth:`run` blocks, owns the signals of this process and belongs into its main thread: the kernel
-    ties the workers' lives to the thread that started them.
+    :meth:`run` blocks, handles the signals of this process, and must be called in its main thread: the kernel ties the
+    lives of the workers to the thread that started them.
     """
 
     def __init__(self, command: Sequence[str], processes: int = 1, *, env: Mapping[str, str] | None = None) -> None:
-        self.wards: list[Child] = []
+        self.children: list[Child] = []
         self._command = list(command)
         self._env = dict(os.environ if env is None else env)
-        self._seats = RestartPolicy(processes)
-        self._heart = SupervisorHeartbeats(lambda: self.wards)
-        self._endings: set[asyncio.Task[None]] = set()
-        self._ending: set[int] = set()
-        self._stops = signals.Stops(self._drain, self._stop)
-        self._untold: list[MovedJob] = []
+        self._restarts = RestartPolicy(processes)
+        self._heartbeats = SupervisorHeartbeats(lambda: self.children)
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring_pids: set[int] = set()
+        self._stops = signals.StopCounter(self._drain, self._stop)
+        self._unreported: list[MovedJob] = []
         self._kill_at = float("inf")
         self._exit = Exit.CLEAN
 
     # ---- use --------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Until all workers have ended for good; returns the exit code."""
+        """Run until all workers have ended for good. Returns the exit code."""
         return asyncio.run(self._main())
 
     # ---- the loop ---------------------------------------------------------------------------
 
     async def _main(self) -> int:
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         if not process_tree.become_subreaper():
-            log.info("no sub-reaper on %s: orphans of a dead worker are found by their mark alone", sys.platform)
-        with contextlib.suppress(OSError, UseError):  # said when the first worker is started
-            death_lock.sweep()
-        with signals.owned(self._stops), self._quit_forwarded():
+            log.info("%s has no sub-reaper: orphans of a dead worker are found only by their mark", sys.platform)
+        with contextlib.suppress(OSError, UseError):  # reported when the first worker is started
+            death_lock.remove_stale_locks()
+        with signals.handle_stop_signals(self._stops), self._forward_quit_signal():
             try:
                 await self._watch()
             finally:
@@ -90,165 +91,170 @@ class Supervisor:
     async def _watch(self) -> None:
         while True:
             self._start_missing()
-            for ward in list(self.wards):
-                self._look_at(ward)
-            self._tell()
+            for child in list(self.children):
+                self._check(child)
+            self._report_moved_jobs()
             process_tree.reap_orphans(self._pids())
-            if not self.wards and self._may_leave():
+            if not self.children and self._may_end():
                 return
-            alarm = self._loop.call_later(self._nap(), self._news.set)
-            await self._news.wait()
-            alarm.cancel()
-            self._news.clear()
+            timer = self._loop.call_later(self._pause(), self._changed.set)
+            await self._changed.wait()
+            timer.cancel()
+            self._changed.clear()
 
-    def _may_leave(self) -> bool:
-        """Every job is given back, or cannot be while the store is away: then the leases decide."""
+    def _may_end(self) -> bool:
+        """Every job is given back; or the store is away and the time limit has passed: then the leases decide."""
         if self._stops.count:
-            return not self._endings or boottime() > self._kill_at
-        return not self._endings and self._seats.settled
+            return not self._retiring or boottime() > self._kill_at
+        return not self._retiring and self._restarts.all_finished
 
-    def _nap(self) -> float:
-        """Seconds until there is something to do, unless news come first: the end of a worker is such news."""
-        busy = self._stops.count or self._endings or any(ward.busy for ward in self.wards)
-        return min(LOOK if busy else IDLE_LOOK, max(0.0, self._seats.next_due() - boottime()))
+    def _pause(self) -> float:
+        """Seconds until the next check. A change, such as the end of a worker, ends the pause."""
+        busy = self._stops.count or self._retiring or any(child.busy for child in self.children)
+        return min(CHECK if busy else IDLE_CHECK, max(0.0, self._restarts.next_due() - boottime()))
 
     def _start_missing(self) -> None:
         if self._stops.count:
             return
-        for seat in self._seats.due(boottime(), {ward.seat for ward in self.wards if not ward.leaving}):
+        for number in self._restarts.list_due(boottime(), {each.number for each in self.children if not each.leaving}):
             try:
-                ward = Child(self._command, seat, self._env)
+                child = Child(self._command, number, self._env)
             except (OSError, UseError) as error:
-                self._failed(seat, f"no process could be started: {error}")
+                self._handle_failed_start(number, f"no process could be started: {error}")
                 continue
-            self.wards.append(ward)
-            self._loop.add_reader(ward.link, self._heard, ward)
+            self.children.append(child)
+            self._loop.add_reader(child.pipe, self._read_messages, child)
 
-    def _heard(self, ward: Child) -> None:
-        ward.read()
-        if ward.link.closed:
-            self._loop.remove_reader(ward.link)
-        if ward.hello is not None:
-            self._heart.serve(ward.hello)
-        self._news.set()
+    def _read_messages(self, child: Child) -> None:
+        child.read_messages()
+        if child.pipe.closed:
+            self._loop.remove_reader(child.pipe)
+        if child.hello is not None:
+            self._heartbeats.add(child.hello)
+        self._changed.set()
 
-    def _look_at(self, ward: Child) -> None:
-        if ward.exit_code is not None:
-            self._begin_end(ward)
+    def _check(self, child: Child) -> None:
+        if child.exit_code is not None:
+            self._begin_retiring(child)
             return
-        look = ward.look(self._heart.beating_since(ward.hello))
-        if ward.ready:
-            self._seats.started(ward.seat)
-        if look is not None and (sentence := judge(look)):
-            ward.kill(sentence)
+        snapshot = child.take_snapshot(self._heartbeats.succeeding_since(child.hello))
+        if child.ready:
+            self._restarts.record_start(child.number)
+        if snapshot is not None and (decision := decide_kill(snapshot)):
+            child.kill(decision)
         elif boottime() > self._kill_at:
-            ward.kill(KillDecision(KillCause.LINGERING))
-        if ward.board.phase == Phase.REPLACE and not ward.leaving:
-            log.warning("worker with pid %d holds a body that will not end: starting its successor", ward.pid)
-            ward.leaving = True
+            child.kill(KillDecision(KillCause.LINGERING))
+        if child.shared_state.phase == Phase.REPLACE and not child.leaving:
+            log.warning("a job in the worker with pid %d does not end: starting a replacement worker", child.pid)
+            child.leaving = True
 
-    def _tell(self) -> None:
-        """Hand what became of dead workers' jobs to a worker that has hooks, as soon as there is one."""
-        if self._untold and (ward := next((ward for ward in self.wards if ward.listens), None)) is not None:
-            for start in range(0, len(self._untold), _AT_ONCE):
-                ward.link.tell(self._untold[start : start + _AT_ONCE])
-            self._untold.clear()
+    def _report_moved_jobs(self) -> None:
+        """Send the moved jobs of dead workers to a worker that has hooks, as soon as there is such a worker."""
+        child = next((each for each in self.children if each.takes_moved_jobs), None)
+        if self._unreported and child is not None:
+            for start in range(0, len(self._unreported), _BATCH):
+                child.pipe.send_moved_jobs(self._unreported[start : start + _BATCH])
+            self._unreported.clear()
 
     # ---- the end of one worker --------------------------------------------------------------
 
-    def _begin_end(self, ward: Child) -> None:
-        self.wards.remove(ward)
-        self._ending.add(ward.pid)
-        self._heard(ward)
-        self._loop.remove_reader(ward.link)
-        task = asyncio.create_task(self._see_to_its_end(ward))
-        self._endings.add(task)
-        task.add_done_callback(self._ended)
-        if not ward.leaving:
-            self._vacate(ward)
-        self._note_exit(ward)
+    def _begin_retiring(self, child: Child) -> None:
+        self.children.remove(child)
+        self._retiring_pids.add(child.pid)
+        self._read_messages(child)
+        self._loop.remove_reader(child.pipe)
+        task = asyncio.create_task(self._retire(child))
+        self._retiring.add(task)
+        task.add_done_callback(self._on_retired)
+        if not child.leaving:
+            self._plan_replacement(child)
+        self._update_exit_code(child)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._endings.discard(task)
-        self._news.set()
+    def _on_retired(self, task: asyncio.Task[None]) -> None:
+        self._retiring.discard(task)
+        self._changed.set()
         if not task.cancelled() and (error := task.exception()):
-            log.error("giving back a dead worker's jobs failed; its lease decides now", exc_info=error)
+            log.error("giving back a dead worker's jobs failed; they run again after its lease", exc_info=error)
 
-    async def _see_to_its_end(self, ward: Child) -> None:
-        jobs = await ward.wait_gone(self._pids)
-        if ward.hello is not None:
-            worker, code = ward.hello.worker, ward.hello.code
-            cause, acks = blame.verdict(ward.sentence, jobs, boottime(), orderly=ward.orderly, worker=worker, code=code)
-            given = await self._heart.retire(ward.hello, cause, acks)
-            if given.taken:
-                failure_log.dead_with_worker(worker, _told(ward), given.dead, acks)
-            if given.taken and ward.hello.hooks:
-                self._untold += names.of_acks(ward.hello.worker, acks) + names.of_rescue(ward.hello.worker, given)
-                del self._untold[_UNTOLD:]
-            if given.taken and (cause is Outcome.CRASHED or ward.sentence):
+    async def _retire(self, child: Child) -> None:
+        """Wait until all processes of the worker are gone, then give its jobs back."""
+        jobs = await child.wait_gone(self._pids)
+        if child.hello is not None:
+            worker, code = child.hello.worker, child.hello.code
+            cause, acks = decide_blame(
+                child.kill_decision, jobs, boottime(), orderly=child.orderly, worker=worker, code=code
+            )
+            result = await self._heartbeats.retire(child.hello, cause, acks)
+            if result.taken:
+                failure_log.log_dead_with_worker(worker, _describe_end(child), result.dead, acks)
+            if result.taken and child.hello.hooks:
+                self._unreported += moved_by_acks(worker, acks) + moved_by_rescue(worker, result)
+                del self._unreported[_MAX_UNREPORTED:]
+            if result.taken and (cause is Outcome.CRASHED or child.kill_decision):
                 log.warning(
-                    "worker %s ended (%s): %d jobs ready again, %d later, %d dead",
-                    ward.hello.worker, _told(ward), len(given.ready), len(given.retrying), len(given.dead),
+                    "worker %s ended (%s): %d of its jobs are ready again, %d retry later, %d are dead",
+                    worker, _describe_end(child), len(result.ready), len(result.retrying), len(result.dead),
                 )  # fmt: skip
-        self._ending.discard(ward.pid)
-        ward.release()
+        self._retiring_pids.discard(child.pid)
+        child.release()
 
     def _pids(self) -> frozenset[int]:
-        """The workers of this supervisor, also those that are being seen to their end."""
-        return frozenset(self._ending | {ward.pid for ward in self.wards})
+        """The workers of this supervisor, also those that are being retired."""
+        return frozenset(self._retiring_pids | {child.pid for child in self.children})
 
-    def _vacate(self, ward: Child) -> None:
-        """Decide whether and when the seat is filled again."""
-        code = ward.exit_code
-        if ward.cannot_start or (ward.hello is None and not self._stops.count):
-            self._failed(ward.seat, ward.cannot_start or f"the worker process {_told(ward)}")
-        elif code == 0 and ward.orderly and ward.hello is not None and ward.hello.until_empty:
-            self._seats.finished(ward.seat)
+    def _plan_replacement(self, child: Child) -> None:
+        """Decide whether and when the worker is replaced."""
+        code = child.exit_code
+        if child.cannot_start or (child.hello is None and not self._stops.count):
+            why = child.cannot_start or f"the worker process {_describe_end(child)}"
+            self._handle_failed_start(child.number, why)
+        elif code == 0 and child.orderly and child.hello is not None and child.hello.until_empty:
+            self._restarts.record_finish(child.number)
         else:
-            self._seats.left(ward.seat, orderly=ward.sentence is not None or ward.orderly)
+            self._restarts.record_end(child.number, orderly=child.kill_decision is not None or child.orderly)
 
-    def _failed(self, seat: int, why: str) -> None:
-        if text := self._seats.failed(seat, why):
+    def _handle_failed_start(self, number: int, why: str) -> None:
+        if text := self._restarts.record_failed_start(number, why):
             sys.stderr.write(text)
-        if self._seats.hopeless:
+        if self._restarts.gives_up:
             self._exit = Exit.FAILED
             self._stops()
 
-    def _note_exit(self, ward: Child) -> None:
-        """The supervisor's exit code is the worst that happened while it stopped."""
-        code = ward.exit_code or 0
+    def _update_exit_code(self, child: Child) -> None:
+        """The supervisor's exit code is the highest code of a worker that ended while the supervisor stopped."""
+        code = child.exit_code or 0
         if self._stops.count and self._exit is not Exit.FAILED:
-            self._exit = max(self._exit, Exit(code) if ward.orderly else Exit.KILLED)
+            self._exit = max(self._exit, Exit(code) if child.orderly else Exit.KILLED)
 
     # ---- stopping ---------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        hellos = [ward.hello for ward in self.wards if ward.hello]
-        self._order(DRAIN, max(((hello.drain + 2 * hello.grace) / 1e6 for hello in hellos), default=_UNKNOWN))
+        hellos = [child.hello for child in self.children if child.hello]
+        self._order(DRAIN, max(((hello.drain + 2 * hello.grace) / 1e6 for hello in hellos), default=_DEFAULT_LIMIT))
 
     def _stop(self) -> None:
-        hellos = [ward.hello for ward in self.wards if ward.hello]
-        self._order(STOP, max((2 * hello.grace / 1e6 for hello in hellos), default=_UNKNOWN))
+        hellos = [child.hello for child in self.children if child.hello]
+        self._order(STOP, max((2 * hello.grace / 1e6 for hello in hellos), default=_DEFAULT_LIMIT))
 
     def _order(self, order: bytes, limit: float) -> None:
-        """Tell every worker; what is left after ``limit`` seconds is killed."""
+        """Send an order to every worker. Workers that still run after ``limit`` seconds are killed."""
         self._kill_at = min(self._kill_at, boottime() + limit)
-        for ward in self.wards:
-            ward.order(order)
-        self._news.set()
+        for child in self.children:
+            child.pipe.send_order(order)
+        self._changed.set()
 
     async def _end(self) -> None:
-        """Nothing may stay behind, also when an error of our own ended the loop."""
-        for ward in list(self.wards):
-            ward.kill(KillDecision(KillCause.LINGERING))
-            self._begin_end(ward)
-        if self._endings:
-            await asyncio.wait(self._endings, timeout=_LAST)
-        await self._heart.close()
+        """Leave no worker behind, also after an unexpected error of the supervisor."""
+        for child in list(self.children):
+            child.kill(KillDecision(KillCause.LINGERING))
+            self._begin_retiring(child)
+        if self._retiring:
+            await asyncio.wait(self._retiring, timeout=_LAST_LIMIT)
+        await self._heartbeats.close()
 
     @contextlib.contextmanager
-    def _quit_forwarded(self) -> Iterator[None]:
-        """SIGQUIT goes on to the workers, which show their stacks."""
+    def _forward_quit_signal(self) -> Iterator[None]:
+        """Forward SIGQUIT to the workers, which write their stacks."""
         self._loop.add_signal_handler(signal.SIGQUIT, self._forward_quit)
         try:
             yield
@@ -256,13 +262,13 @@ class Supervisor:
             self._loop.remove_signal_handler(signal.SIGQUIT)
 
     def _forward_quit(self) -> None:
-        for ward in self.wards:
-            if ward.hello is not None:  # before that the signal would end it
-                ward.signal(signal.SIGQUIT)
+        for child in self.children:
+            if child.hello is not None:  # before that, the signal would end the worker
+                child.signal(signal.SIGQUIT)
 
 
-def _told(ward: Child) -> str:
-    code = ward.exit_code or 0
-    if ward.sentence:
-        return f"killed: {ward.sentence.cause.value}"
+def _describe_end(child: Child) -> str:
+    code = child.exit_code or 0
+    if child.kill_decision:
+        return f"killed: {child.kill_decision.cause.value}"
     return f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -88,7 +88,7 @@ class TestReservedCapacity:
     async def test_waiting_holders_do_not_keep_all_jobs_out(
         self, store: Store, clock: MovableClock, limited: Sized
     ) -> None:
-        """Capacity that a holder releases is not reserved for the next holder, nor capacity freed in the second after."""
+        """Capacity that a holder releases is reserved for no one, nor is capacity freed within the next second."""
         await put_in(store, *(job(buckets=[limited]) for _ in range(5)))
         hand = await Hand(store).join()
         assert (await ask(store, b"one", limited)).ok

@@ -1,1 +1,1 @@
-"""Calls of bulk tasks: several jobs in one slot."""
+"""Bulk tasks: several jobs run in one call of the handler."""

@@ -1,7 +1,7 @@
-"""One call of a bulk task on its way through this worker: the attempts of several jobs that share a slot.
+"""One call of a bulk task: the attempts of several jobs that share a slot.
 
-To pools, time limits and the stopping of a worker it is an attempt like any other. What it comes to is
-settled for each of its items by that job's own policy.
+Pools, time limits and the drain of a worker treat the call like any other attempt. Each item gets its own ack, by the
+retry policy of its own job.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
 
 
 class BulkAttempt(RunningAttempt):
-    """``items`` are those that it runs, ``settled`` those that are over, each with its ack."""
+    """``items`` are the attempts that the call runs; ``settled`` are the ended attempts, each with its ack."""
 
     __slots__ = ("items", "settled")
 
-    many = True
+    is_bulk = True
 
     def __init__(self, items: Sequence[RunningAttempt]) -> None:
         first = items[0]
-        super().__init__(first.claim, first.spec, first.lease, boottime(), first.home)
+        super().__init__(first.claim, first.spec, first.lease, boottime(), first.environment)
         self.items = list(items)
         self.settled: list[tuple[RunningAttempt, Ack]] = []
         self.early = any(each.early for each in items)
         self.limited = any(each.limited for each in items)
-        self.short = any(each.short for each in items)
+        self.scarce = any(each.scarce for each in items)
 
     @property
     def jobs(self) -> Sequence[RunningAttempt]:
-        """The attempts that end with it."""
+        """The attempts that end together with the call."""
         return self.items
 
     @property
-    def fields(self) -> dict[str, Any]:
-        """What a log record says of the call: it is nobody's own, unless there is but one item."""
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of log records about the call. They name a job only if the call has one item."""
         if len(self.items) == 1:
-            return self.items[0].fields
-        return {"task": self.claim.task, "queue": self.claim.queue, "worker": self.home.worker, "jobs": len(self.items)}
+            return self.items[0].log_fields
+        claim, worker = self.claim, self.environment.worker
+        return {"task": claim.task, "queue": claim.queue, "worker": worker, "jobs": len(self.items)}
 
     def settle(self, item: RunningAttempt, ack: Ack) -> Ack:
-        """This item is over."""
-        item.over = True
+        """The item has ended with ``ack``."""
+        item.finished = True
         self.settled.append((item, ack))
         return ack
 

@@ -1,4 +1,4 @@
-"""The context of a call of a bulk task: what belongs to the call. What belongs to a job is in ``jobs``."""
+"""The context of one call of a bulk task. Attributes of a single job are in ``ctx.jobs[i]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.worker.run.attempt import RunningAttempt
 from mainspring.worker.run.bulk.attempt import BulkAttempt
 from mainspring.worker.run.context import AsyncContext, Context, context_of
 
-_OF_A_JOB = frozenset(
+_JOB_ATTRIBUTES = frozenset(
     {
         "job_id",
         "attempt",
@@ -40,9 +40,9 @@ class BulkContext(Context):
         self._jobs = tuple(context_of(item) for item in cast("BulkAttempt", attempt).items)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _OF_A_JOB:
-            why = f"ctx.{name}: a call of a bulk task runs several jobs, and this belongs to one"
-            raise NotOpen(why, hint=f"ctx.jobs[i].{name} is that of items[i].")
+        if name in _JOB_ATTRIBUTES:
+            why = f"ctx.{name} belongs to one job, but a call of a bulk task runs several jobs"
+            raise NotOpen(why, hint=f"Use ctx.jobs[i].{name} for the job of items[i].")
         return super().__getattribute__(name)
 
     @property
@@ -52,10 +52,10 @@ class BulkContext(Context):
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the task and how many jobs the call runs."""
+        """A logger whose records have the task and the number of jobs of the call."""
         if self._logger is None:
             assert self._attempt is not None
-            self._logger = context_reports.JobLogger(self._attempt.fields)
+            self._logger = context_reports.JobLogger(self._attempt.log_fields)
         return self._logger
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Runs one call of a bulk task and settles each of its items; the methods are those of ``Executor``.
+"""Runs one call of a bulk task and settles each of its items. The methods are those of ``Executor``.
 
-Each returns one of the acks, for the pool to see how long it took; all of them are in ``settled``.
+Each method that returns an ack returns one of the acks, from which the pool reads the run time; ``settled`` has all.
 
-A call has one time limit, the shortest of its jobs'. An order to cancel a job while its call runs is the
-floor's: the call goes on for the others, and ends when there are none.
+A call has one time limit: the shortest limit of its jobs. If a job is cancelled while its call runs, the dispatcher
+lets the call continue for the other jobs, and ends it when no other job is left.
 """
 
 from __future__ import annotations
@@ -27,107 +27,112 @@ if TYPE_CHECKING:
 
 
 class BulkExecutor:
-    """Safe to use from any thread. ``one`` does what is to be done for each item."""
+    """Safe to use from any thread. ``single`` is the executor for each item."""
 
-    def __init__(self, one: Executor, board: SharedState) -> None:
-        self._one = one
-        self._board = board
-        self._lines = _Lines(board)
+    def __init__(self, single: Executor, shared_state: SharedState) -> None:
+        self._single = single
+        self._shared_state = shared_state
+        self._extra_lines = _ExtraLines(shared_state)
 
     def refuse(self, attempt: RunningAttempt) -> Ack | None:
-        """Take out the items that must not start any more; an ack if there is no other."""
+        """Take out the items that must not start any more. Returns an ack if no item is left."""
         call = cast("BulkAttempt", attempt)
-        staying = []
+        kept = []
         for item in call.items:
-            _adopt(item, call)
-            ack = self._one.refuse(item)
+            _copy_ending(item, call)
+            ack = self._single.refuse(item)
             if ack is None:
-                staying.append(item)
+                kept.append(item)
             else:
                 call.settle(item, ack)
-        call.items = staying
-        return None if staying else call.settled[0][1]
+        call.items = kept
+        return None if kept else call.settled[0][1]
 
-    def open_body(self, attempt: RunningAttempt) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        """The handler with the items that could be read; ``Undecodable`` if there is none."""
+    def prepare_call(self, attempt: RunningAttempt) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """The handler with the items that could be decoded. Raises ``Undecodable`` if there is none."""
         call = cast("BulkAttempt", attempt)
-        staying, values = [], []
+        kept, values = [], []
         for item in call.items:
             try:
-                [value], _ = self._one.open_arguments(item)
+                [value], _ = self._single.decode_arguments(item)
             except Undecodable as error:
-                call.settle(item, self._one.failed(item, error))
+                call.settle(item, self._single.ack_failure(item, error))
             else:
-                staying.append(item)
+                kept.append(item)
                 values.append(value)
-        call.items = staying
-        if not staying:
-            raise Undecodable(f"task {call.spec.name!r}", "none of the items of this call can be read")
-        call.timeout = min((item.timeout for item in staying if item.timeout), default=0)
-        fn, first = self._one.around(call)
+        call.items = kept
+        if not kept:
+            raise Undecodable(f"task {call.spec.name!r}", "none of the items of this call can be decoded")
+        call.timeout = min((item.timeout for item in kept if item.timeout), default=0)
+        fn, first = self._single.wrap(call)
         return fn, (*first, values), {}
 
     def begin(self, attempt: RunningAttempt, slot: int) -> None:
-        """The call starts now, in ``slot``; its first item has that line of the board, the others lines behind."""
+        """The call starts now, in ``slot``. Its first item uses the line of the slot in the shared state, the other
+        items use extra lines."""
         call = cast("BulkAttempt", attempt)
         for place, item in enumerate(call.items):
             item.timeout = call.timeout
-            self._one.begin(item, self._lines.take() if place else slot)
+            self._single.begin(item, self._extra_lines.take() if place else slot)
         first = call.items[0]
-        call.slot, call.started, call.soft_at, call.next_at = slot, first.started, first.soft_at, first.next_at
+        call.slot, call.started, call.soft_at, call.check_at = slot, first.started, first.soft_at, first.check_at
         call.begun = True
         current.set(call)
 
     def end(self, attempt: RunningAttempt) -> None:
-        """The call is over; its slot is free."""
+        """The call has ended; its slot is free."""
         for item in cast("BulkAttempt", attempt).items:
             if item.slot >= 0:
-                self._board.end(item.slot)
+                self._shared_state.end(item.slot)
                 if item.slot != attempt.slot:
-                    self._lines.give(item.slot)
+                    self._extra_lines.release(item.slot)
 
-    def succeeded(self, attempt: RunningAttempt, value: Any) -> Ack:
+    def ack_success(self, attempt: RunningAttempt, value: Any) -> Ack:
         """Settle each item by its outcome."""
         call = cast("BulkAttempt", attempt)
         try:
             outcomes = outcomes_of(value, len(call.items), call.spec.name)
         except WrongOutcomes as error:
-            return self.failed(call, error)
+            return self.ack_failure(call, error)
         for item, outcome in zip(call.items, outcomes, strict=True):
-            _adopt(item, call)
-            wrong = error_of(outcome)
-            ack = self._one.succeeded(item, outcome) if wrong is None else self._one.failed(item, wrong)
+            _copy_ending(item, call)
+            failure = error_of(outcome)
+            if failure is None:
+                ack = self._single.ack_success(item, outcome)
+            else:
+                ack = self._single.ack_failure(item, failure)
             call.settle(item, ack)
         return call.settled[-1][1]
 
-    def failed(self, attempt: RunningAttempt, error: BaseException) -> Ack:
-        """Settle each item as if it had failed with ``error`` itself. In a row with others that is one failure."""
+    def ack_failure(self, attempt: RunningAttempt, error: BaseException) -> Ack:
+        """Settle each item as if it had failed with ``error``. For a breaker that counts failures in a row, the whole
+        call is one failure."""
         call = cast("BulkAttempt", attempt)
         for place, item in enumerate(call.items):
-            _adopt(item, call)
-            ack = self._one.failed(item, error)
-            if place and ack.fault and call.spec.breaker is not None and not call.spec.breaker.weighs:
+            _copy_ending(item, call)
+            ack = self._single.ack_failure(item, error)
+            if place and ack.fault and call.spec.breaker is not None and not call.spec.breaker.uses_rate:
                 ack = msgspec.structs.replace(ack, fault="")
             call.settle(item, ack)
         return call.settled[-1][1]
 
 
-def _adopt(item: RunningAttempt, call: BulkAttempt) -> None:
-    """What the call was told was told to each item, unless that was told something stronger."""
+def _copy_ending(item: RunningAttempt, call: BulkAttempt) -> None:
+    """Each item has the ending of its call, unless the item has a stronger one."""
     if call.ending > item.ending:
-        item.ending, item.reason = call.ending, call.reason
-    item.soft_due = call.soft_due
+        item.ending, item.ending_reason = call.ending, call.ending_reason
+    item.soft_raised = call.soft_raised
 
 
-class _Lines:
-    """The lines of the board behind those of the slots, used as they are needed.
+class _ExtraLines:
+    """Lines of the shared state behind the lines of the slots, used as they are needed.
 
-    An item for which there is none (a board has thousands) is not seen by the supervisor: should that
-    have to kill the worker for the call's time limit, the item is handed back without blame.
+    The shared state has thousands of lines. The supervisor does not see an item that finds no free line: if it must
+    kill the worker for the time limit of the call, that item is handed back without blame.
     """
 
-    def __init__(self, board: SharedState) -> None:
-        self._board = board
+    def __init__(self, shared_state: SharedState) -> None:
+        self._shared_state = shared_state
         self._free: list[int] = []
         self._lock = threading.Lock()
 
@@ -136,12 +141,13 @@ class _Lines:
         with self._lock:
             if self._free:
                 return self._free.pop()
-            line = self._board.slots
-            if line >= self._board.capacity:
+            line = self._shared_state.slots
+            if line >= self._shared_state.capacity:
                 return -1
-            self._board.slots = line + 1
+            self._shared_state.slots = line + 1
             return line
 
-    def give(self, line: int) -> None:
+    def release(self, line: int) -> None:
+        """The line is free."""
         with self._lock:
             self._free.append(line)

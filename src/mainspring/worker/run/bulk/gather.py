@@ -1,8 +1,8 @@
 """Gathers the jobs of bulk tasks into calls.
 
-A claimed job waits here until its call is full or its first job has waited long enough. A call that
-gathers has its slot reserved: it counts as held by its pool, so it can start when it wants to.
-Suspects are never gathered: each is a call of its own, so that the guilty one shows.
+A claimed job waits here until its call is full or the first job of the call has waited long enough. A call that gathers
+has its slot reserved: it counts as held by its pool, so it can start at any moment. A suspect is never gathered with
+other jobs: it is a call of its own, so that a crash shows which job is guilty.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from mainspring.common.clock import boottime
 from mainspring.jobs.lanes import is_suspect
 from mainspring.tasks.bulk import Bulk
-from mainspring.worker.loop.eligibility import bulk_kinds, can_run
+from mainspring.worker.eligibility import bulk_lane_kinds, can_run
 from mainspring.worker.run.bulk.attempt import BulkAttempt
-from mainspring.worker.run.decode import open_record
+from mainspring.worker.run.decode import decode_record
 
 if TYPE_CHECKING:
     from mainspring.tasks.spec import TaskSpec
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from mainspring.worker.run.attempt import RunningAttempt
     from mainspring.worker.run.slots.base import SlotPool
 
-MOST = 500
-"""Jobs to ask for in one turn, unless one call takes more."""
+MAX_REQUEST = 500
+"""Most jobs to ask for in one turn, unless one call takes more."""
 
-Failed = Callable[["RunningAttempt", Exception], None]
+OnFailed = Callable[["RunningAttempt", Exception], None]
 
 
-class BulkLine:
-    """The lanes of one bulk task, and the calls of it that gather."""
+class BulkLanes:
+    """The lanes of one bulk task, and its calls that gather."""
 
     def __init__(self, spec: TaskSpec, bulk: Bulk, kinds: tuple[str, ...], pool: SlotPool) -> None:
         self.kind: str = spec.kind
@@ -39,31 +39,34 @@ class BulkLine:
         self._bulk = bulk
         self._pool = pool
         self._loop = asyncio.get_running_loop()
-        self._calls: dict[Hashable, _Call] = {}
+        self._calls: dict[Hashable, _GatheringCall] = {}
 
-    def ask(self, free: int) -> tuple[int, int]:
-        """Enough to fill the calls that gather, and for new ones in about half of the slots: others want some too."""
+    def request(self, free: int) -> tuple[int, int]:
+        """How many jobs to ask for with ``free`` free slots, and how many slots they will use.
+
+        Enough to fill the calls that gather, and new calls in about half of the free slots: other tasks need slots too.
+        """
         size, gathered = self._bulk.size, sum(len(call.items) for call in self._calls.values())
         fill = max(0, size - gathered) if self._calls else 0
-        calls = min(max(0, free), max(1, free // 2), max(1, MOST // size))
+        calls = min(max(0, free), max(1, free // 2), max(1, MAX_REQUEST // size))
         if self._bulk.by is not None:
-            calls = min(calls, 1)  # nobody knows how many calls these jobs will make
+            calls = min(calls, 1)  # the number of calls depends on the values of the jobs, which are not known yet
         return fill + calls * size, calls
 
     def add(self, attempt: RunningAttempt, value: Hashable) -> None:
-        """Let it wait for others with this value."""
+        """Let the attempt wait for others with the same value of ``by``."""
         call = self._calls.get(value)
         if call is None:
             self._pool.held += 1
             waited = boottime() - attempt.received
             timer = self._loop.call_later(max(0.0, self._bulk.wait / 1e6 - waited), self._start, value)
-            call = self._calls[value] = _Call(timer)
+            call = self._calls[value] = _GatheringCall(timer)
         call.items.append(attempt)
         if len(call.items) >= self._bulk.size:
             self._start(value)
 
     def withdraw(self, attempt: RunningAttempt) -> bool:
-        """Take it out; False if it does not wait here."""
+        """Take the attempt out. False if it does not wait here."""
         for value, call in self._calls.items():
             if attempt in call.items:
                 call.items.remove(attempt)
@@ -72,8 +75,8 @@ class BulkLine:
                 return True
         return False
 
-    def empty(self) -> list[RunningAttempt]:
-        """Take out all that wait."""
+    def take_all(self) -> list[RunningAttempt]:
+        """Take out all attempts that wait."""
         return [attempt for value in [*self._calls] for attempt in self._close(value)]
 
     def _start(self, value: Hashable) -> None:
@@ -86,7 +89,7 @@ class BulkLine:
         return call.items
 
 
-class _Call:
+class _GatheringCall:
     __slots__ = ("items", "timer")
 
     def __init__(self, timer: asyncio.TimerHandle) -> None:
@@ -95,63 +98,65 @@ class _Call:
 
 
 class BulkGatherer:
-    """The lines of a worker's bulk tasks. ``failed`` is told of a job whose value of ``by`` cannot be had."""
+    """The lanes and calls of a worker's bulk tasks. ``on_failed`` is called for a job whose ``by`` value failed."""
 
-    def __init__(self, parts: WorkerConfig, pools: Mapping[str, SlotPool], failed: Failed) -> None:
-        self._parts = parts
+    def __init__(self, config: WorkerConfig, pools: Mapping[str, SlotPool], on_failed: OnFailed) -> None:
+        self._config = config
         self._pools = pools
-        self._failed = failed
-        self._lines: dict[str, BulkLine] = {}
-        for spec in parts.tasks.values():
-            if spec.bulk is not None and can_run(spec, parts.settings):
-                self._line(spec, spec.bulk)
+        self._on_failed = on_failed
+        self._lanes: dict[str, BulkLanes] = {}
+        for spec in config.tasks.values():
+            if spec.bulk is not None and can_run(spec, config.settings):
+                self._lanes_of(spec, spec.bulk)
 
     @property
-    def lines(self) -> tuple[BulkLine, ...]:
-        return tuple(self._lines.values())
+    def lanes(self) -> tuple[BulkLanes, ...]:
+        return tuple(self._lanes.values())
 
     def gather(self, attempts: Iterable[RunningAttempt]) -> list[RunningAttempt]:
-        """Take in the jobs of bulk tasks; returns what is to be started now: the others, and calls of one suspect."""
-        now: list[RunningAttempt] = []
+        """Take in the jobs of bulk tasks. Returns the attempts to start now: the others, and suspects as own calls."""
+        startable: list[RunningAttempt] = []
         for attempt in attempts:
             bulk = attempt.spec.bulk
             if bulk is None:
-                now.append(attempt)
+                startable.append(attempt)
             elif attempt.early or is_suspect(attempt.claim.crashes, attempt.spec.crashes):
-                now.append(BulkAttempt([attempt]))
+                startable.append(BulkAttempt([attempt]))
             else:
                 self._add(attempt, bulk)
-        return now
+        return startable
 
     def withdraw(self, attempt: RunningAttempt) -> bool:
-        """Take it out; False if it does not wait here."""
-        line = self._lines.get(attempt.spec.name)
-        return line is not None and line.withdraw(attempt)
+        """Take the attempt out. False if it does not wait here."""
+        lanes = self._lanes.get(attempt.spec.name)
+        return lanes is not None and lanes.withdraw(attempt)
 
-    def empty(self) -> list[RunningAttempt]:
-        """Take out all that wait."""
-        return [attempt for line in self._lines.values() for attempt in line.empty()]
+    def take_all(self) -> list[RunningAttempt]:
+        """Take out all attempts that wait."""
+        return [attempt for lanes in self._lanes.values() for attempt in lanes.take_all()]
 
     def _add(self, attempt: RunningAttempt, bulk: Bulk) -> None:
         try:
-            value = self._value(attempt, bulk)
-        except Exception as error:  # noqa: BLE001 - the user's own function, or an item that cannot be read
-            self._failed(attempt, error)
+            value = self._by_value(attempt, bulk)
+        except Exception as error:  # noqa: BLE001 - a function of the user, or an item that cannot be decoded
+            self._on_failed(attempt, error)
         else:
-            self._line(attempt.spec, bulk).add(attempt, value)
+            self._lanes_of(attempt.spec, bulk).add(attempt, value)
 
-    def _line(self, spec: TaskSpec, bulk: Bulk) -> BulkLine:
-        """Of a task that was declared later than the worker: its jobs come enqueued by name, or handed back once."""
-        found = self._lines.get(spec.name)
+    def _lanes_of(self, spec: TaskSpec, bulk: Bulk) -> BulkLanes:
+        """The lanes of a task. If it was declared after the worker started, its jobs come enqueued by name, or after
+        they were handed back once."""
+        found = self._lanes.get(spec.name)
         if found is None:
-            found = self._lines[spec.name] = BulkLine(spec, bulk, bulk_kinds(spec, self._parts), self._pools[spec.kind])
+            kinds = bulk_lane_kinds(spec, self._config)
+            found = self._lanes[spec.name] = BulkLanes(spec, bulk, kinds, self._pools[spec.kind])
         return found
 
     @staticmethod
-    def _value(attempt: RunningAttempt, bulk: Bulk) -> Hashable:
+    def _by_value(attempt: RunningAttempt, bulk: Bulk) -> Hashable:
         if bulk.by is None:
             return None
-        [item] = open_record(attempt.spec, attempt.claim.record).args  # read again where it runs, which knows secrets
+        [item] = decode_record(attempt.spec, attempt.claim.record).args  # decoded again in the slot, with its secrets
         value = bulk.by(item)
         hash(value)
         return value

@@ -1,4 +1,4 @@
-"""What the pools have in common: a number of slots, and the claims that wait for one."""
+"""What both pools have in common: a number of slots, and the claims that wait for a slot."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from mainspring.jobs.outcomes import Ack
 from mainspring.worker.run.attempt import RunningAttempt
 
 AHEAD_MAX = 256
-"""Most claims that wait for a slot."""
+"""Most claims of a pool that wait for a slot."""
 AHEAD_US = 50_000
-"""At most this much work waits for each slot."""
+"""Most microseconds of work that wait for each slot."""
 SHORT_US = 10_000
-"""Bodies whose median is longer are not claimed ahead."""
+"""Bodies with a longer median run time, in microseconds, are not claimed ahead."""
+_SAMPLES = 32
+_MIN_SAMPLES = 16
 
-Done = Callable[[RunningAttempt, Ack], None]
+Finish = Callable[[RunningAttempt, Ack], None]
 
 
 class SlotPool(Protocol):
-    """Runs attempts in at most ``slots`` slots; the others wait in line."""
+    """Runs attempts in at most ``slots`` slots; further attempts wait in a queue."""
 
     slots: int
-    pace: ClaimAhead
+    claim_ahead: ClaimAhead
     held: int
     """Attempts that run or wait here."""
 
     def submit(self, attempt: RunningAttempt) -> None:
-        """Run it in a free slot, or when one becomes free."""
+        """Run the attempt in a free slot, or when a slot becomes free."""
         ...
 
-    def waiting(self, before: float) -> list[RunningAttempt]:
+    def take_waiting(self, before: float) -> list[RunningAttempt]:
         """Take out the attempts that were claimed before this moment and have not started."""
         ...
 
-    def bodies(self) -> list[RunningAttempt]:
+    def running(self) -> list[RunningAttempt]:
         """The attempts whose body runs."""
         ...
 
@@ -43,24 +45,24 @@ class SlotPool(Protocol):
 
 
 class ClaimAhead:
-    """How many claims ahead are sensible, from the recent run times."""
+    """How many jobs to claim beyond the free slots, computed from the recent run times."""
 
-    __slots__ = ("_recent", "ran", "slots")
+    __slots__ = ("_recent", "record_run", "slots")
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self._recent: deque[int] = deque(maxlen=32)
-        self.ran: Callable[[int], None] = self._recent.append
-        """Tell how many microseconds a body ran."""
+        self._recent: deque[int] = deque(maxlen=_SAMPLES)
+        self.record_run: Callable[[int], None] = self._recent.append
+        """Record how many microseconds a body ran."""
 
-    def slow_down(self) -> None:
-        """Claims ahead were not used in time: none until bodies are seen to be short again."""
+    def reset(self) -> None:
+        """Claims ahead were not used in time: claim none ahead until 16 more bodies were short."""
         self._recent.clear()
 
-    def ahead(self) -> int:
-        """Claims beyond the slots: none until 16 bodies were short, then up to 50 ms of work, at most 256."""
+    def size(self) -> int:
+        """Claims beyond the slots: 0 until 16 bodies were short, then up to 50 ms of work, at most 256."""
         recent = self._recent
-        if len(recent) < 16:
+        if len(recent) < _MIN_SAMPLES:
             return 0
         median = sorted(recent)[len(recent) // 2]
         if median >= SHORT_US:

@@ -1,15 +1,15 @@
-"""Thread slots: bodies of ``def`` tasks, in threads of our own.
+"""Thread slots: bodies of ``def`` tasks, each in one of the pool's threads.
 
-The hand-over is batched both ways. Threads take the next attempt by themselves, without asking the
-loop; what they finished is collected by one wake-up of the loop, however many there are.
+The hand-over between loop and threads is batched both ways. Threads take the next attempt from a queue, without asking
+the loop. Finished attempts are collected by one wake-up of the loop, however many there are.
 
-Exceptions from outside. A thread body is ended by an exception that the interpreter raises inside
-it at its next bytecode. It must never strike outside the body: it is thrown only while ``_inside``
-is set, and what is still pending when the body is left is taken back.
+Exceptions from outside. A thread body is ended by an exception that the interpreter raises inside it at its next
+bytecode. The exception must never be raised outside the body: it is thrown only while ``_inside`` is set, and an
+exception that is still pending when the thread leaves the body is withdrawn.
 
-The thread may be struck in every line up to that, so the first thing it does when a body is over is
-to unset ``_inside``, without the lock: from then on one exception can still come, thrown by somebody
-who had looked just before. ``_run`` has room for exactly that one.
+Until then the exception may be raised at any line. So the first thing that the thread does after a body is to unset
+``_inside``, without taking the lock. After that, one exception can still arrive: from a thread that had read
+``_inside`` just before. ``_run`` catches exactly that one.
 """
 
 from __future__ import annotations
@@ -29,65 +29,65 @@ from mainspring.worker.run.attempt import RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.classify import ending_error
 from mainspring.worker.run.executor import Executor
-from mainspring.worker.run.slots.base import ClaimAhead, Done
+from mainspring.worker.run.slots.base import ClaimAhead, Finish
 from mainspring.worker.run.timeouts import AttemptTimeouts
 
 
 class ThreadSlots:
-    """Runs functions; threads are made when there is work for them, up to ``slots``."""
+    """Runs functions. Threads are created when there is work for them, up to ``slots``."""
 
-    def __init__(self, slots: int, first: int, executor: Executor, deadlines: AttemptTimeouts, done: Done) -> None:
+    def __init__(self, slots: int, first: int, executor: Executor, timeouts: AttemptTimeouts, finish: Finish) -> None:
         self.slots = slots
         self.held = 0
-        self.pace = ClaimAhead(slots)
+        self.claim_ahead = ClaimAhead(slots)
         self.executor = executor
-        self.deadlines = deadlines
-        self._done = done
+        self.timeouts = timeouts
+        self._finish = finish
         self._first = first
-        self._runners: list[Runner] = []
-        self._line: SimpleQueue[RunningAttempt | None] = SimpleQueue()
+        self._threads: list[SlotThread] = []
+        self._queue: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self._ended: deque[tuple[RunningAttempt, Ack]] = deque()
         self._waking = False
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
-        self.take = self._line.get
+        self.take = self._queue.get
 
     def submit(self, attempt: RunningAttempt) -> None:
         self.held += 1
-        self._line.put(attempt)
-        if len(self._runners) < self.slots and len(self._runners) < self.held:
-            self._runners.append(Runner(self, self._first + len(self._runners)))
+        self._queue.put(attempt)
+        if len(self._threads) < self.slots and len(self._threads) < self.held:
+            self._threads.append(SlotThread(self, self._first + len(self._threads)))
 
-    def waiting(self, before: float) -> list[RunningAttempt]:
-        out: list[RunningAttempt] = []
-        stay: list[RunningAttempt] = []
+    def take_waiting(self, before: float) -> list[RunningAttempt]:
+        taken: list[RunningAttempt] = []
+        kept: list[RunningAttempt] = []
         try:
-            while (attempt := self._line.get_nowait()) is not None:
-                (out if attempt.received < before else stay).append(attempt)
+            while (attempt := self._queue.get_nowait()) is not None:
+                (taken if attempt.received < before else kept).append(attempt)
         except Empty:
             pass
-        for attempt in stay:
-            self._line.put(attempt)
-        self.held -= len(out)
-        return out
+        for attempt in kept:
+            self._queue.put(attempt)
+        self.held -= len(taken)
+        return taken
 
-    def bodies(self) -> list[RunningAttempt]:
-        return [attempt for runner in self._runners if (attempt := runner.attempt) is not None]
+    def running(self) -> list[RunningAttempt]:
+        return [attempt for thread in self._threads if (attempt := thread.attempt) is not None]
 
     def close(self) -> None:
-        """Let idle threads end; one that does not end is left to the end of the process."""
-        for _ in self._runners:
-            self._line.put(None)
+        """Let idle threads end. A thread that does not end stays until the process ends."""
+        for _ in self._threads:
+            self._queue.put(None)
 
     # ---- from the threads --------------------------------------------------------------------
 
     def run(self, call: Callable[..., Any], *args: Any) -> None:
-        """Call with fresh context variables."""
+        """Call the function with fresh context variables."""
         self._context.copy().run(call, *args)
 
-    def finished(self, attempt: RunningAttempt, ack: Ack) -> None:
+    def report_end(self, attempt: RunningAttempt, ack: Ack) -> None:
         self._ended.append((attempt, ack))
-        if not self._waking:  # two threads may both see it unset: then the loop is woken twice, no harm
+        if not self._waking:  # two threads may both see it unset; then the loop is woken twice, which does no harm
             self._waking = True
             try:
                 self._loop.call_soon_threadsafe(self._collect)
@@ -95,22 +95,22 @@ class ThreadSlots:
                 return
 
     def _collect(self) -> None:
-        self._waking = False  # before the look: what comes later wakes again
+        self._waking = False  # before the loop below: an attempt that ends later wakes the loop again
         ended = self._ended
         while ended:
             attempt, ack = ended.popleft()
             self.held -= 1
             if attempt.begun:
-                self.pace.ran(ack.run_us)
-            self._done(attempt, ack)
+                self.claim_ahead.record_run(ack.run_us)
+            self._finish(attempt, ack)
 
 
-class Runner:
-    """One thread, one slot."""
+class SlotThread:
+    """The thread of one slot."""
 
     def __init__(self, pool: ThreadSlots, slot: int) -> None:
         self.attempt: RunningAttempt | None = None
-        """What runs here now."""
+        """The attempt that runs here now."""
         self._pool = pool
         self._slot = slot
         self._lock = threading.Lock()
@@ -120,7 +120,7 @@ class Runner:
         self._thread.start()
 
     def throw(self, attempt: RunningAttempt, error: BaseException) -> None:
-        """Raise an exception like ``error`` inside the body of ``attempt``, if that still runs here."""
+        """Raise an exception like ``error`` inside the body of ``attempt``, if the body still runs here."""
         with self._lock:
             if self.attempt is attempt and self._inside and self._thread.ident is not None:
                 self._thrown = True
@@ -137,53 +137,55 @@ class Runner:
         ack = executor.refuse(attempt)
         if ack is None:
             ack = self._run(attempt)
-        attempt.over = True
+        attempt.finished = True
         if attempt.begun:
             executor.end(attempt)
         self.attempt = None
-        pool.finished(attempt, ack)
+        pool.report_end(attempt, ack)
 
     def _run(self, attempt: RunningAttempt) -> Ack:
-        ends: list[_Returned | BaseException] = []  # the first is what the body came to; others came too late
+        ends: list[_Returned | BaseException] = []  # the first is the end of the body; a second came too late
         try:
             self._body(attempt, ends)
             self._leave()
-        except BaseException as late:  # noqa: BLE001 - the one that may still come; no other can
+        except BaseException as late:  # noqa: BLE001 - the one exception that may still arrive
             ends.append(late)
             self._leave()
         executor, end = self._executor_of(attempt), ends[0]
         if isinstance(end, _Returned):
-            return executor.succeeded(attempt, end.value)
-        return executor.failed(attempt, end)
+            return executor.ack_success(attempt, end.value)
+        return executor.ack_failure(attempt, end)
 
     def _body(self, attempt: RunningAttempt, ends: list[_Returned | BaseException]) -> None:
         try:
-            fn, args, kwargs = self._executor_of(attempt).open_body(attempt)
+            fn, args, kwargs = self._executor_of(attempt).prepare_call(attempt)
             self._enter(attempt)
             value = fn(*args, **kwargs)
-            self._inside = False  # by a plain store in both ways out: nothing strikes between the body's end and this
+            self._inside = (
+                False  # a plain assignment on both ways out: no exception is raised between the body's end and this
+            )
             ends.append(_Returned(value))
-        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends its attempt, not the worker
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends its attempt, not the worker
             self._inside = False
             ends.append(error)
 
     def _executor_of(self, attempt: RunningAttempt) -> Executor | BulkExecutor:
-        return self._pool.executor.bulk if attempt.many else self._pool.executor
+        return self._pool.executor.bulk if attempt.is_bulk else self._pool.executor
 
     def _enter(self, attempt: RunningAttempt) -> None:
-        deadlines = self._pool.deadlines
-        attempt.runner = self
+        timeouts = self._pool.timeouts
+        attempt.thread = self
         self.attempt = attempt
         self._executor_of(attempt).begin(attempt, self._slot)
-        if attempt.next_at < deadlines.next_at:
-            deadlines.arm_from_thread(attempt.next_at)
+        if attempt.check_at < timeouts.check_at:
+            timeouts.arm_from_thread(attempt.check_at)
         with self._lock:
             self._inside = True
             if attempt.ending:  # asked to end before anything could be thrown
                 raise ending_error(attempt)
 
     def _leave(self) -> None:
-        """From here on nothing strikes this thread: nobody is throwing, and what was thrown is taken back."""
+        """After this no exception is raised in this thread: no thread throws one, and a pending one is withdrawn."""
         with self._lock:
             if self._thrown:
                 assert self._thread.ident is not None
@@ -193,15 +195,15 @@ class Runner:
 
 
 def _release_logging() -> None:
-    """Give back the locks of ``logging`` that the body was holding when it was struck.
+    """Release the locks of ``logging`` that the body held when the exception was raised in it.
 
-    ``logging`` takes them by a call before its ``try``, so an exception between the two leaves them taken for ever
-    and stops every thread that logs. The body is over: whatever this thread still holds is such a one.
+    ``logging`` acquires a lock by a call before its ``try``. An exception between the two leaves the lock acquired for
+    ever and blocks every thread that logs. The body has ended: each lock that this thread still holds is such a lock.
     """
-    inside = vars(logging)  # there is no public way to these
+    inside = vars(logging)  # these names have no public access
     handlers = [found for reference in list(inside["_handlerList"]) if (found := reference()) is not None]
     for lock in (inside["_lock"], *(handler.lock for handler in handlers)):
-        while lock is not None and lock._is_owned():  # noqa: SLF001  # an RLock tells nobody else
+        while lock is not None and lock._is_owned():  # noqa: SLF001  # no public method of an RLock says this
             lock.release()
 
 
@@ -216,7 +218,7 @@ _classes: dict[tuple[type[BaseException], str], type[BaseException]] = {}
 
 
 def _class_of(error: BaseException) -> type[BaseException]:
-    """A class that makes an exception like ``error`` without arguments: the interpreter takes only classes."""
+    """A class whose instances, made without arguments, equal ``error``: the interpreter accepts only classes."""
     kind = type(error)
     key = (kind, repr(error.args))
     if key not in _classes:

@@ -1,0 +1,35 @@
+"""Builds the background services of a worker. Neither the worker nor its services import each other."""
+
+from __future__ import annotations
+
+from mainspring.schedules.service import Scheduler
+from mainspring.worker.roles import SCHEDULER
+from mainspring.worker.services.base import Service
+from mainspring.worker.services.promoter import Promoter
+from mainspring.worker.services.pruner import Pruner
+from mainspring.worker.services.rescuer import Rescuer
+from mainspring.worker.worker import ServiceHost, WorkerServices
+
+
+def build_services(host: ServiceHost) -> WorkerServices:
+    """The services for the roles of this worker.
+
+    Every worker promotes due jobs and rescues the jobs of lost workers. With the role ``scheduler`` it also fires
+    schedules and deletes old jobs.
+    """
+    store, settings = host.store, host.config.settings
+    promoter = Promoter(store, host.on_ready, on_expired=host.on_expired)
+    rescuer = Rescuer(store, host.worker_id, sweep=settings.sweep / 1e6, on_rescued=host.on_rescued)
+    services: list[Service] = [promoter, rescuer]
+    scheduler: Scheduler | None = None
+    if SCHEDULER in settings.roles:
+        scheduler = Scheduler(store, on_news=host.on_schedule_news)
+        services += [scheduler, Pruner(store, host.config.retention)]
+    for service in services:
+        service.retry_log.outage = host.outage
+    return WorkerServices(
+        services,
+        promote_now=promoter.tick_now,
+        on_runs_ended=None if scheduler is None else scheduler.on_runs_ended,
+        wait_schedules_fired=None if scheduler is None else scheduler.first_tick.wait,
+    )

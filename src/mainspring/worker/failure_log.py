@@ -1,0 +1,78 @@
+"""Log lines for failed attempts, dead jobs and breakers that change: one line each, with the fields of the job.
+
+Success is not logged. The error is shown in its stored form, without secrets, whichever log handler shows it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from mainspring.breakers.records import BREAKER_SUFFIX
+from mainspring.common.duration import format_duration
+from mainspring.states import State
+
+if TYPE_CHECKING:
+    from mainspring.breakers.records import BreakerRow
+    from mainspring.codec import ErrorRecord
+    from mainspring.jobs.outcomes import Ack
+    from mainspring.states import Reason
+    from mainspring.worker.run.attempt import RunningAttempt
+
+ERROR = "_mainspring_error"
+"""Attribute of a log record with the stored form of an error, where there is no exception to show."""
+_MESSAGE_LIMIT = 500
+
+log = logging.getLogger("mainspring.worker")
+
+
+def log_failed_attempt(attempt: RunningAttempt, error: ErrorRecord, retries: int, delay: int) -> None:
+    """The attempt failed. The next attempt starts in ``delay`` microseconds."""
+    if log.isEnabledFor(logging.WARNING):
+        number, pause = attempt.claim.attempt, format_duration(_rounded(delay))
+        text = f"attempt {number} of {retries + 1} failed: {_short(error)}; retry in {pause}"
+        _log_record(logging.WARNING, text, attempt.log_fields)
+
+
+def log_dead_job(attempt: RunningAttempt, error: ErrorRecord, reason: Reason | None) -> None:
+    """The attempt failed, and there is no further attempt."""
+    if log.isEnabledFor(logging.ERROR):
+        _log_record(logging.ERROR, f"the job is dead ({reason}): {_short(error)}", attempt.log_fields, error)
+
+
+def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Iterable[Ack] = ()) -> None:
+    """These jobs are dead because their worker ended. ``acks`` are searched for further dead jobs."""
+    for job in {*jobs, *(ack.id for ack in acks if ack.to is State.DEAD)}:
+        id = str(UUID(bytes=job))
+        _log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
+
+
+def log_breaker_changes(breakers: Iterable[BreakerRow]) -> None:
+    """Acks of this worker have opened, closed or probed these breakers."""
+    for each in breakers:
+        name = each.name.removesuffix(BREAKER_SUFFIX)
+        if each.state == "open":
+            log.warning("breaker %s is open after %d failures; the last failure: %s", name, each.failures, each.error)
+        else:
+            log.info("breaker %s is %s", name, "closed again" if each.state == "closed" else "half-open")
+
+
+def _log_record(level: int, text: str, fields: Mapping[str, Any], error: ErrorRecord | None = None) -> None:
+    """Not by ``extra=``: logging refuses fields there that a record factory of the program has set already."""
+    record = log.makeRecord(log.name, level, __file__, 0, "%s", (text,), None)
+    vars(record).update(fields)
+    if error is not None:
+        record.exc_text = error.traceback.rstrip()  # the standard formatters show this text
+        setattr(record, ERROR, error)
+    log.handle(record)
+
+
+def _short(error: ErrorRecord) -> str:
+    return f"{error.type}: {error.message}"[:_MESSAGE_LIMIT] if error.message else error.type
+
+
+def _rounded(delay: int) -> float:
+    seconds = delay / 1e6
+    return round(seconds, 3 if seconds < 1 else 1 if seconds < 60 else 0)

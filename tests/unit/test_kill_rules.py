@@ -1,0 +1,166 @@
+"""Fence and decide_kill: when a worker must end, and who is to blame."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from mainspring.jobs.outcomes import Outcome
+from mainspring.states import Reason, State
+from mainspring.worker.lease import fencing
+from mainspring.worker.lease.shared_state import EARLY, STRICT, STUCK, TRIPS, UNTOLD, Phase, RunningBody
+from mainspring.worker.supervise import blame
+from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillCause, KillDecision, decide_kill
+
+NOW = 1000.0
+
+
+def job(token: int = 1, *, deadline: float = 0.0, flags: int = 0, retry_in: int = 5_000_000) -> RunningBody:
+    return RunningBody(token, bytes(16), token, deadline, retry_in, flags, 900.0)
+
+
+def look(*jobs: RunningBody, **changed: Any) -> ChildSnapshot:
+    """A worker in good health, 500 s old: lease 15, grace 5, drain 25."""
+    healthy = ChildSnapshot(
+        now=NOW, stopped=False, watched_since=500.0, moving_since=500.0, ticking_since=500.0, heartbeats_since=500.0,
+        phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, tried=NOW - 0.8, lease_end=NOW + 12,
+        jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
+    )  # fmt: skip
+    return healthy._replace(**changed)
+
+
+class TestFence:
+    def test_a_lease_runs_low_a_fifth_before_its_end(self) -> None:
+        assert not fencing.is_low(100.0, 103.1, 15.0)
+        assert fencing.is_low(100.0, 103.0, 15.0)
+
+    def test_before_the_first_heartbeat_a_lease_is_neither_low_nor_over(self) -> None:
+        assert not fencing.is_low(100.0, 0.0, 15.0)
+        assert not fencing.is_over(100.0, 0.0)
+
+    def test_only_early_and_strict_bodies_must_end_with_the_lease(self) -> None:
+        assert not fencing.must_kill(100.0, 99.0, [job()])
+        assert fencing.must_kill(100.0, 99.0, [job(), job(2, flags=STRICT)])
+        assert fencing.must_kill(100.0, 99.0, [job(flags=EARLY)])
+        assert not fencing.must_kill(100.0, 101.0, [job(flags=EARLY)])
+
+
+class TestJudge:
+    def test_a_healthy_worker_is_not_killed(self) -> None:
+        assert decide_kill(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
+
+    def test_a_job_past_its_hard_limit_and_grace_ends_the_worker(self) -> None:
+        assert decide_kill(look(job(deadline=NOW - 4.9))) is None
+        late = job(deadline=NOW - 5.1)
+        assert decide_kill(look(late, job(2, deadline=NOW + 9))) == KillDecision(KillCause.OVERDUE, (late,))
+
+    def test_a_worker_with_a_stuck_body_is_killed_after_the_drain_limit(self) -> None:
+        stuck = job(deadline=NOW - 20, flags=STUCK)
+        assert decide_kill(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 29)) is None
+        sentence = decide_kill(look(stuck, job(2), phase=Phase.REPLACE, phase_since=NOW - 31))
+        assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
+
+    def test_a_worker_that_is_done_but_for_its_stuck_body_ends_at_once(self) -> None:
+        stuck = job(deadline=NOW - 1, flags=STUCK)
+        sentence = decide_kill(look(stuck, phase=Phase.DONE, phase_since=NOW))
+        assert sentence == KillDecision(KillCause.REPLACED, (stuck,))
+
+    def test_a_worker_without_jobs_whose_loop_is_blocked_is_killed(self) -> None:
+        assert decide_kill(look(ticked=NOW - 29)) is None
+        sentence = decide_kill(look(ticked=NOW - 31, ticking_since=NOW))
+        assert sentence is not None
+        assert sentence.cause is KillCause.WEDGED_LOOP
+
+    def test_a_job_may_block_the_loop_as_long_as_its_limit_allows(self) -> None:
+        blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, tried=NOW - 60, ticking_since=NOW)
+        assert decide_kill(blocked) is None
+
+    def test_after_a_blocked_loop_the_worker_gets_time_for_a_turn(self) -> None:
+        assert decide_kill(look(ticked=NOW, tried=NOW - 60, ticking_since=NOW - 0.5)) is None
+
+    def test_a_worker_that_sends_no_turns_while_loop_and_store_work_is_killed(self) -> None:
+        sentence = decide_kill(look(job(), tried=NOW - 46))
+        assert sentence is not None
+        assert sentence.cause is KillCause.WEDGED_TURNS
+        assert sentence.guilty == ()
+
+    @pytest.mark.parametrize("since", [math.inf, NOW - 40])
+    def test_a_worker_without_turns_is_not_killed_while_the_store_is_away(self, since: float) -> None:
+        assert decide_kill(look(job(), tried=NOW - 400, heartbeats_since=since)) is None
+
+    def test_a_stopped_worker_is_not_killed_for_lost_time(self) -> None:
+        stopped = look(job(deadline=NOW - 100), ticked=NOW - 100, stopped=True, moving_since=NOW)
+        assert decide_kill(stopped) is None
+
+    def test_a_resumed_worker_gets_its_time_again(self) -> None:
+        resumed = look(job(deadline=NOW - 100), ticked=NOW - 100, ticking_since=NOW, moving_since=NOW - 1)
+        assert decide_kill(resumed) is None
+
+    def test_a_guarded_body_is_killed_with_its_lease_even_when_stopped(self) -> None:
+        sentence = decide_kill(look(job(flags=STRICT), lease_end=NOW - 0.1, stopped=True))
+        assert sentence == KillDecision(KillCause.FENCED)
+
+    def test_after_a_stop_of_both_the_worker_may_fence_itself_first(self) -> None:
+        assert decide_kill(look(job(flags=STRICT), lease_end=NOW - 10, watched_since=NOW - 0.1)) is None
+
+    def test_an_ordinary_body_outlives_the_lease(self) -> None:
+        assert decide_kill(look(job(), lease_end=NOW - 60)) is None
+
+    @pytest.mark.parametrize(("phase", "limit"), [(Phase.DRAINING, 35), (Phase.DONE, 10)])
+    def test_a_worker_that_does_not_leave_in_time_is_killed(self, phase: Phase, limit: int) -> None:
+        assert decide_kill(look(phase=phase, phase_since=NOW - limit + 1)) is None
+        sentence = decide_kill(look(phase=phase, phase_since=NOW - limit - 1))
+        assert sentence is not None
+        assert sentence.cause is KillCause.LINGERING
+
+
+class TestBlame:
+    def test_a_worker_that_died_by_itself_is_a_crash(self) -> None:
+        assert blame.decide_blame(None, [job()], NOW, orderly=False) == (Outcome.CRASHED, [])
+
+    def test_an_orderly_exit_blames_nobody(self) -> None:
+        assert blame.decide_blame(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
+
+    def test_only_the_late_one_is_charged(self) -> None:
+        late = job(1, deadline=NOW - 9)
+        cause, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
+        assert cause is Outcome.INTERRUPTED
+        assert (ack.token, ack.outcome, ack.to, ack.delay, ack.run_us) == (
+            1, Outcome.TIMED_OUT, State.RETRYING, 5_000_000, 100_000_000,
+        )  # fmt: skip
+        assert b"HardTimeout" in (ack.error or b"")
+        assert b"91 s" in (ack.error or b"")
+
+    def test_without_a_retry_left_it_is_dead(self) -> None:
+        late = job(1, deadline=NOW - 9, retry_in=-1)
+        _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
+
+    @pytest.mark.parametrize("flags", [0, TRIPS])
+    def test_a_breaker_that_counts_time_outs_gets_the_fault(self, flags: int) -> None:
+        late = job(1, deadline=NOW - 9, flags=flags)
+        _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
+        assert ("HardTimeout" in ack.fault) == bool(flags)
+
+    def test_a_job_that_ended_after_the_kill_decision_is_not_charged(self) -> None:
+        said = blame.decide_blame(KillDecision(KillCause.OVERDUE, (job(1),)), [job(2)], NOW, orderly=False)
+        assert said == (Outcome.INTERRUPTED, [])
+
+    def test_a_worker_that_left_its_stuck_body_behind_charges_it(self) -> None:
+        _, (ack,) = blame.decide_blame(None, [job(1, deadline=NOW - 9, flags=STUCK), job(2)], NOW, orderly=True)
+        assert (ack.token, ack.outcome) == (1, Outcome.TIMED_OUT)
+
+    def test_an_early_job_that_began_is_dead(self) -> None:
+        _, (ack,) = blame.decide_blame(
+            KillDecision(KillCause.FENCED), [job(1, flags=EARLY), job(2)], NOW, orderly=False
+        )
+        assert (ack.token, ack.to, ack.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)
+
+    def test_a_crash_ends_early_jobs_that_the_store_does_not_know_as_early(self) -> None:
+        told, untold = job(1, flags=EARLY), job(2, flags=EARLY | UNTOLD)
+        cause, (ack,) = blame.decide_blame(None, [told, untold, job(3)], NOW, orderly=False, worker="w1")
+        assert cause is Outcome.CRASHED
+        assert (ack.token, ack.to, ack.label) == (2, State.DEAD, "mainspring.errors.WorkerCrashed")
+        assert b"w1" in (ack.error or b"")

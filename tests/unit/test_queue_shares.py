@@ -1,0 +1,79 @@
+"""The arithmetic of weighted queues: parts by weight, lent when not used, owed only while competing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.worker.loop.queue_shares import QueueShares
+
+WEIGHTS = st.dictionaries(
+    st.sampled_from("abcdefgh"), st.one_of(st.integers(1, 100), st.floats(0.001, 1_000)), min_size=1
+)
+ROOMS = st.lists(st.integers(0, 40), max_size=60)
+
+
+@settings(deadline=None)
+@given(WEIGHTS, ROOMS)
+def test_shares_follow_the_weights_while_all_queues_have_jobs(weights: dict[str, float], rooms: list[int]) -> None:
+    """However the room comes, each is never further from its part than one job for each queue."""
+    shares, got = QueueShares(weights), Counter[str]()
+    for n in rooms:
+        split = shares.split(n, dict.fromkeys(weights, n))
+        shares.charge(split, ())
+        got.update(split)
+    for queue, weight in weights.items():
+        part = sum(rooms) * weight / sum(weights.values())
+        assert abs(got[queue] - part) <= len(weights)
+
+
+@settings(deadline=None)
+@given(WEIGHTS, st.data())
+def test_all_slots_are_given_to_queues_that_can_take_them(weights: dict[str, float], data: st.DataObject) -> None:
+    """Whatever happened before: nothing idles, nobody gets more than it can take, deficits stay small."""
+    shares = QueueShares(weights)
+    for _ in range(data.draw(st.integers(1, 30))):
+        n = data.draw(st.integers(0, 40))
+        most = {queue: data.draw(st.integers(0, 40)) for queue in weights if data.draw(st.booleans())}
+        split = shares.split(n, most)
+        assert sum(split.values()) == min(n, sum(most.values()))
+        assert all(0 <= split[queue] <= most[queue] for queue in most)
+        idle = {queue for queue in most if split[queue] == most[queue] or data.draw(st.booleans())}
+        got = {queue: data.draw(st.integers(0, split[queue])) if queue in idle else split[queue] for queue in most}
+        shares.charge(got, idle)
+        competing = [shares.deficits[queue] for queue in most if queue not in idle]
+        assert abs(sum(competing)) < 1e-6
+        assert all(abs(deficit) <= 2 * len(weights) for deficit in shares.deficits.values())
+
+
+@settings(deadline=None)
+@given(WEIGHTS, st.sampled_from("abcdefgh"))
+def test_every_queue_gets_jobs(weights: dict[str, float], unlucky: str) -> None:
+    """With room for one at a time the lightest queue comes when the weights say so, one job early or late each."""
+    weights = {queue: max(1, weight) for queue, weight in weights.items()} | {unlucky: 1}
+    shares, waited = QueueShares(weights), 0
+    for _ in range(int(2 * sum(weights.values())) + 2 * len(weights)):
+        split = shares.split(1, dict.fromkeys(weights, 1_000))
+        shares.charge(split, ())
+        if split[unlucky]:
+            return
+        waited += 1
+    raise AssertionError(f"{unlucky} waited for {waited} claims")
+
+
+def test_a_queue_that_was_idle_has_no_deficit_when_it_returns() -> None:
+    shares = QueueShares({"a": 1, "b": 1})
+    for _ in range(100):
+        shares.charge(shares.split(10, {"a": 10, "b": 10}) | {"b": 0}, {"b"})
+    assert shares.split(10, {"a": 10, "b": 10}) == {"a": 5, "b": 5}
+
+
+def test_a_share_below_one_job_is_carried_over() -> None:
+    shares, got = QueueShares({"a": 3, "b": 1}), Counter[str]()
+    for _ in range(8):
+        split = shares.split(1, {"a": 1_000, "b": 1_000})
+        shares.charge(split, ())
+        got.update(split)
+    assert got == {"a": 6, "b": 2}
