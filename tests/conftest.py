@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -11,7 +12,18 @@ import pytest
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("busy")
 
-pytest_plugins = [f"tests.plugins.{name}" for name in ("mission", "servers", "clean", "outside", "nursery", "garbage")]
+PLUGINS = ("mission", "outcomes", "signals", "stalls", "servers", "clean", "outside", "garbage")
+pytest_plugins = [f"tests.plugins.{name}" for name in PLUGINS]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_runtime_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Death locks in a directory of this test process: all workers of a user share the default directory."""
+    folder = tmp_path_factory.mktemp("run")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        yield
 
 
 @pytest.fixture

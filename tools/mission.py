@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
-from tools import environment, tests
+from tools import environment, outcomes, tests
 
 STORES = ("sqlite", "postgres", "redis")
 TABLE = environment.ROOT / "docs" / "reference" / "mission.md"
-SEVERITY = ("passed", "missing", "xfailed", "skipped", "failed")  # the worst result of a row's tests wins
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +21,6 @@ class Row:
     text: str
     needs: tuple[str, ...]
     owed: tuple[str, ...]
-
-
-class Tested(TypedDict):
-    """What a run noted about one test."""
-
-    id: str
-    rows: list[str]
-    store: str
-    outcome: str
-
-
-class Record(TypedDict):
-    """What a run leaves behind."""
-
-    commit: str | None
-    tests: list[Tested]
 
 
 def command(args: list[str]) -> int:
@@ -56,7 +37,9 @@ def command(args: list[str]) -> int:
         print(json.dumps({"commit": record["commit"], "rows": found}, indent=1))
     else:
         _show(rows, found, record)
-    lacking = [f"{row.id} on {store}" for row in rows for store in row.owed if found[row.id][store] != "passed"]
+    lacking = [
+        f"{row.id} on {store}" for row in rows for store in row.owed if found[row.id][store] not in outcomes.PASSED
+    ]
     if lacking:
         print(f"owed and not shown to work: {', '.join(lacking)}", file=sys.stderr)
     return 1 if lacking else 0
@@ -77,46 +60,32 @@ def parse(text: str) -> list[Row]:
     return rows
 
 
-def judge(row: Row, tested: list[Tested]) -> dict[str, str]:
-    """The row's result for each store it needs.
+def judge(row: Row, tested: list[outcomes.Tested]) -> dict[str, str]:
+    """The row's result for each store it needs: the worst outcome of its tests.
 
-    A row that needs one run takes every test as that run. For the others a test without a store proves nothing, but
-    its failure is everybody's.
+    A row that needs one run takes every test as that run. For other rows, a test without a store proves nothing, but
+    a failure of this test counts for every store.
     """
     mine = [test for test in tested if row.id in test["rows"]]
+    unbound = [test["outcome"] for test in mine if test["store"] == "any" and test["outcome"] != "passed"]
     found = {}
     for store in row.needs:
-        outcomes = [test["outcome"] for test in mine if store in ("any", test["store"])]
-        outcomes += [test["outcome"] for test in mine if test["store"] == "any" and test["outcome"] != "passed"]
-        found[store] = max(outcomes, key=SEVERITY.index, default="missing")
+        own = [test["outcome"] for test in mine if store in ("any", test["store"])] or ["missing"]
+        found[store] = max([*own, *unbound], key=outcomes.SEVERITY.index)
     return found
 
 
-def load(path: Path) -> Record:
+def load(path: Path) -> outcomes.Results:
     """The last full run's record."""
     try:
-        record: Record = json.loads(path.read_text())
+        results: outcomes.Results = json.loads(path.read_text())
     except FileNotFoundError:
         raise environment.Failed("no test run is recorded yet: ./dev test, or ./dev mission --run") from None
-    return record
-
-
-def commit() -> str | None:
-    """The commit that is checked out, marked `+` when files differ from it; None outside a repository."""
-    try:
-        told = [
-            subprocess.run(
-                ["git", *args], cwd=environment.ROOT, capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for args in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        ]
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return told[0] + ("+" if told[1] else "")
+    return results
 
 
 def _plain(args: list[str]) -> int:
-    return tests.pytest(args, record=True)
+    return tests.run_twice(args, record=True)
 
 
 def _stdout_to_stderr(args: list[str]) -> int:
@@ -132,7 +101,7 @@ def _stdout_to_stderr(args: list[str]) -> int:
         os.close(saved)
 
 
-def _show(rows: list[Row], found: dict[str, dict[str, str]], record: Record) -> None:
+def _show(rows: list[Row], found: dict[str, dict[str, str]], record: outcomes.Results) -> None:
     print(f"commit of the run: {record['commit']}\n")
     for row in rows:
         results = "  ".join(f"{store} {result}" for store, result in found[row.id].items())

@@ -1,4 +1,4 @@
-"""Write the reference pages that come from code. `--check` only says what is stale."""
+"""Write the reference pages and typed dictionaries that come from tables. `--check` only lists stale files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from mainspring.settings.table import TABLE
 from mainspring.tasks import events
 from tools import cli_reference
 
-PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "docs" / "reference"
+TYPED = ROOT / "src" / "mainspring" / "options" / "typed.py"
+MARK = "# ---- written by `python -m tools.reference` from the table -------------------------------------------\n"
 HEAD = "<!-- Written by `python -m tools.reference` from the code. Do not edit. -->\n\n"
 
 SCOPES: tuple[tuple[Scope, str, str], ...] = (
@@ -29,6 +32,34 @@ SCOPES: tuple[tuple[Scope, str, str], ...] = (
         "`@app.schedule(...)` and `app.schedules.put(...)`, beside `cron`, `every`, `at`, `after`",
     ),
 )
+
+
+DICTIONARIES: dict[Scope, tuple[str, str]] = {
+    "job": ("JobOptions", "Options of one job: ``task.options(...)``."),
+    "task": ("TaskOptions", "Options of a task: ``@app.task(...)``."),
+    "worker": ("WorkerOptions", "Options of a worker: ``app.run(...)``, ``app.worker(...)`` and the command line."),
+    "queue": ("QueueOptions", "Options of a queue: ``app.queue(...)``."),
+    "breaker": ("BreakerOptions", "Options of a breaker: ``app.breaker(...)``, or ``breaker=`` of a task."),
+    "schedule": (
+        "ScheduleOptions",
+        "Options of a schedule: ``@app.schedule(...)``, ``app.schedules.put(...)``; they replace the task's options.",
+    ),
+}
+
+
+def typed_dictionaries() -> str:
+    """The typed dictionaries of the options, as they are written into ``options/typed.py``."""
+    found = []
+    for scope, (name, doc) in DICTIONARIES.items():
+        fields = [f"    {option.name}: {option.type}\n".replace("'", '"') for option in options_for(scope)]
+        found.append(f'\n\nclass {name}(TypedDict, total=False):\n    """{doc}"""\n\n{"".join(fields)}')
+    return "".join(found)
+
+
+def typed_module() -> str:
+    """``options/typed.py`` with its dictionaries written again."""
+    head, _, _ = TYPED.read_text().partition(MARK)
+    return head + MARK + typed_dictionaries()
 
 
 def default_of(option: Option, scope: Scope) -> str:
@@ -127,14 +158,15 @@ def pages() -> dict[str, str]:
 
 
 def main(argv: list[str]) -> int:
-    stale = [name for name, text in pages().items() if not _same(PAGES / name, text)]
+    files = {PAGES / name: text for name, text in pages().items()} | {TYPED: typed_module()}
+    stale = {path: text for path, text in files.items() if not _same(path, text)}
     if "--check" not in argv:
-        for name in stale:
-            (PAGES / name).write_text(pages()[name])
-            print(f"wrote docs/reference/{name}")
+        for path, text in stale.items():
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
         return 0
-    for name in stale:
-        print(f"docs/reference/{name} is not what the code says: run python -m tools.reference", file=sys.stderr)
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} differs from the code: run python -m tools.reference", file=sys.stderr)
     return 1 if stale else 0
 
 

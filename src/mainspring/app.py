@@ -1,31 +1,28 @@
-"""Mainspring: the object a user builds. It declares and points; behaviour lives in what it points to."""
+"""Mainspring: the object a user builds. It declares tasks and points to the features, which do the work."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.client import blocking
 from mainspring.client.client import Client
-from mainspring.errors import InvalidOption, KeyConflict, KeyTaken, NotBuilt, did_you_mean
-from mainspring.jobs.batch import batch_of, found, through
-from mainspring.jobs.call import Call
+from mainspring.errors import InvalidOption, NotBuilt, did_you_mean
+from mainspring.jobs.batch import aenqueue, enqueue
+from mainspring.jobs.call import Call, checked_calls
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget
-from mainspring.jobs.records import Batch
-from mainspring.locks.app_locks import LockDeclarations
 from mainspring.options import checks
 from mainspring.options.table import resolve_options
 from mainspring.queues.queue import Queue
 from mainspring.settings.settings import AppSettings
 from mainspring.tasks import naming
 from mainspring.tasks.declaration import TaskHome
-from mainspring.tasks.decorators import TaskDecorators
+from mainspring.tasks.decorators import Declarer
 from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware
 from mainspring.tasks.registry import Registry
-from mainspring.tasks.task import BaseTask, declare
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
 
     from mainspring.breakers.breaker import Breaker
     from mainspring.breakers.manager import Breakers
+    from mainspring.common.duration import Duration
     from mainspring.jobs.dead import Dead
     from mainspring.jobs.manager import Jobs
     from mainspring.launch.embedded import EmbeddedWorker
@@ -40,7 +38,11 @@ if TYPE_CHECKING:
     from mainspring.limits.limiter import Limiter
     from mainspring.limits.manager import Limits
     from mainspring.limits.records import Limit
-    from mainspring.options.table import BreakerOptions, QueueOptions, WorkerOptions
+    from mainspring.locks.candidate import Callback
+    from mainspring.locks.election import Election
+    from mainspring.locks.lock import Lock, OnBusy
+    from mainspring.locks.manager import Locks
+    from mainspring.options.typed import BreakerOptions, QueueOptions, WorkerOptions
     from mainspring.queues.manager import Queues
     from mainspring.schedules.declare import Declaration
     from mainspring.schedules.manager import Schedules
@@ -62,19 +64,19 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound="Callable[[Event], Any] | Callable[[BreakerEvent], Any] | Callable[[ScheduleEvent], Any]")
 
-# Names of the public API that are reserved, and refused until they work.
+# Reserved names of the public API, which raise NotBuilt until they work.
 LATER = frozenset({
     "asgi", "wsgi", "batch", "emit", "aemit", "events", "flows", "metrics", "pipeline", "pool",
 })  # fmt: skip
 
 
-class Mainspring(TaskDecorators, LockDeclarations):
-    """Background work on one store.
+class Mainspring:
+    """Background jobs on one store.
 
-    ``url`` is a SQLite, PostgreSQL or Redis URL; without one it is a SQLite file beside the project's
-    ``mainspring.toml`` or ``pyproject.toml``. ``include`` names modules with tasks, imported by workers
-    and by calls by name on first use. What is not given here may come from the environment
-    (``MAINSPRING_URL``) or from that file, which are read on first use. Nothing is opened here.
+    ``url`` is a SQLite, PostgreSQL or Redis URL; without it, the store is a SQLite file beside the project's
+    ``mainspring.toml`` or ``pyproject.toml``. ``include`` names modules with tasks; workers, and calls by name, import
+    them on first use. A setting that is not given here may come from the environment (``MAINSPRING_URL``) or from the
+    project file, which are read on first use. The constructor opens nothing.
     """
 
     def __init__(
@@ -86,8 +88,8 @@ class Mainspring(TaskDecorators, LockDeclarations):
         version: str | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        caller = sys._getframe(1)  # noqa: SLF001  # the store's file lies beside the project of whoever declares the app
-        while caller.f_back is not None and caller.f_locals.get("self") is self:  # the constructor of a subclass
+        caller = sys._getframe(1)  # noqa: SLF001  # the default store lies beside the project of the module that declares the app
+        while caller.f_back is not None and caller.f_locals.get("self") is self:  # skip the constructor of a subclass
             caller = caller.f_back
         declared_in = naming.file_of(caller.f_globals)
         own = {"url": url, "namespace": namespace, "include": include or None, "version": version}
@@ -98,58 +100,104 @@ class Mainspring(TaskDecorators, LockDeclarations):
         self._client: Client | None = None
         self._lifespans: list[Callable[..., Any]] = []
         self._middleware: list[Middleware] = []
-        self._on_enqueue: list[Middleware] = []
+        self.enqueue_middleware: list[Middleware] = []
+        """The middleware that changes calls, the outermost first."""
         self._limiters: dict[str, tuple[Limit, ...]] = {}
         self._breakers: dict[str, Limit] = {}
-        self._semaphores = {}
+        self._semaphores: dict[str, int] = {}
+        declarer = Declarer(lambda: TaskHome(self), self.tasks.add, self._add_schedule)
+        self.task = declarer.task
+        self.bulk_task = declarer.bulk_task
+        self.schedule = declarer.schedule
 
     # ---- declare ------------------------------------------------------------------------------
 
     def lifespan(self, fn: F) -> F:
-        """Run a generator once around the jobs of each worker process; what it yields is ``ctx.state``.
+        """Run a generator function once around the jobs of each worker process; the yielded value is ``ctx.state``.
 
-        Several are started in the order of their declaration and ended in reverse.
+        Several lifespans start in the order of their declaration and end in reverse order.
         """
         self._lifespans.append(fn)
         return fn
 
     def include(self, *tasks: Tasks | str) -> None:
-        """Take over the tasks of a library's ``Tasks()``, or import a module of that name on first need."""
+        """Add the tasks of a library's ``Tasks()``, or import the module with this name on first use."""
         for each in tasks:
             self.tasks.include(self, each)
 
     def queue(self, name: str, **o: Unpack[QueueOptions]) -> Queue:
         """Declare a queue: ``app.queue("premium", weight=5)``. Workers without ``queues=`` serve it too.
 
-        What it returns may be given as ``queue=``. How many jobs may wait in it, their order and their limits are
-        stored by the first enqueue and by workers that start, and obeyed by every producer; ``app.queues.configure``
-        sets others over them.
+        The result may be given as ``queue=``. The maximum depth, the order and the limits of the queue are stored by
+        the first enqueue and by workers when they start, and apply to every producer. ``app.queues.configure``
+        overrides them.
         """
         resolved = resolve_options("queue", o, subject=f"queue {name!r}")
         return self.tasks.add_queue(Queue(checks.queue_name(name, "queue"), resolved))
 
     def limiter(self, name: str, *limits: Rate | Concurrency) -> Limiter:
-        """Limits under a name, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
+        """Named limits, for tasks (``limit=``) and for any code (``with``, ``async with``)."""
         from mainspring.limits.limiter import Limiter
 
-        return Limiter(self, name, limits).told_to(self._limiters)
+        return Limiter(self, name, limits).register(self._limiters)
 
     def breaker(self, name: str, **o: Unpack[BreakerOptions]) -> Breaker:
-        """What stops tasks (``breaker=``) and any code (``with``, ``async with``, decorator) that fails and fails."""
-        from mainspring.breakers.breaker import Breaker
-        from mainspring.breakers.declare import guarded
+        """A circuit breaker: after repeated failures it stops tasks (``breaker=``) and any code for a time.
 
-        made = Breaker(self, guarded(checks.some_task_name(name, "name"), o, f"breaker {name!r}"))
-        return made.told_to(self._breakers)
+        Code uses it with ``with``, ``async with`` or as a decorator.
+        """
+        from mainspring.breakers.breaker import Breaker
+        from mainspring.breakers.declare import declare_breaker
+
+        subject = f"breaker {name!r}"
+        resolved = resolve_options("breaker", o, subject=subject)
+        made = Breaker(self, declare_breaker(checks.some_task_name(name, "name"), resolved, o, subject))
+        return made.register(self._breakers)
+
+    def lock(
+        self, name: str, *, ttl: Duration = "30s", wait: Duration | None = None, on_busy: OnBusy = "raise"
+    ) -> Lock:
+        """A lock for any code in the whole fleet: ``with``, ``async with``, decorator, ``acquire`` and ``release``.
+
+        The lock is renewed while its process lives; after a crash it is free within ``ttl``. If another holder has the
+        lock, the caller waits for up to ``wait``; then ``LockBusy`` is raised, or with ``on_busy="skip"`` the guarded
+        code is skipped.
+        """
+        from mainspring.locks.lock import Lock
+        from mainspring.locks.names import LockName, check_name
+
+        return Lock(self, LockName("lock", check_name("lock", name)), ttl, wait, on_busy)
+
+    def semaphore(
+        self, name: str, size: int, *, ttl: Duration = "30s", wait: Duration | None = None, on_busy: OnBusy = "raise"
+    ) -> Lock:
+        """A lock that up to ``size`` holders in the whole fleet have at once."""
+        from mainspring.locks.lock import Lock
+        from mainspring.locks.names import LockName, check_name, check_size
+
+        spot = LockName("semaphore", check_name("semaphore", name), check_size(size, f"semaphore {name!r}"))
+        return Lock(self, spot, ttl, wait, on_busy).register(self._semaphores)
+
+    def election(
+        self, name: str, *, elected: Callback | None = None, lost: Callback | None = None, ttl: Duration = "30s"
+    ) -> Election:
+        """A candidate for the leader of the fleet: ``start`` and ``stop``, ``with`` and ``async with``.
+
+        ``elected(term)`` is called when the candidate becomes the leader, ``lost(term)`` when it is no longer leader.
+        """
+        from mainspring.locks.election import Election
+        from mainspring.locks.names import LockName, check_name
+
+        return Election(self, LockName("election", check_name("election", name)), ttl, elected, lost)
 
     def on(
         self, *events: EventName | BreakerEventName | ScheduleEventName, task: str | None = None
     ) -> Callable[[H], H]:
-        """Tell a function what happened to jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
+        """Call a function at events of jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
 
-        It takes an ``Event`` and runs in the worker that stored what happened, at most once; what it
-        raises is logged. What must not be lost is a follow-up job: ``on_dead=`` and its siblings.
-        Of a breaker (``@app.on("breaker_opened")``) it takes a ``BreakerEvent``, of a schedule
+        The function takes an ``Event`` and runs at most once, in the worker that stored the change; an exception is
+        logged. Use a follow-up job (``on_dead=``, ``on_success=``, ``on_cancel=``) for work that must not be lost. At
+        events of breakers (``@app.on("breaker_opened")``) the function takes a ``BreakerEvent``, at events of schedules
         (``@app.on("schedule_disabled")``) a ``ScheduleEvent``.
         """
         self.hooks.check(events, task)
@@ -161,21 +209,21 @@ class Mainspring(TaskDecorators, LockDeclarations):
         return add
 
     def middleware(self, m: Middleware) -> None:
-        """Wrap every enqueue and every run; the first one added is the outermost."""
+        """Wrap every enqueue and every run; the middleware added first is the outermost."""
         if not isinstance(m, Middleware):
             raise InvalidOption("middleware", m, "is not a Middleware", hint="Derive it from mainspring.Middleware.")
         m.check()
         self._middleware.append(m)
         if type(m).enqueue is not Middleware.enqueue:
-            self._on_enqueue.append(m)
+            self.enqueue_middleware.append(m)
 
     # ---- do -----------------------------------------------------------------------------------
 
     def call(self, task: str, /, *args: Any, **kwargs: Any) -> Call[Any]:
         """A call by the name of its task, which need not be importable here.
 
-        Of a task that is not known here only plain JSON values can be checked; it goes to the queue that
-        the routes name, else ``default``, unless ``.options(queue=...)`` says otherwise.
+        If the task is not known here, its arguments must be plain JSON values, and its queue is the one that the routes
+        name, or ``default``, or the one of ``.options(queue=...)``.
         """
         known = self.tasks.find(task) if isinstance(task, str) else None
         if known is not None:
@@ -190,58 +238,14 @@ class Mainspring(TaskDecorators, LockDeclarations):
         return Call(self, CallTarget.of(task, "any", resolved, loads, queue), arguments, {})
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
-        """Enqueue these calls in this order: all of them, or none when one cannot be."""
-        if blocking.in_loop():
-            blocking.warn_blocking("enqueue")
-        made = batch_of(self, calls, connection)
-        if not made.jobs:
-            return []
-        try:
-            return made.answered(self.client.enqueue_now(made.batch, made.connection))
-        except (KeyTaken, KeyConflict) as error:
-            raise made.explained(error) from None
-
-    def enqueue_one(self, call: Call[R]) -> Job[R]:
-        """What ``call.enqueue()`` does; the same as a batch of one, without the making of one."""
-        if blocking.in_loop():
-            blocking.warn_blocking("enqueue")
-        if self._on_enqueue:
-            call = self.through(call)
-        client = self.client
-        new, job = call.new_job(self.settings.version, client)
-        batch = self.tasks.declared_queues.told(Batch(id=new.id, jobs=(new,), limits=call.limits))
-        replies = client.enqueue_now(batch, call.connection)
-        return job if new.unique is None else found(job, replies[0])
-
-    async def aenqueue_one(self, call: Call[R]) -> Job[R]:
-        if self._on_enqueue:
-            call = self.through(call)
-        client = self.client
-        new, job = call.new_job(self.settings.version, client)
-        batch = self.tasks.declared_queues.told(Batch(id=new.id, jobs=(new,), limits=call.limits))
-        connection = call.connection
-        if connection is not None:  # one insert in the caller's own transaction
-            replies = client.enqueue_now(batch, connection)
-        else:
-            replies = await client.enqueue(batch)
-        return job if new.unique is None else found(job, replies[0])
+        """Enqueue these calls in this order: all of them, or none if one cannot be enqueued."""
+        checked = checked_calls(self, calls)
+        return enqueue(self, checked, connection) if checked else []
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
-        made = batch_of(self, calls, connection)
-        if not made.jobs:
-            return []
-        try:
-            if made.connection is not None:  # one insert in the caller's own transaction
-                return made.answered(self.client.enqueue_now(made.batch, made.connection))
-            return made.answered(await self.client.enqueue(made.batch))
-        except (KeyTaken, KeyConflict) as error:
-            raise made.explained(error) from None
-
-    def through(self, call: Call[R]) -> Call[R]:
-        """The call as every middleware wants it, the outermost first."""
-        for each in self._on_enqueue:
-            call = through(each, call)
-        return call
+        """Async version of ``enqueue_many``."""
+        checked = checked_calls(self, calls)
+        return await aenqueue(self, checked, connection) if checked else []
 
     # ---- point to -----------------------------------------------------------------------------
 
@@ -261,35 +265,42 @@ class Mainspring(TaskDecorators, LockDeclarations):
 
     @property
     def queues(self) -> Queues:
-        """Pause, resume, drain and purge queues, for the whole fleet."""
+        """Pause, resume, drain and purge queues, in the whole fleet."""
         from mainspring.queues.manager import Queues
 
         return Queues(self)
 
     @property
     def schedules(self) -> Schedules:
-        """Schedules: put, list, enable, disable, trigger, backfill, for the whole fleet."""
+        """Put, list, enable, disable, trigger and backfill schedules, in the whole fleet."""
         from mainspring.schedules.manager import Schedules
 
         return Schedules(self)
 
     @property
     def limits(self) -> Limits:
-        """What is limited, and by how much: see it and change it, for the whole fleet."""
+        """List limits and change their sizes, in the whole fleet."""
         from mainspring.limits.manager import Limits
 
         return Limits(self)
 
     @property
     def breakers(self) -> Breakers:
-        """Breakers: see how they stand, open and close them by hand, for the whole fleet."""
+        """List breakers, and open and close them by hand, in the whole fleet."""
         from mainspring.breakers.manager import Breakers
 
         return Breakers(self)
 
     @property
+    def locks(self) -> Locks:
+        """Locks that are held, and their holders."""
+        from mainspring.locks.manager import Locks
+
+        return Locks(self)
+
+    @property
     def workers(self) -> Workers:
-        """Who is at work."""
+        """The live workers."""
         from mainspring.worker.manager import Workers
 
         return Workers(self)
@@ -297,15 +308,16 @@ class Mainspring(TaskDecorators, LockDeclarations):
     # ---- run ----------------------------------------------------------------------------------
 
     def test(self, **o: Unpack[TestOptions]) -> TestApp:
-        """A private store with a movable clock in place of this app's own, for ``with`` and ``async with``."""
+        """Replace the app's store by a private one with a movable clock, inside ``with`` or ``async with``."""
         from mainspring.testing.app import TestApp
 
         return TestApp(self, **o)
 
     def run(self, **o: Unpack[WorkerOptions]) -> int:
-        """Run workers until told to stop: a supervisor here, workers in child processes. Owns the signals.
+        """Run workers until a signal stops them: a supervisor here, workers in child processes.
 
-        Returns the exit code: 0 when everything finished. Put it under ``if __name__ == "__main__":``.
+        Installs signal handlers. Returns the exit code: 0 when every job finished. Put the call under
+        ``if __name__ == "__main__":``.
         """
         from mainspring.launch.run import run
 
@@ -314,7 +326,7 @@ class Mainspring(TaskDecorators, LockDeclarations):
         return run(self, dict(o))
 
     def worker(self, **o: Unpack[WorkerOptions]) -> EmbeddedWorker:
-        """A worker inside this process, for ``with`` and ``async with``: a thread, no signals."""
+        """A worker in a thread of this process, for ``with`` and ``async with``; installs no signal handlers."""
         from mainspring.launch.embedded import EmbeddedWorker
 
         parts = self.parts(**o)
@@ -322,28 +334,30 @@ class Mainspring(TaskDecorators, LockDeclarations):
         return EmbeddedWorker(parts)
 
     def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
-        """What a worker of this app is made of; imports every included module."""
-        from mainspring.schedules.changes import code_of
+        """The configuration of a worker of this app; imports every included module."""
+        from mainspring.schedules.edit import load_code_schedules
 
         return self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
-            schedules=code_of(self),
+            schedules=load_code_schedules(self),
         )  # fmt: skip
 
     def open(self) -> Self:
-        """Open the store now instead of at the first use, to see early whether it can be reached."""
+        """Open the store now instead of at the first use, to see early whether the store can be reached."""
         blocking.run("app.open", self.client.store())
         return self
 
     async def aopen(self) -> Self:
+        """Async version of ``open``."""
         await self.client.store()
         return self
 
     def close(self) -> None:
-        """Let go of the store. The next use opens it anew."""
+        """Close the store. The next use opens it again."""
         blocking.run("app.close", self.client.close())
 
     async def aclose(self) -> None:
+        """Async version of ``close``."""
         await self.client.close()
 
     def __enter__(self) -> Self:
@@ -364,33 +378,27 @@ class Mainspring(TaskDecorators, LockDeclarations):
 
     @property
     def client(self) -> Client:
-        """The way to the store; opens nothing by itself."""
+        """The client of the store; opens the store at the first use."""
         if self._client is None:
             self._client = Client(self.settings.address, self.settings.full_wait)
         return self._client
 
     def import_included(self) -> None:
+        """Import the modules of ``include=`` and ``app.include(...)`` that are not imported yet."""
         self.tasks.import_included()
 
     def __repr__(self) -> str:
         return f"<Mainspring {self.settings.shown_url}>"
 
-    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
+    if not TYPE_CHECKING:  # a type checker must not accept every name
 
         def __getattr__(self, name: str) -> Any:
             if name in LATER:
                 raise NotBuilt("Mainspring", name)
-            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            known = [each for each in dir(self) if not each.startswith("_")]
             raise AttributeError(f"'Mainspring' object has no attribute {name!r}{did_you_mean(name, known)}")
 
     # ---- private ------------------------------------------------------------------------------
-
-    def _declare(
-        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
-    ) -> BaseTask[Any, Any]:
-        task = declare(TaskHome(self), fn, given, gather)
-        self.tasks.add(task)
-        return task
 
     def _add_schedule(self, declared: Declaration) -> None:
         if declared.call is not None and declared.call.app is not self:

@@ -1,7 +1,7 @@
-"""The states of a job, and the one table of how it moves between them.
+"""The states of a job, and the one table of the transitions between them.
 
-Everything that knows about states reads this file: the stores, the constraints in the
-schemas, the all-pairs contract test, the picture in the documentation.
+Everything that needs states reads this file: the stores, the constraints in the schemas, the contract test of all
+pairs, the diagram in the documentation.
 
     (new) ──enqueue──> blocked ──unblock──> scheduled ──promote──┐
       │                   └────────unblock──────────┐            │
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """Where a job stands. "failed" is said of an attempt only, never of a job."""
+    """The state of a job. "failed" is an outcome of an attempt, never a state of a job."""
 
     BLOCKED = "blocked"
     SCHEDULED = "scheduled"
@@ -35,7 +35,7 @@ class State(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a job ended the way it did; only final states carry one, and succeeded needs none."""
+    """Why a job is cancelled or dead. Other states have no reason."""
 
     BY_USER = "by_user"
     EXPIRED = "expired"
@@ -51,7 +51,7 @@ class Reason(StrEnum):
 
 
 class Action(StrEnum):
-    """What can be done to a job."""
+    """What a worker, a user or the store does to a job."""
 
     ENQUEUE = "enqueue"
     UNBLOCK = "unblock"
@@ -94,7 +94,7 @@ REASONS: dict[State, frozenset[Reason]] = {
 class Transition(NamedTuple):
     """``action`` takes a job from any of ``sources`` to one of ``targets``.
 
-    No source means that the job is new; no target means that it is gone afterwards.
+    No source means that the job is new. No target means that the job is deleted.
     """
 
     action: Action
@@ -122,7 +122,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     _t(Action.ACK_INTERRUPTED, {_S.RUNNING}, _S.READY, _S.DEAD, _ACKED_WITH_ORDER),
     _t(Action.RESCUE, {_S.RUNNING}, _S.READY, _S.RETRYING, _S.DEAD, _ACKED_WITH_ORDER),
     _t(Action.CANCEL, WAITING, _S.CANCELLED),
-    _t(Action.CANCEL, {_S.RUNNING}, _S.RUNNING),  # an order, told with the next turn
+    _t(Action.CANCEL, {_S.RUNNING}, _S.RUNNING),  # an order, which the next turn delivers
     _t(Action.EXPIRE, WAITING, _S.CANCELLED),
     _t(Action.RUN_NOW, {_S.SCHEDULED, _S.RETRYING}, _S.READY),
     _t(Action.REPRIORITISE, {_S.BLOCKED}, _S.BLOCKED),
@@ -135,18 +135,18 @@ TRANSITIONS: tuple[Transition, ...] = (
 
 
 def sources(action: Action) -> frozenset[State]:
-    """The states in which ``action`` does something."""
+    """The states in which ``action`` is possible."""
     return frozenset().union(*(t.sources for t in TRANSITIONS if t.action is action))
 
 
 def targets(action: Action, source: State | None = None) -> frozenset[State]:
-    """The states ``action`` may lead to, from ``source`` or from nothing when the job is new."""
+    """The states to which ``action`` may lead from ``source``; None for a new job."""
     fitting = (t for t in TRANSITIONS if t.action is action and (source in t.sources if source else not t.sources))
     return frozenset().union(*(t.targets for t in fitting))
 
 
 def allows(action: Action, source: State | None, target: State | None) -> bool:
-    """Whether the table has this step; ``None`` stands for "not there yet" and "gone"."""
+    """Whether the table has this transition; ``None`` means a new job as source and a deleted job as target."""
     for t in TRANSITIONS:
         if t.action is not action or (source not in t.sources if source else t.sources):
             continue

@@ -132,8 +132,8 @@ def test_watch_ends_with_1_for_a_job_that_did_not_succeed(shop: Shop) -> None:
 @pytest.mark.option("cli.jobs.why.id")
 def test_why_is_told_of_the_job_that_is_named(shop: Shop) -> None:
     first, second = shop.task("add").enqueue(1), shop.task("add").options(delay="1h").enqueue(1)
-    assert "it is due at" not in shop.run("jobs", "why", str(first.id)).out
-    assert f"{second.id} is scheduled\n- it is due at" in shop.run("jobs", "why", str(second.id)).out
+    assert "the job is due at" not in shop.run("jobs", "why", str(first.id)).out
+    assert f"{second.id} is scheduled\n- the job is due at" in shop.run("jobs", "why", str(second.id)).out
 
 
 @pytest.mark.stores("sqlite")

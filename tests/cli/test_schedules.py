@@ -232,7 +232,7 @@ def test_rm_removes_after_asking(put: Shop, golden: Golden) -> None:
     asked = put.run("schedules", "rm", "nightly")
     assert (asked.code, "--yes" in asked.err) == (2, True)
     needed = put.run("schedules", "rm", "by-hand", "--yes")
-    assert (needed.code, "is what others wait for: after-it" in needed.err) == (1, True)
+    assert (needed.code, "is a dependency of other schedules: after-it" in needed.err) == (1, True)
     assert len(listed(put)) == 4
     ran = put.run("schedules", "rm", "by-hand", "code", "after-it", "--yes")
     assert (ran.code, listed(put)) == (1, ["code", "nightly"]), "those that wait for others go first"

@@ -4,10 +4,10 @@ import hypothesis
 import pytest
 
 from mainspring.testing.contract.fixtures import MakeStore
-from mainspring.testing.contract.latest_walks import LatestMachine
-from mainspring.testing.contract.machine import FEW, CommonMachine, FullMachine, walk
-from mainspring.testing.contract.settings_walks import SettledMachine
-from mainspring.testing.contract.walks import KeyedMachine
+from mainspring.testing.contract.model.key_walks import KeyedMachine
+from mainspring.testing.contract.model.machine import FEW, CommonMachine, FullMachine, walk
+from mainspring.testing.contract.model.replace_walks import LatestMachine
+from mainspring.testing.contract.model.settings_walks import SettledMachine
 
 FEWEST = hypothesis.settings(FEW, max_examples=6)
 """For stores that are slow in every step; the soak does thousands on each."""

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.mutations.mutation import Mutation
 from tests.mutations.runner import ALL, TABLE, caught, fits, table
-from tests.mutations.word import Mutation
 
 SAMPLE = [mutation for mutation in ALL if mutation.name in ("ack-token", "rescue-beat")]
 

@@ -13,8 +13,8 @@ from mainspring.testing import chaos
 from tests.faults.test_servers import frozen
 from tests.processes.fleet import until
 from tests.soak.arena import Arena
+from tests.timing import patience
 
-TTL = "1s"
 OVER_A_WIRE = pytest.mark.stores("postgres", "redis")
 
 
@@ -93,7 +93,7 @@ def test_a_holder_that_is_cut_off_loses_it_by_its_own_clock(
     app: Mainspring, other: Mainspring, wire: chaos.Proxy, fault: chaos.Fault
 ) -> None:
     """It need not reach the store to know; and the store lets nobody in before that."""
-    lock = app.lock("nightly", ttl=TTL)
+    lock = app.lock("nightly", ttl=patience(1))
     lock.acquire()
     with wire.suffering(fault), other.lock("nightly", wait="60s") as next_one:
         assert lock.lost, "it knew before the other was let in"
@@ -107,7 +107,7 @@ def test_a_holder_that_is_cut_off_loses_it_by_its_own_clock(
 @OVER_A_WIRE
 @pytest.mark.row("L3")
 async def test_async_code_that_is_cut_off_is_cancelled(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
-    @app.lock("nightly", ttl=TTL)
+    @app.lock("nightly", ttl=patience(1))
     async def work() -> None:
         wire.set(chaos.Stall())
         await asyncio.Event().wait()  # for ever, unless it is cancelled
@@ -121,7 +121,7 @@ async def test_async_code_that_is_cut_off_is_cancelled(app: Mainspring, other: M
 @OVER_A_WIRE
 @pytest.mark.row("L2")
 def test_a_short_outage_costs_nothing(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
-    lock = app.lock("nightly", ttl="3s")
+    lock = app.lock("nightly", ttl=patience(3))
     with lock:
         token, before = lock.token, app.locks.list()[0].until
         with wire.suffering(chaos.Reset()):
@@ -149,12 +149,12 @@ def test_numbers_grow_over_a_restart_of_the_server(ground: Arena, other: Mainspr
 @pytest.mark.row("L1", "L3")
 def test_a_store_that_does_not_answer(ground: Arena, other: Mainspring) -> None:
     """Who asks for a lock is told of the store and not of a holder; who holds one loses it by its own clock."""
-    held, free = other.lock("held", ttl=TTL), other.lock("free")
+    held, free = other.lock("held", ttl=patience(1)), other.lock("free")
     with held:
         with frozen(ground):
             with pytest.raises(StoreUnavailable):
                 free.acquire()
-            assert held.lost
+            until(lambda: held.lost, what="its own clock says so")
         with pytest.raises(LockLost):
             held.release()
     assert free.acquire(wait="60s"), "what may have arrived is given back"

@@ -13,7 +13,7 @@ from mainspring.client.blocking import run as blocking
 from mainspring.common.clock import boottime
 from mainspring.jobs.job import Job
 from mainspring.states import State
-from mainspring.stores.redis.scripts import script
+from mainspring.stores.redis.driver.scripts import script
 from mainspring.testing import chaos
 from tests.faults.test_servers import assert_each_ran_once, living
 from tests.processes.fleet import Fleet, Supervised, alive, until

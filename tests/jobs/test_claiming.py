@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.breakers.declare import guarded
+from mainspring.breakers.declare import DeclaredBreaker, declare_breaker
 from mainspring.jobs.outcomes import Outcome
 from mainspring.launch.services import build_services
 from mainspring.limits.declare import BoundLimit, bind
+from mainspring.options.table import resolve_options
 from mainspring.queues.records import FairKey
 from mainspring.states import State
 from mainspring.stores.base import Store
@@ -27,6 +28,10 @@ from mainspring.worker.records import Beat, Registration, Turn, TurnResult, Want
 from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
 from tests.jobs.world import LIMIT, SECOND, World, eventually, result
+
+
+def _breaker(**given: Any) -> DeclaredBreaker:
+    return declare_breaker("", resolve_options("breaker", given), given, "task 'look'")
 
 
 def faulty(world: World) -> tuple[FaultyStore, Store]:
@@ -288,8 +293,8 @@ async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, mor
         assert turns is not None
         seen.extend((attempt.limited, attempt.guarded) for attempt in turns.held.values())
 
-    bounds = bind("look", (guarded("", {"failures": 3}, "task 'look'"),), "task 'look'")
-    task = world.task(look, bounds=bounds, breaker=guarded("", {}, "task 'look'"))
+    bounds = bind("look", (_breaker(failures=3),), "task 'look'")
+    task = world.task(look, bounds=bounds, breaker=_breaker())
     own = bound_bucket(bounds)
     job = await world.enqueue(task, buckets=(own, bucket("queue/default", 5)) if more else (own,), fair=fair)
     running = world.worker()

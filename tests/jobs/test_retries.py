@@ -24,7 +24,7 @@ async def ran(world: World, raised: BaseException, *, per_job: int | None = None
         runs.append(1)
         raise raised
 
-    body = None if per_job is None else {"retries": per_job}
+    body = None if per_job is None else {"options": {"retries": per_job}}
     job = await world.enqueue(world.task(fails, **options), _body=body)
     await world.drain()
     return job, len(runs)

@@ -150,7 +150,7 @@ async def test_the_timeout_of_the_job_wins_and_zero_switches_it_off(world: World
         return "done"
 
     task = world.task(short, timeout=SOON)
-    free = await world.enqueue(task, _body={"timeout": 0})
+    free = await world.enqueue(task, _body={"options": {"timeout": None}})
     bound = await world.enqueue(task)
     await world.drain()
     assert result(await world.row(free)) == "done"

@@ -24,9 +24,10 @@ from mainspring.testing.contract.hands import limits_of
 from mainspring.worker.config import WorkerConfig, WorkerSettings
 from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
+from tests.timing import patience
 
-LIMIT = 30.0
-"""Seconds after which something that must happen counts as not happening."""
+LIMIT = 60.0
+"""Seconds after which something that must happen counts as not happening; see `patience`."""
 SECOND = 1_000_000
 BATCH = 1000
 """Jobs that every store takes at once."""
@@ -163,7 +164,7 @@ class Running:
 
 async def eventually(look: Callable[[], Awaitable[T | None]], what: str) -> T:
     """What ``look`` finds, asked for again and again."""
-    end = asyncio.get_running_loop().time() + LIMIT
+    end = asyncio.get_running_loop().time() + patience(LIMIT)
     while (found := await look()) is None:
         if asyncio.get_running_loop().time() > end:
             raise AssertionError(f"never happened: {what}")

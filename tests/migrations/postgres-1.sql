@@ -20,7 +20,17 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	spent jsonb,
 	fault text,
 	buckets jsonb,
-	part text
+	schedule text
+);
+
+CREATE TYPE mainspring_stored.capacity_v1 AS (
+	name text,
+	kind text,
+	size bigint,
+	used bigint,
+	available bigint,
+	cap bigint,
+	unit bigint
 );
 
 CREATE TYPE mainspring_stored.ended_v1 AS (
@@ -40,12 +50,26 @@ CREATE TYPE mainspring_stored.ending_v1 AS (
 	refund integer
 );
 
-CREATE TYPE mainspring_stored.fate_v1 AS (
-	id bytea,
-	state text,
-	reason text,
-	charged boolean,
-	due bigint
+CREATE TYPE mainspring_stored.examined_v1 AS (
+	eligible bigint[],
+	examined bigint[],
+	locked text[],
+	capacities mainspring_stored.capacity_v1[],
+	more boolean
+);
+
+CREATE TYPE mainspring_stored.held_back_v1 AS (
+	queues text[],
+	next_at bigint
+);
+
+CREATE TYPE mainspring_stored.lane_head_v1 AS (
+	lane text,
+	priority integer,
+	seq bigint,
+	lane_set text,
+	queue text,
+	buckets text[]
 );
 
 CREATE TYPE mainspring_stored.lane_v1 AS (
@@ -58,118 +82,113 @@ CREATE TYPE mainspring_stored.lane_v1 AS (
 	keyed boolean
 );
 
-CREATE TYPE mainspring_stored.gated_v1 AS (
-	alone text[],
+CREATE TYPE mainspring_stored.limit_locks_v1 AS (
+	exclusive text[],
 	shared text[],
-	passed text[],
-	roomy text[],
+	skipped text[],
+	plentiful text[],
 	ahead text[],
 	lanes mainspring_stored.lane_v1[],
 	now bigint
-);
-
-CREATE TYPE mainspring_stored.line_v1 AS (
-	lane text,
-	priority integer,
-	seq bigint,
-	grp text,
-	queue text,
-	buckets text[]
-);
-
-CREATE TYPE mainspring_stored.room_v1 AS (
-	name text,
-	kind text,
-	size bigint,
-	used bigint,
-	room bigint,
-	cap bigint,
-	unit bigint
-);
-
-CREATE TYPE mainspring_stored.looked_v1 AS (
-	good bigint[],
-	looked bigint[],
-	locked text[],
-	rooms mainspring_stored.room_v1[],
-	more boolean
 );
 
 CREATE TYPE mainspring_stored.moved_v1 AS (
 	done bytea[],
 	token bigint[],
 	woken text[],
-	parts text[]
-);
-
-CREATE TYPE mainspring_stored.noted_v1 AS (
-	held text[],
-	next_at bigint
+	schedules text[]
 );
 
 CREATE TYPE mainspring_stored.picked_v1 AS (
 	ids bytea[],
-	short bytea[],
-	looked bigint[],
+	scarce bytea[],
+	examined bigint[],
 	locked text[],
 	more boolean
 );
 
 CREATE TYPE mainspring_stored.settled_v1 AS (
-	opened bigint[],
+	rechecked bigint[],
 	next_at bigint
 );
 
-CREATE FUNCTION mainspring_stored.ack_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS TABLE(kind text, id bytea, token bigint, queue text)
+CREATE TYPE mainspring_stored.taken_back_v1 AS (
+	id bytea,
+	state text,
+	reason text,
+	charged boolean,
+	due bigint
+);
+
+CREATE FUNCTION mainspring_stored.accept_jobs_v1(p_ids bytea[]) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
 declare
-    v_ids bytea[] := array(select a.id from unnest(p_acks) a);
-    v_good mainspring_stored.ack_v1[];
-    v_applied integer[];
-    v_woken text[];
+    v_queue mainspring_stored.queues;
 begin
-    -- Whoever moves running rows holds their worker's row, as we do; only a cancel order can still come between.
-    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
-    v_good := array(
-        select a from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-    );
-    v_applied := array(select g.n from unnest(v_good) g);
-    perform mainspring_stored.amend_acked_v1(v_good, p_now);
-    v_woken := mainspring_stored.hand_back_v1(p_worker, v_good, p_now);
-    v_woken := v_woken || mainspring_stored.finish_v1(
-        array(
-            select case when j.ordered is null
-                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer)::mainspring_stored.ending_v1
-                else row(
-                    a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer
-                )::mainspring_stored.ending_v1 end
-            from unnest(v_good) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-            where j.token = a.token and j.state || '' = 'running'
-        ), p_now
-    );
-    return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
-
-    if cardinality(v_good) < cardinality(p_acks) then
-        return query
-        select case when coalesce(
-                (
-                    select t.worker = p_worker and t.acked and t.outcome = a.outcome from mainspring_stored.attempts t
-                    where t.job = any(array[a.id]) and t.token = a.token
-                ),
-                -- A plain success leaves no attempt: its row in history tells, or that of the epoch after it.
-                a.outcome = 'succeeded' and (exists (
-                    select 1 from mainspring_stored.finished f
-                    where f.id = any(array[a.id]) and f.token = a.token and f.worker = p_worker and f.state = 'succeeded'
-                ) or exists (
-                    select 1 from mainspring_stored.jobs j
-                    where j.id = any(array[a.id]) and j.token = a.token and j.worker || '' = p_worker and j.state || '' <> 'running'
-                ))
-            ) then 'already' else 'stale' end, a.id, a.token, null
-        from unnest(p_acks) a where a.n <> all(v_applied);
+    if not exists (select 1 from mainspring_stored.queues q where q.special) then
+        return false;
     end if;
+    select q.* into v_queue from mainspring_stored.queues q
+    where (q.mode = 'draining' or q.disabled = 'reject')
+        and exists (select 1 from mainspring_stored.jobs j where j.id = any(p_ids) and j.queue = q.name)
+    order by q.name limit 1;
+    if v_queue.mode = 'draining' then
+        raise exception '%', v_queue.name using errcode = 'MS003';
+    elsif v_queue.name is not null then
+        raise exception '%', v_queue.name using errcode = 'MS004', detail = v_queue.disabled_by;
+    end if;
+    perform mainspring_stored.apply_settings_v1(p_ids);
+    return true;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.ack_successes_v1(p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint) RETURNS mainspring_stored.moved_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_done bytea[];
+    v_token bigint[];
+    v_schedules text[];
+    v_woken text[] := '{}';
+begin
+    -- By primary key; state and worker are expressions (see docs/internals/postgres-plans.md).
+    with gone as (
+        delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
+        where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
+            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.followed & 1 = 0
+        returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.followed, j.early,
+            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
+            j.costs, j.schedule, a.result, a.error
+    ), kept as (
+        insert into mainspring_stored.finished (
+            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
+            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, schedule
+        )
+        select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, followed, early, id,
+            'succeeded', task,
+            queue, home, lane, record, p_worker, started, result, error, expires, keep,
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs, schedule
+        from gone
+        returning id, token, buckets, schedule
+    ), freed as (
+        select b.name, sum(k.n) as n from (
+            select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
+        ) k cross join unnest(k.buckets) as b(name) group by b.name
+    ), empty as (
+        delete from mainspring_stored.bucket_uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker
+            and u.n <= f.n
+    ), fewer as (
+        update mainspring_stored.bucket_uses u set n = u.n - f.n from freed f
+        where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
+    )
+    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
+        array_agg(kept.schedule) filter (where kept.schedule is not null)
+    into v_done, v_token, v_schedules from kept;
+    if exists (select 1 from mainspring_stored.edges e where e.parent = any(v_done)) then
+        v_woken := mainspring_stored.resolve_dependents_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
+    end if;
+    return (v_done, v_token, v_woken, v_schedules);
 end
 $$;
 
@@ -197,7 +216,7 @@ begin
     perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;
     perform 1 from mainspring_stored.finished f where f.id = any(p_ids) order by f.id for update;
     perform 1 from mainspring_stored.dead d where d.id = any(p_ids) order by d.id for update;
-    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;  -- one that was retried while we waited
+    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;  -- a job that was retried while this waited
     v_now := mainspring_stored.now_v1(p_now);
     v_found := array(
         select row(a.id, 0, a.state)::mainspring_stored.ended_v1 from (
@@ -220,7 +239,8 @@ begin
             and (p_ended_before is null or a.finished < p_ended_before)
             and not exists (
                 select 1 from unnest(p_marks) as asked(mark)
-                where not exists (select 1 from mainspring_stored.marks m where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
+                where not exists (select 1 from mainspring_stored.marks m
+                    where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
             )
         order by array_position(p_ids, a.id)
     );
@@ -248,198 +268,247 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.admit_v1(p_guest bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, news text[], token bigint, woken text[])
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-    v_now bigint;
-    v_full integer;
-    v_next bigint;
-    v_stuck text[];
-    v_counts boolean;
-    v_kept jsonb;
-    v_token bigint;
-    v_until bigint;
-    v_news text[] := '{}';
-begin
-    perform mainspring_stored.guard_v1();
-    if p_limits is not null then
-        perform mainspring_stored.make_limits_v1(p_limits);
-    end if;
-    perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
-    perform mainspring_stored.lock_buckets_v1(
-        case when cardinality(p_names) > 0 then p_names
-        else array(select g.bucket from mainspring_stored.guests g where g.guest = p_guest order by 1) end
-    );
-    v_now := mainspring_stored.now_v1(p_now);
-    with kept as (
-        update mainspring_stored.guests g set until = greatest(g.until, v_now + p_ttl) where g.guest = p_guest and g.until > v_now
-        returning g.token, g.until
-    )
-    select max(k.token), max(k.until) into v_token, v_until from kept k;
-    if v_token is null and cardinality(p_names) = 0 then
-        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, '{}'::text[], 0::bigint, '{}'::text[];
-        return;
-    end if;
-    if v_token is null then
-        v_until := v_now + p_ttl;
-        delete from mainspring_stored.guests g where g.guest = p_guest;
-        v_kept := mainspring_stored.kept_v1(p_names, v_now);
-        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name), bool_and(r.kind = 'concurrency')
-        into v_full, v_next, v_stuck, v_counts
-        from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-        join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name
-        cross join lateral (select mainspring_stored.next_at_v1(u.name, u.cost, v_now) as at) m
-        where r.room < greatest(1, least(u.cost, r.cap));
-        if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full, k.kept, '{}'::text[], 0::bigint, k.woken
-            from mainspring_stored.keep_v1(v_stuck, v_kept, case when v_counts then p_keep else 0 end, v_now) k;
-            return;
-        end if;
-        v_token := case when p_fenced then mainspring_stored.number_v1(p_names, v_now) else 0 end;
-        insert into mainspring_stored.guests (guest, bucket, cost, until, token, since, info)
-        select p_guest, u.name, u.cost, v_until, v_token, v_now, p_info from unnest(p_names, p_costs) as u(name, cost);
-        perform mainspring_stored.use_up_v1(
-            '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
-            array(
-                select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-                join unnest(mainspring_stored.rooms_v1(p_names, v_now)) r on r.name = u.name order by u.n
-            ), v_now
-        );
-        if mainspring_stored.guarded_v1(p_names) then
-            perform mainspring_stored.probe_v1(p_names, v_now);
-            v_news := array(select n from mainspring_stored.news_v1(p_names, v_now) n);
-        end if;
-    end if;
-    return query select true, v_now, v_until, null::bigint, null::integer, false, v_news, v_token, '{}'::text[];
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.again_v1(p_worker text, p_seen bigint, p_held bytea[], p_held_token bigint[], p_inline integer) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-begin
-    return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        case when j.part is not null then 'part' end
-    from mainspring_stored.jobs j
-    where j.state = 'running' and j.worker = p_worker and j.turn > p_seen
-        and (p_held is null or not exists (
-            select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
-        ))
-    order by j.turn, j.priority desc, j.seq;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.ahead_v1(p_lanes mainspring_stored.lane_v1[], p_roomy text[]) RETURNS mainspring_stored.lane_v1[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return array(
-        select l from unnest(p_lanes) l
-        where l.buckets is null or mainspring_stored.is_free_v1(l.lane) or not l.keyed and l.buckets <@ p_roomy
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.amend_acked_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.add_buckets_to_jobs_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS bytea[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_ack record;
+    v_changed bytea[];
 begin
-    for v_ack in
-        select case when a.buckets is null then a.spent else mainspring_stored.unspent_v1(j.buckets) end as spent, a.slow, j.buckets, j.costs
-        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where (a.slow > 0 or a.spent is not null or a.buckets is not null) and j.buckets is not null
-    loop
-        perform mainspring_stored.amend_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
-    end loop;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.amend_v1(p_names text[], p_costs bigint[], p_spent jsonb, p_slow bigint, p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_use record;
-    v_back bigint;
-    v_start record;
-begin
-    for v_use in
-        select u.name, l.kind, case when (p_spent ->> l.name) is not null
-                then greatest((p_spent ->> l.name)::bigint, 0) - least(coalesce(u.cost, 1), s.size) end as more,
-            l.per, greatest(s.size, 1) as size
-        from unnest(p_names, p_costs) as u(name, cost)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
-        cross join lateral (select coalesce(l.set_size, l.size) as size) s
-    loop
-        if p_slow > 0 then
-            update mainspring_stored.buckets b set blocked = greatest(b.blocked, p_now + p_slow) where b.name = v_use.name;
-        end if;
-        continue when v_use.more is null;
-        if v_use.more > 0 then
-            perform mainspring_stored.use_up_v1('', array[v_use.name], array[v_use.more], p_now);
-        elsif v_use.kind = 'smooth' then
-            update mainspring_stored.buckets b set tat = b.tat + ceil(v_use.more::numeric * v_use.per / v_use.size)
-            where b.name = v_use.name;
-        else
-            v_back := -v_use.more;
-            for v_start in
-                select s.ctid as at, s.n from mainspring_stored.starts s where s.bucket = v_use.name and v_back > 0 order by s.last desc
-            loop
-                exit when v_back <= 0;
-                update mainspring_stored.starts s set n = s.n - least(v_back, v_start.n) where s.ctid = v_start.at;
-                v_back := v_back - v_start.n;
-            end loop;
-        end if;
-    end loop;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.among_v1(p_ids bytea[], p_some bytea[]) RETURNS boolean[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return array(
-        select bool_or(s.found) from (
-            select u.id, u.n, false as found from unnest(p_ids) with ordinality as u(id, n)
+    with more as (
+        select o.id, o.home, o.queue, m.pair ->> 0 as name, (m.pair ->> 1)::bigint as cost, m.pair ->> 2 as label
+        from unnest(p_acks) a join mainspring_stored.jobs o on o.id = any(array[a.id])
+            cross join jsonb_array_elements(a.buckets) as m(pair)
+        where a.id = any(p_ids) and a."to" = 'ready' and not exists (
+            select 1 from unnest(o.buckets) as b(name) where split_part(b.name, '=', 1) = split_part(m.pair ->> 0, '=', 1)
+        )
+    ), named as (
+        select s.id, bool_or(s.cost <> 1) as costly, array_agg(s.name order by s.name collate "C") as names,
+            array_agg(s.cost order by s.name collate "C") as costs
+        from (
+            select n.id, n.name, n.cost from more n
             union all
-            select o.id, null, true from unnest(p_some) as o(id)
-        ) s
-        group by s.id having min(s.n) is not null order by min(s.n)
-    );
+            select o.id, b.name, coalesce(b.cost, 1) from mainspring_stored.jobs o cross join unnest(o.buckets, o.costs) as b(name, cost)
+            where o.id = any(array(select n.id from more n))
+        ) s group by s.id
+    ), placed as (
+        select n.id, mainspring_stored.lane_with_limits_v1(n.home, n.queue, jsonb_agg(n.label)) as home
+            from more n group by n.id, n.home, n.queue
+    ), moved as (
+        update mainspring_stored.jobs j
+        set home = p.home, lane = mainspring_stored.job_lane_v1(p.home, j.task, j.crashes, j.crash_limit, j.parked),
+            buckets = n.names, costs = case when n.costly then n.costs end
+        from placed p join named n on n.id = p.id
+        where j.id = any(array[p.id])
+        returning j.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_changed from moved m;
+    return v_changed;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.attempted_v1(p_ids bytea[], p_acks mainspring_stored.ack_v1[], p_cause text, p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.add_buckets_v1(p_names text[], p_wait boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 64;
+    v_new text[] := array(
+        select distinct u.name collate "C" from unnest(p_names) as u(name)
+        where not exists (select 1 from mainspring_stored.buckets b where b.name = any(array[u.name]))
+    );
+begin
+    if cardinality(v_new) = 0 then
+        return;
+    elsif p_wait then
+        perform pg_advisory_xact_lock(k.key) from (
+            select distinct hashtextextended('mainspring_stored bucket ' || u.name, 0) as key from unnest(v_new) as u(name) order by 1
+        ) k;
+    else
+        v_new := array(
+            select u.name from unnest(v_new[1:c_most]) as u(name)
+            where pg_try_advisory_xact_lock(hashtextextended('mainspring_stored bucket ' || u.name, 0))
+        );
+    end if;
+    insert into mainspring_stored.buckets (name) select u.name from unnest(v_new) as u(name) order by u.name collate "C"
+    on conflict (name) do nothing;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.add_lane_rows_v1(p_ids bytea[], p_open boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_heads mainspring_stored.lane_head_v1[] := array(
+        select row(
+            j.lane, j.priority, min(j.seq), left(j.home, k.at) || substr(j.lane, length(j.home) + 1), j.queue, j.buckets
+        )::mainspring_stored.lane_head_v1
+        from mainspring_stored.jobs j cross join lateral (select mainspring_stored.key_position_v1(j.home, j.queue) as at) k
+        where j.id = any(p_ids) and j.buckets is not null and k.at > 0 and j.state || '' = 'ready'
+        group by j.lane, j.priority, j.home, k.at, j.queue, j.buckets
+    );
+    v_present mainspring_stored.lane_head_v1[] := '{}';
+begin
+    if cardinality(v_heads) = 0 then
+        return;
+    end if;
+    if not p_open and current_setting('transaction_isolation') = 'read committed' then
+        v_present := array(
+            select row(l.lane, l.priority, 0, null, null, null)::mainspring_stored.lane_head_v1
+                from unnest(v_heads) n join mainspring_stored.keyed_lanes l
+                on l.lane = any(array[n.lane]) and l.priority = n.priority and l.seq <= n.seq
+            for key share of l
+        );
+    end if;
+    -- Grouped: to search a list for each lane of a large batch takes longer than a call may.
+    insert into mainspring_stored.keyed_lanes (lane, priority, seq, lane_set, queue, buckets, vtime)
+    select s.lane, s.priority, max(s.seq), max(s.lane_set), max(s.queue), max(s.buckets), mainspring_stored.first_vtime_v1(s.lane,
+        max(s.queue), s.priority)
+    from (
+        select n.*, false as there from unnest(v_heads) n union all select t.*, true from unnest(v_present) t
+    ) s
+    group by s.lane, s.priority having not bool_or(s.there);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.add_limits_v1(p_limits jsonb) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    if cardinality(p_ids) = 0 then
-        return;
+    insert into mainspring_stored.limits (name, kind, size, per, burst, share, span)
+    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
+    from jsonb_to_recordset(p_limits)
+        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
+    where not exists (select 1 from mainspring_stored.limits l where l.name = any(array[u.name]))
+    order by u.name collate "C"
+    on conflict (name) do nothing;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.apply_acks_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS TABLE(kind text, id bytea, token bigint, queue text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_ids bytea[] := array(select a.id from unnest(p_acks) a);
+    v_applicable mainspring_stored.ack_v1[];
+    v_applied integer[];
+    v_woken text[];
+begin
+    -- A transaction that moves running rows holds the row of their worker, as this one does; only a cancel order can
+    -- still come between.
+    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
+    v_applicable := array(
+        select a from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
+    );
+    v_applied := array(select g.n from unnest(v_applicable) g);
+    perform mainspring_stored.correct_acked_costs_v1(v_applicable, p_now);
+    v_woken := mainspring_stored.hand_back_v1(p_worker, v_applicable, p_now);
+    v_woken := v_woken || mainspring_stored.finish_v1(
+        array(
+            select case when j.ordered is null
+                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer)::mainspring_stored.ending_v1
+                else row(
+                    a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer
+                )::mainspring_stored.ending_v1 end
+            from unnest(v_applicable) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+            where j.token = a.token and j.state || '' = 'running'
+        ), p_now
+    );
+    return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
+
+    if cardinality(v_applicable) < cardinality(p_acks) then
+        return query
+        select case when coalesce(
+                (
+                    select t.worker = p_worker and t.acked and t.outcome = a.outcome from mainspring_stored.attempts t
+                    where t.job = any(array[a.id]) and t.token = a.token
+                ),
+                -- A plain success leaves no attempt: its row in history has the facts, or the live row of the next
+                -- epoch.
+                a.outcome = 'succeeded' and (exists (
+                    select 1 from mainspring_stored.finished f
+                    where f.id = any(array[a.id]) and f.token = a.token and f.worker = p_worker and f.state = 'succeeded'
+                ) or exists (
+                    select 1 from mainspring_stored.jobs j
+                    where j.id = any(array[a.id]) and j.token = a.token and j.worker || '' = p_worker
+                        and j.state || '' <> 'running'
+                ))
+            ) then 'already' else 'stale' end, a.id, a.token, null
+        from unnest(p_acks) a where a.n <> all(v_applied);
     end if;
-    if p_cause is null then
-        insert into mainspring_stored.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
-        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.outcome, true, a.error
-        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where j.id = any(p_ids)
-        on conflict do nothing;
-    else
-        insert into mainspring_stored.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked)
-        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, p_cause, false
-        from mainspring_stored.jobs j where j.id = any(p_ids)
-        on conflict do nothing;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.apply_dependencies_v1(p_schedules text[], p_ids bytea[], p_forced boolean, p_open boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_dependents text[];
+begin
+    if p_open then
+        insert into mainspring_stored.dependency_rechecks (schedule) select u.name from unnest(p_schedules) as u(name);
+        return '{}';
     end if;
-    delete from mainspring_stored.attempts t using (
-        select u.id, (
-            select o.token from mainspring_stored.attempts o where o.job = any(array[u.id]) order by o.token desc offset 100 limit 1
-        ) as token
-        from unnest(p_ids) as u(id)
-    ) old
-    where t.job = any(array[old.id]) and t.token <= old.token;
+    v_dependents := mainspring_stored.lock_dependents_v1(p_schedules);
+    if not p_forced then
+        return mainspring_stored.release_next_v1(v_dependents, p_ids, p_now)
+            || mainspring_stored.release_all_held_v1(p_schedules, v_dependents, p_ids, p_now);
+    end if;
+    perform mainspring_stored.record_release_v1(f.schedule, f.id) from (
+        select distinct on (j.schedule) j.schedule, j.id from unnest(p_ids) with ordinality as u(id, n)
+        join mainspring_stored.jobs j on j.id = any(array[u.id]) where j.schedule = any(v_dependents) order by j.schedule, u.n desc
+    ) f;
+    return '{}';
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.apply_joined_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_ids bytea[] := array(
+        select j.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where a.schedule is not null and j.held_place is not null
+    );
+    v_held_schedules text[] := array(select distinct j.held_schedule from mainspring_stored.jobs j where j.id = any(v_ids));
+    v_locked text[] := array(
+        select p.name from mainspring_stored.dependents p where p.name = any(v_held_schedules) order by p.name for update skip locked
+    );
+begin
+    insert into mainspring_stored.dependency_rechecks (schedule) select u.name from unnest(v_held_schedules) as u(name)
+        where u.name <> all(v_locked);
+    return mainspring_stored.release_next_v1(v_locked, v_ids, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.apply_settings_v1(p_ids bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.jobs j
+    set seq = n.seq, counted = n.counted, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
+    from (
+        select o.id, q.bounded as counted,
+            case when q.settings ->> 'order' = 'lifo' then -greatest(o.seq, 1) else o.seq end as seq,
+            case when m.names is null then o.home else mainspring_stored.lane_with_limits_v1(o.home, o.queue,
+                q.settings -> 'labels') end as home,
+            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.costly
+                then m.costs end as costs
+        from mainspring_stored.jobs o join mainspring_stored.queues q on q.name = any(array[o.queue]) and q.settings is not null
+        cross join lateral (
+            select array_agg(x.name order by x.name collate "C") as names, bool_or(x.cost <> 1) as costly,
+                array_agg(x.cost order by x.name collate "C") as costs
+            from (
+                select b.name, coalesce(b.cost, 1) as cost from unnest(o.buckets, o.costs) as b(name, cost)
+                union all
+                select l.pair ->> 0, (l.pair ->> 1)::bigint from jsonb_array_elements(q.settings -> 'limits') as l(pair)
+                where o.buckets is null or l.pair ->> 0 <> all(o.buckets)
+            ) x
+            where jsonb_array_length(q.settings -> 'limits') > 0
+        ) m
+        where o.id = any(p_ids)
+    ) n
+    where j.id = any(array[n.id]);
 end
 $$;
 
@@ -475,125 +544,38 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.begin_v1(p_part text, p_job bytea) RETURNS void
+CREATE FUNCTION mainspring_stored.begin_probes_v1(p_names text[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.parts p
-    set released = p_job, token = (select j.token from mainspring_stored.jobs j where j.id = any(array[p_job])) where p.name = p_part;
-    update mainspring_stored.part_links l set noted = false where l.part = p_part and l.noted;
+    update mainspring_stored.breakers b set probing = true, changed_by = pg_current_xact_id()
+    where b.name = any(p_names) and b.until between 1 and p_now and not b.probing;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.bereave_v1(p_worker text, p_cause text, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.buckets_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
     LANGUAGE plpgsql
     AS $$
+#variable_conflict use_column
 declare
-    v_told record;
-    v_woken text[] := '{}';
+    v_now bigint := mainspring_stored.now_v1(p_now);
 begin
-    for v_told in
-        select b.name, max(j.started) as failed from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
-        where j.worker = p_worker and j.state = 'running' and right(b.name, 8) = ':breaker' group by b.name order by b.name
-    loop
-        v_woken := v_woken || mainspring_stored.hear_one_v1(
-            v_told.name, null, v_told.failed, 1, 0,
-            'its worker ' || case p_cause when 'lost' then 'is ' else 'has ' end || p_cause, p_now
-        );
-    end loop;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.bind_v1(p_queue text, p_after bytea, p_limit integer) RETURNS bytea
-    LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
-    AS $$
-declare
-    v_ids bytea[];
-begin
-    if not exists (select 1 from mainspring_stored.queues q where q.name = p_queue and q.bounded) then
-        return null;
-    end if;
-    v_ids := array(
-        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.bound order by j.id limit p_limit
-    );
-    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
-    update mainspring_stored.jobs j set bound = true where j.id = any(v_ids);
-    return case when cardinality(v_ids) = p_limit then v_ids[p_limit] end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.breaker_room_v1(p_name text, p_probes bigint, p_now bigint) RETURNS mainspring_stored.room_v1
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_until bigint := coalesce((select b.until from mainspring_stored.breakers b where b.name = p_name), 0);
-    v_used bigint := 0;
-begin
-    if v_until = 0 then
-        return row(p_name, 'breaker', p_probes, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1;
-    elsif v_until > p_now then
-        return row(p_name, 'breaker', p_probes, 0, 0, 1, 0)::mainspring_stored.room_v1;
-    end if;
-    v_used := mainspring_stored.probing_v1(p_name, v_until, p_now);
-    return row(p_name, 'breaker', p_probes, v_used, greatest(p_probes - v_used, 0), 1, 0)::mainspring_stored.room_v1;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.breaker_v1(p_name text, p_now bigint) RETURNS text
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_is mainspring_stored.breakers;
-    v_span bigint;
-begin
-    select * into v_is from mainspring_stored.breakers b where b.name = p_name;
-    if v_is.name is null then
-        return jsonb_build_object('name', p_name)::text;
-    elsif v_is.until = 0 then
-        v_span := (select l.span from mainspring_stored.limits l where l.name = p_name and l.share > 0);
-        if v_span is not null then
-            v_is := mainspring_stored.window_v1(v_is, v_span, p_now);
-        end if;
-        return jsonb_build_object(
-            'name', p_name, 'failures', v_is.failures, 'calls', v_is.calls,
-            'error', case when v_is.failures > 0 then v_is.error else '' end
-        )::text;
-    end if;
-    return jsonb_build_object(
-        'name', p_name, 'state', case when v_is.until > p_now then 'open' else 'half_open' end, 'failures', v_is.failures,
-        'calls', v_is.calls, 'opened', v_is.opened, 'until', case when v_is.until < 4503599627370496 then v_is.until end,
-        'error', v_is.error, 'tripped', v_is.tripped
-    )::text;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.buckets_of_v1(p_ids bytea[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return array(
-        select b.name from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name) where j.id = any(p_ids) and j.buckets is not null
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.cancel_new_v1(p_ids bytea[], p_reason text, p_note text, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return mainspring_stored.finish_v1(
-        array(
-            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0)::mainspring_stored.ending_v1
-            from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
-        ), p_now
-    );
+    return query
+    select u.n, r.kind, r.size,
+        -- While all places are taken, the reserved next place is none of them.
+        r.used - (r.kind = 'concurrency' and r.used > r.size and exists (
+            select 1 from mainspring_stored.holders g where g.holder = 'next' and g.bucket = u.name and g.until > v_now
+        ))::integer,
+        mainspring_stored.find_next_start_v1(u.name, u.cost, v_now), array(
+        select j.id from mainspring_stored.bucket_uses x cross join lateral (
+            select o.id, o.started from mainspring_stored.jobs o
+            where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
+        ) j
+        where x.bucket = u.name order by j.started, j.id limit 10
+    ), case when r.kind = 'breaker' then mainspring_stored.read_breaker_v1(u.name, v_now) end
+    from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+    cross join lateral (select ((mainspring_stored.read_capacities_v1(array[u.name], v_now))[1]).*) r
+    where r.kind is not null order by u.n;
 end
 $$;
 
@@ -611,83 +593,92 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.carried_v1(p_worker text, p_number bigint) RETURNS bigint
+CREATE FUNCTION mainspring_stored.cancel_waiting_v1(p_ids bytea[], p_reason text, p_note text, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 begin
-    return (
-        select coalesce(sum(octet_length(j.record)), 0) from mainspring_stored.jobs j
-        where j.state = 'running' and j.worker = p_worker and j.turn = p_number
+    return mainspring_stored.finish_v1(
+        array(
+            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0)::mainspring_stored.ending_v1
+            from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
+        ), p_now
     );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.changed_v1(p_limits text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_woken text[];
-begin
-    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
-    insert into mainspring_stored.stirs (name, bucket) select u.name, u.name from unnest(p_limits) as u(name) order by u.name collate "C"
-    on conflict (name) do update set bucket = excluded.bucket;
-    with told as (
-        delete from mainspring_stored.waits w using unnest(p_limits) as u(name) where w.bucket = any(array[u.name]) returning w.queue
-    )
-    select array(select distinct t.queue from told t) into v_woken;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.charge_v1(p_ids bytea[], p_age boolean) RETURNS void
+CREATE FUNCTION mainspring_stored.charge_fair_lanes_v1(p_ids bytea[], p_age boolean) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
     with took as (
-        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, mainspring_stored.step_v1(j.lane, j.queue) as step
-        from mainspring_stored.jobs j where j.id = any(p_ids) and mainspring_stored.is_fair_v1(j.lane, j.queue)
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, mainspring_stored.fair_step_v1(j.lane, j.queue) as step
+        from mainspring_stored.jobs j where j.id = any(p_ids) and mainspring_stored.is_fair_lane_v1(j.lane, j.queue)
         group by j.lane, j.priority, j.queue
     ), behind as (
         select l.id, t.*, m.seq as more,
             case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
         from took t
-        join mainspring_stored.lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
-        left join mainspring_stored.clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
+        join mainspring_stored.keyed_lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        left join mainspring_stored.fair_clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
         left join lateral (
             select j.seq from mainspring_stored.jobs j
             where j.state = 'ready' and j.lane = t.lane and j.priority = t.priority and j.seq > t.last order by j.seq limit 1
         ) m on true
     ), put_back as (
-        update mainspring_stored.lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
+        update mainspring_stored.keyed_lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
     )
-    insert into mainspring_stored.clocks (queue, priority, vtime)
+    insert into mainspring_stored.fair_clocks (queue, priority, vtime)
     select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
-    on conflict (queue, priority) do update set vtime = greatest(clocks.vtime, excluded.vtime);
+    on conflict (queue, priority) do update set vtime = greatest(fair_clocks.vtime, excluded.vtime);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.chunks_v1() RETURNS TABLE(name text, until bigint)
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-    select c.relname::text,
-        (extract(epoch from to_date(substring(c.relname from 10), 'YYYYMMDD')::timestamp) * 1000000)::bigint + 86400000000
-    from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'mainspring_stored.finished'::regclass and c.relname ~ '^finished_[0-9]{8}$'
-$_$;
+CREATE FUNCTION mainspring_stored.charge_rates_v1(p_worker text, p_names text[], p_amounts bigint[], p_times bigint[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    with used as materialized (
+        select u.name, u.amount, l.per, s.at, coalesce((p_now - s.first) * 1000 < l.per, false) as joins
+        from unnest(p_names, p_amounts) as u(name, amount)
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'rate'
+        left join lateral (
+            select x.ctid as at, x.first from mainspring_stored.rate_starts x
+            where x.bucket = u.name and x.worker = p_worker and (p_now - x.last) * 1000 < l.per
+                order by x.last desc limit 1
+        ) s on true
+    ), joined as (
+        update mainspring_stored.rate_starts x set last = greatest(x.last, p_now), n = x.n + u.amount
+        from used u where x.ctid = u.at and u.joins
+    ), over as (
+        delete from mainspring_stored.rate_starts x using used u
+        where not u.joins and x.ctid = any(array(
+            select o.ctid from mainspring_stored.rate_starts o where o.bucket = u.name and o.last <= p_now - u.per for update skip locked
+        ))
+    )
+    insert into mainspring_stored.rate_starts (bucket, worker, first, last, n)
+    select u.name, p_worker, p_now, p_now, u.amount from used u where not u.joins;
+    update mainspring_stored.buckets b
+    set tat = greatest(b.tat, p_now)
+        + coalesce(u.time, mainspring_stored.smooth_time_v1(u.amount, l.per, coalesce(l.set_size, l.size)))
+    from unnest(p_names, p_amounts, p_times) as u(name, amount, time)
+    join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'smooth'
+    where b.name = any(array[u.name]);
+end
+$$;
 
-CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_worker text, p_number bigint, p_now bigint, p_low_lane text[], p_low_priority integer[], p_low_seq bigint[], p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_worker text, p_number bigint, p_now bigint, p_low_lane text[], p_low_priority integer[], p_low_seq bigint[], p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
-    v_part record;
+    v_range record;
     v_got integer;
     v_left integer := p_n;
-    v_room bigint;
+    v_bytes_left bigint;
 begin
-    for v_part in
-        -- For each lane: (above the first known], then each known one, and [between it and the next).
+    for v_range in
+        -- For each lane: the priorities above the first mark, each mark, and the priorities between a mark and the
+        -- next.
         with known as (
             select l.lane, l.priority, l.seq from unnest(p_low_lane, p_low_priority, p_low_seq) as l(lane, priority, seq)
             where l.lane = any(p_lanes)
@@ -702,10 +693,10 @@ begin
         order by top desc, lane
     loop
         exit when v_left <= 0;
-        v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-        exit when v_room <= 0;
-        return query select t.* from mainspring_stored.claim_line_v1(
-            v_part.lane, v_part.top, v_part.bottom, v_part.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+        v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
+        exit when v_bytes_left <= 0;
+        return query select t.* from mainspring_stored.claim_lane_v1(
+            v_range.lane, v_range.top, v_range.bottom, v_range.seq, v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
         ) t;
         get diagnostics v_got = row_count;
         v_left := v_left - v_got;
@@ -713,7 +704,48 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.claim_line_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.claim_jobs_v1(p_ids bytea[], p_scarce bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_ids bytea[];
+    v_now bigint := mainspring_stored.now_v1(p_now);
+    v_names text[];
+    v_costs bigint[];
+    v_numbers bigint[];
+begin
+    if cardinality(p_ids) = 0 then
+        return;
+    end if;
+    v_ids := array(
+        select s.id from (
+            select p.id, p.n, sum(octet_length(j.record)) over (order by p.n) - octet_length(j.record) as before
+            from unnest(p_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id])
+        ) s where s.before < p_max_bytes order by s.n
+    );
+    with taken as (
+        update mainspring_stored.jobs j
+        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
+            attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
+        where j.id = any(v_ids)
+        returning j.buckets, j.costs
+    )
+    select array_agg(s.name), array_agg(s.cost), array_agg(s.n) into v_names, v_costs, v_numbers from (
+        select u.name, u.cost, count(*) as n from taken t cross join unnest(t.buckets, t.costs) as u(name, cost) group by 1, 2
+    ) s;
+    if v_names is not null then
+        perform mainspring_stored.record_starts_v1(p_worker, v_names, v_costs, v_numbers, v_now);
+    end if;
+    return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
+        nullif(concat_ws(' ', case when j.id = any(p_scarce) then 'scarce' end, case when j.schedule is not null
+            then 'schedule' end), '')
+    from unnest(v_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id]) order by p.n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.claim_lane_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -723,45 +755,117 @@ begin
     return query
     with one as (
         select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
-            case when j.costs is null then 0 else p_room end as dear from mainspring_stored.jobs j
+            case when j.costs is null then 0 else p_max_bytes end as costly from mainspring_stored.jobs j
         where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
             and (j.expires is null or j.expires > v_now)
         order by j.seq limit p_n for update skip locked
     ), several as (
         select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
-            case when j.costs is null then 0 else p_room end as dear from mainspring_stored.jobs j
+            case when j.costs is null then 0 else p_max_bytes end as costly from mainspring_stored.jobs j
         where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
             and (j.expires is null or j.expires > v_now)
         order by j.priority desc, j.seq limit p_n for update skip locked
     ), locked as (
         select * from one union all select * from several
     ), picked as (
-        select l.at, sum(l.bytes + l.dear) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+        select l.at, sum(l.bytes + l.costly) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
     ), taken as (
         update mainspring_stored.jobs j
         set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
             attempt = j.attempt + 1, started = greatest((select mainspring_stored.now_v1(p_now)), j.enqueued)
-        from picked p where j.ctid = p.at and p.before < p_room
+        from picked p where j.ctid = p.at and p.before < p_max_bytes
         returning j.*
     )
     select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
         t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn,
-        case when t.part is not null then 'part' end
+        case when t.schedule is not null then 'schedule' end
     from taken t order by t.priority desc, t.seq;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.compare_v1(p_hash bytea, p_print text, p_task text, p_holder bytea, p_job bytea) RETURNS void
+CREATE FUNCTION mainspring_stored.claimable_ahead_v1(p_lanes mainspring_stored.lane_v1[], p_plentiful text[]) RETURNS mainspring_stored.lane_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select l from unnest(p_lanes) l
+        where l.buckets is null or mainspring_stored.is_unlimited_fair_set_v1(l.lane) or not l.keyed and l.buckets <@ p_plentiful
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.compare_print_v1(p_hash bytea, p_print text, p_task text, p_holder bytea, p_job bytea) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
     if (select k.print <> decode(p_print, 'hex') from mainspring_stored.keys k where k.hash = p_hash) then
-        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex') using errcode = 'MS006', detail = p_task;
+        raise exception '% %', encode(p_holder, 'hex'), encode(p_job, 'hex')
+            using errcode = 'MS006', detail = p_task;
     end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.configure_v1(p_queue text, p_settings jsonb, p_declared boolean) RETURNS void
+CREATE TABLE mainspring_stored.buckets (
+    name text NOT NULL COLLATE pg_catalog."C",
+    tat bigint DEFAULT 0 NOT NULL,
+    blocked_until bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.limits (
+    name text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL,
+    size bigint NOT NULL,
+    per bigint NOT NULL,
+    burst bigint NOT NULL,
+    share bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
+    set_size bigint,
+    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text, 'breaker'::text])))
+);
+
+CREATE FUNCTION mainspring_stored.compute_capacity_v1(p_name text, p_limit mainspring_stored.limits, p_bucket mainspring_stored.buckets, p_used bigint, p_now bigint) RETURNS mainspring_stored.capacity_v1
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare
+    v_size bigint := coalesce(p_limit.set_size, p_limit.size);
+    v_burst bigint := greatest(p_limit.burst, 1);
+    v_after bigint;
+begin
+    if p_limit.kind is null then
+        return row(p_name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.capacity_v1;
+    elsif p_limit.kind = 'concurrency' then
+        return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, 1, 0)::mainspring_stored.capacity_v1;
+    elsif p_limit.kind = 'smooth' then
+        v_after := greatest(p_bucket.tat - mainspring_stored.smooth_slack_v1(p_limit) - p_now, 0);
+        p_used := div(v_after::numeric * greatest(v_size, 0) + greatest(p_limit.per, 1) - 1, greatest(p_limit.per, 1));
+    end if;
+    if v_size <= 0 or p_bucket.blocked_until > p_now then
+        return row(p_name, p_limit.kind, v_size, p_used, 0, greatest(v_size, 1), greatest(v_size, 0))::mainspring_stored.capacity_v1;
+    elsif p_limit.kind = 'rate' then
+        return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, v_size, v_size)::mainspring_stored.capacity_v1;
+    end if;
+    return row(
+        p_name, p_limit.kind, v_size, p_used, greatest(v_burst - p_used, 0), least(v_burst, v_size), v_size
+    )::mainspring_stored.capacity_v1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.compute_headroom_v1(p_capacity mainspring_stored.capacity_v1) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+    return case
+        when strpos(p_capacity.name, '=') > 0 or p_capacity.kind in ('rate', 'smooth') then 0
+        when p_capacity.kind is null then p_capacity.available
+        -- capacity of a closed one: twice that
+        when p_capacity.kind = 'breaker' then p_capacity.available - 2305843009213693952
+        else p_capacity.available - greatest(p_capacity.size / 2, 100)
+    end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.configure_queue_v1(p_queue text, p_settings jsonb, p_declared boolean) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
@@ -774,7 +878,161 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.declare_v1(p_limits jsonb) RETURNS text[]
+CREATE FUNCTION mainspring_stored.correct_acked_costs_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_ack record;
+begin
+    for v_ack in
+        select case when a.buckets is null then a.spent else mainspring_stored.zero_costs_v1(j.buckets) end as spent, a.slow,
+            j.buckets, j.costs
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where (a.slow > 0 or a.spent is not null or a.buckets is not null) and j.buckets is not null
+    loop
+        perform mainspring_stored.correct_costs_v1(v_ack.buckets, v_ack.costs, v_ack.spent, coalesce(v_ack.slow, 0), p_now);
+    end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.correct_costs_v1(p_names text[], p_costs bigint[], p_spent jsonb, p_slow bigint, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_charge record;
+    v_back bigint;
+    v_start record;
+begin
+    for v_charge in
+        select u.name, l.kind, c.spent - c.cost as more,
+            mainspring_stored.smooth_time_v1(c.spent, l.per, s.size) - mainspring_stored.smooth_time_v1(c.cost, l.per, s.size) as time
+        from unnest(p_names, p_costs) as u(name, cost)
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
+        cross join lateral (select coalesce(l.set_size, l.size) as size) s
+        cross join lateral (
+            select least(coalesce(u.cost, 1), s.size) as cost,
+                case when (p_spent ->> l.name) is not null then greatest((p_spent ->> l.name)::bigint, 0) end as spent
+        ) c
+    loop
+        if p_slow > 0 then
+            update mainspring_stored.buckets b set blocked_until = greatest(b.blocked_until, p_now + p_slow) where b.name = v_charge.name;
+        end if;
+        continue when v_charge.more is null;
+        if v_charge.kind = 'smooth' then
+            update mainspring_stored.buckets b set tat = greatest(b.tat, p_now) + v_charge.time where b.name = v_charge.name;
+        elsif v_charge.more > 0 then
+            perform mainspring_stored.charge_rates_v1('', array[v_charge.name], array[v_charge.more], null, p_now);
+        else
+            v_back := -v_charge.more;
+            for v_start in
+                select s.ctid as at, s.n from mainspring_stored.rate_starts s where s.bucket = v_charge.name and v_back > 0
+                    order by s.last desc
+            loop
+                exit when v_back <= 0;
+                update mainspring_stored.rate_starts s set n = s.n - least(v_back, v_start.n) where s.ctid = v_start.at;
+                v_back := v_back - v_start.n;
+            end loop;
+        end if;
+    end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.count_claimed_bytes_v1(p_worker text, p_number bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return (
+        select coalesce(sum(octet_length(j.record)), 0) from mainspring_stored.jobs j
+        where j.state = 'running' and j.worker = p_worker and j.turn = p_number
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.count_for_depth_v1(p_queue text, p_after bytea, p_limit integer) RETURNS bytea
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+declare
+    v_ids bytea[];
+begin
+    if not exists (select 1 from mainspring_stored.queues q where q.name = p_queue and q.bounded) then
+        return null;
+    end if;
+    v_ids := array(
+        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.counted order by j.id limit p_limit
+    );
+    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
+    update mainspring_stored.jobs j set counted = true where j.id = any(v_ids);
+    return case when cardinality(v_ids) = p_limit then v_ids[p_limit] end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.count_parents_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_child bytea;
+    v_missing bytea;
+begin
+    select p_id[e.at], e.parent into v_child, v_missing
+    from unnest(p_child_at, p_parent, p_parent_at) as e(at, parent, inside)
+    where p_take[e.at] and (e.parent = p_id[e.at] or not coalesce(p_take[e.inside], false))
+        and (e.parent = p_id[e.at] or not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[e.parent])))
+        and not exists (select 1 from mainspring_stored.finished f where f.id = any(array[e.parent]))
+        and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[e.parent]))
+    limit 1;
+    if v_missing is not null then
+        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid,
+            encode(v_missing, 'hex')::uuid
+            using errcode = 'MS001', hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
+    end if;
+    -- A child that is cancelled at once is inserted as blocked and then ended by finish, like every job.
+    return query
+    select v.at, greatest(v.n, v.broken::integer), v.broken from (
+        select e.at, count(*) filter (where e.live)::integer as n, bool_or(not e.live and not e.good
+            and e.policy = 'fail') as broken
+        from (
+            select u.at, u.parent, min(u.policy) as policy,
+                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from mainspring_stored.jobs j
+                    where j.id = any(array[u.parent])) as live,
+                exists (select 1 from mainspring_stored.finished f where f.id = any(array[u.parent]) and f.state = 'succeeded') as good
+            from unnest(p_child_at, p_parent, p_parent_at, p_policy) as u(at, parent, inside, policy)
+            where p_take[u.at]
+            group by u.at, u.parent
+        ) e
+        group by e.at
+    ) v;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.count_probes_v1(p_name text, p_since bigint, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return (
+        select count(*) from mainspring_stored.bucket_uses x cross join lateral (
+            select from mainspring_stored.jobs o
+            where o.state = 'running' and o.worker = x.worker and p_name = any(o.buckets) and o.started >= p_since
+        ) j
+        where x.bucket = p_name
+    ) + (select count(*) from mainspring_stored.holders g where g.bucket = p_name and g.until > p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.count_walked_v1() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
+        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
+$$;
+
+CREATE FUNCTION mainspring_stored.declare_limits_v1(p_limits jsonb) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -801,7 +1059,69 @@ begin
     on conflict (name) do update
     set kind = excluded.kind, size = excluded.size, per = excluded.per, burst = excluded.burst, share = excluded.share,
         span = excluded.span;
-    return mainspring_stored.changed_v1(v_changed);
+    return mainspring_stored.request_rechecks_v1(v_changed);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.declare_queues_v1(p_queues jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.queues (name, mode, since, declared)
+    select n.pair ->> 0, 'open', 0, n.pair -> 1 from jsonb_array_elements(p_queues) as n(pair)
+    where not exists (select 1 from mainspring_stored.queues q where q.name = any(array[n.pair ->> 0]) and q.declared is not null)
+    order by 1
+    on conflict (name) do update set declared = excluded.declared where queues.declared is null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.delete_details_v1(p_ids bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_left mainspring_stored.keys[];
+begin
+    delete from mainspring_stored.attempts where job = any(p_ids);
+    delete from mainspring_stored.logs where job = any(p_ids);
+    delete from mainspring_stored.progress where job = any(p_ids);
+    delete from mainspring_stored.items where job = any(p_ids);
+    delete from mainspring_stored.marks where job = any(p_ids);
+    delete from mainspring_stored.follow_ups where job = any(p_ids);
+    with gone as (
+        delete from mainspring_stored.keys k where k.job = any(p_ids) returning k
+    )
+    select array_agg(g.k) filter (where (g.k).previous is not null) into v_left from gone g;
+    if v_left is not null then
+        insert into mainspring_stored.keys (hash, job, span, mode)
+        select l.hash, l.previous, l.span, l.mode from unnest(v_left) l
+        where exists (select 1 from mainspring_stored.jobs j where j.id = any(array[l.previous]))
+            or l.previous = any(mainspring_stored.find_ended_v1(array[l.previous]));
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.delete_empty_lane_rows_v1(p_ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_empty bigint[];
+begin
+    v_empty := array(
+        select l.id from unnest(p_ids) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id])
+            for update of l skip locked
+    );
+    -- A new statement: it sees the jobs of transactions that had locked a row before.
+    delete from mainspring_stored.keyed_lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
+        not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
+        or exists (
+            select 1 from mainspring_stored.keyed_lanes o
+            where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(p_ids)
+        )
+    );
+    -- Rows that an enqueue has locked move to the end of the order, so that claims do not meet them first
+    -- meanwhile.
+    update mainspring_stored.keyed_lanes l set seq = pg_sequence_last_value('mainspring_stored.seq'::regclass) from unnest(p_ids) as i(id)
+    where l.id = any(array[i.id]) and l.id <> all(v_empty);
 end
 $$;
 
@@ -818,35 +1138,36 @@ begin
     select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.lane) filter (where g.state = 'ready' and g.buckets is not null)
     into v_live, v_left from gone g;
     if v_left is not null then
-        perform mainspring_stored.open_left_v1(v_left);
+        perform mainspring_stored.recheck_left_lanes_v1(v_left);
     end if;
     delete from mainspring_stored.finished f where f.id = any(p_ids);
     delete from mainspring_stored.dead d where d.id = any(p_ids);
     delete from mainspring_stored.edges where child = any(v_live);
-    perform mainspring_stored.forget_v1(p_ids);
-    return mainspring_stored.resolve_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
+    perform mainspring_stored.delete_details_v1(p_ids);
+    return mainspring_stored.resolve_dependents_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.disable_v1(p_queues text[], p_how text, p_by text, p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.disable_queues_v1(p_queues text[], p_how text, p_by text, p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
+    perform pg_advisory_xact_lock(mainspring_stored.queue_modes_lock_v1());
     if p_how is null then
         update mainspring_stored.queues q set disabled = null, disabled_at = 0, disabled_by = '' where q.name = any(p_queues);
         perform mainspring_stored.forget_queues_v1(p_queues);
         return;
     end if;
     insert into mainspring_stored.queues (name, mode, since, disabled, disabled_at, disabled_by)
-    select distinct u.name collate "C", 'open', 0, p_how, mainspring_stored.now_v1(p_now), p_by from unnest(p_queues) as u(name) order by 1
+    select distinct u.name collate "C", 'open', 0, p_how, mainspring_stored.now_v1(p_now), p_by
+        from unnest(p_queues) as u(name) order by 1
     on conflict (name) do update
     set disabled = excluded.disabled, disabled_at = excluded.disabled_at, disabled_by = excluded.disabled_by
     where queues.disabled is distinct from excluded.disabled;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.drop_chunk_v1(p_name text, p_before bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.drop_partition_v1(p_name text, p_before bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '100ms'
@@ -854,12 +1175,144 @@ CREATE FUNCTION mainspring_stored.drop_chunk_v1(p_name text, p_before bigint) RE
 declare
     v_full boolean;
 begin
-    if exists (select 1 from mainspring_stored.chunks_v1() c where c.name = p_name and c.until <= p_before) then
+    if exists (select 1 from mainspring_stored.list_partitions_v1() c where c.name = p_name and c.until <= p_before) then
         execute format('select exists (select 1 from mainspring_stored.%I)', p_name) into v_full;
         if not v_full then
             execute format('drop table mainspring_stored.%I', p_name);
         end if;
     end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.due_schedules_v1(p_limit bigint, p_now bigint) RETURNS TABLE(now bigint, name text, rev bigint, look bigint, doc bytea)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query select v_now, null::text, null::bigint, (
+        select s.look from mainspring_stored.schedules s where s.look > v_now order by s.look, s.name limit 1
+    ), null::bytea;
+    return query select v_now, s.name::text, s.rev, s.look, s.doc from mainspring_stored.schedules s where s.look <= v_now
+    order by s.look, s.name limit p_limit + 1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.enforce_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_queue record;
+    v_woken text[] := '{}';
+begin
+    for v_queue in
+        select q.*, n.ids from mainspring_stored.queues q
+        join (
+            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j
+            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
+        ) n on n.queue = q.name
+        where q.special order by q.name
+    loop
+        if v_queue.disabled = 'skip' then
+            v_woken := v_woken || mainspring_stored.cancel_waiting_v1(
+                v_queue.ids, 'skipped', 'queue ''' || v_queue.name || ''' is disabled'
+                    || case when v_queue.disabled_by = '' then '' else ' by ' || v_queue.disabled_by end, p_now
+            );
+        elsif v_queue.bounded and not p_accepted then
+            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
+            v_woken := v_woken || mainspring_stored.enforce_max_depth_v1(
+                v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
+                v_queue.ids, p_stayed, p_now
+            );
+        end if;
+    end loop;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.enforce_max_depth_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_depth bigint;
+    v_first bigint;
+    v_old bytea[];
+    v_woken text[] := '{}';
+begin
+    loop
+        select count(*), min(j.enqueued) into v_depth, v_first from mainspring_stored.jobs j
+        where j.counted and j.state <> 'running' and j.queue = p_queue;
+        exit when v_depth <= p_most;
+        if p_on_full = 'drop_oldest' then
+            v_old := array(
+                select j.id from mainspring_stored.jobs j
+                where j.counted and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
+                order by j.enqueued, j.id limit v_depth - p_most
+            );
+        end if;
+        if coalesce(cardinality(v_old), 0) < v_depth - p_most then
+            raise exception '%', p_queue using errcode = 'MS005', detail = jsonb_build_object(
+                'max_depth', p_most, 'on_full', p_on_full, 'depth', v_depth - cardinality(p_ids),
+                'excess', v_depth - p_most, 'age', p_now - v_first
+            )::text;
+        end if;
+        -- A job that a claim had locked runs by now: then the next oldest is ended. A job that was replaced is another
+        -- row.
+        v_old := array(select j.id from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update);
+        v_woken := v_woken || mainspring_stored.cancel_waiting_v1(
+            v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
+        );
+    end loop;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.enqueue_follow_ups_v1(p_ended mainspring_stored.ended_v1[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_made bytea[];
+    v_ready text[];
+    v_special boolean;
+begin
+    with made as (
+        insert into mainspring_stored.jobs (
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, keep, enqueued, record
+        )
+        select n.own, case when n.due > p_now then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
+            case when n.due > p_now then 0 else nextval('mainspring_stored.seq') end, case when n.due > p_now then n.due end,
+            p_now + n.expires_in, n.crash_limit, n.early, n.keep, p_now, n.record
+        from (
+            select f.*, coalesce(f.run_at, p_now + f.delay) as due,
+                substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) as own
+            from unnest(p_ended) x join mainspring_stored.follow_ups f on f.job = any(array[x.id]) and f.state = x.state
+            order by x.id, f.n
+        ) n
+        where not exists (select 1 from mainspring_stored.finished h where h.id = any(array[n.own]))
+            and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[n.own]))
+        on conflict (id) do nothing
+        returning id, queue, state
+    )
+    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready'),
+        exists (select 1 from mainspring_stored.queues q where q.settings is not null)
+    into v_made, v_ready, v_special from made m;
+    if v_special then
+        perform mainspring_stored.apply_settings_v1(v_made);
+    end if;
+    insert into mainspring_stored.marks (mark, job)
+    select unnest(f.marks), substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2)
+    from unnest(p_ended) x join mainspring_stored.follow_ups f on f.job = any(array[x.id]) and f.state = x.state
+    where cardinality(f.marks) > 0
+        and substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) = any(v_made)
+    on conflict do nothing;
+    return coalesce(v_ready, '{}');
 end
 $$;
 
@@ -879,10 +1332,11 @@ declare
     v_made bytea[];
     v_take boolean[];
 begin
-    if mainspring_stored.is_late_v1(p_batch, false, p_now) then
-        -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+    if mainspring_stored.lock_batch_v1(p_batch, false, p_now) then
+        -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is
+        -- missed.
         v_made := array(select j.id from mainspring_stored.jobs j where j.id = any(p_id));
-        v_over := mainspring_stored.among_v1(p_id, v_made || mainspring_stored.over_v1(p_id));
+        v_over := mainspring_stored.mark_members_v1(p_id, v_made || mainspring_stored.find_ended_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
     with made as (
@@ -908,16 +1362,17 @@ begin
     )
     select coalesce(array_agg(m.id), '{}') into v_made from made m;
     if cardinality(v_made) < cardinality(p_id) then
-        v_take := mainspring_stored.among_v1(p_id, v_made);
+        v_take := mainspring_stored.mark_members_v1(p_id, v_made);
         return query select u.id, u.id, null from unnest(p_id, v_take) as u(id, made) where not u.made;
     end if;
-    if mainspring_stored.take_in_v1(v_made) then
-        return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.keep_depth_v1(v_made, '{}', false, v_now)) as w(queue);
+    if mainspring_stored.accept_jobs_v1(v_made) then
+        return query select null::bytea, null::bytea, w.queue
+            from unnest(mainspring_stored.enforce_depth_v1(v_made, '{}', false, v_now)) as w(queue);
     end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follows jsonb, p_part text[], p_forced boolean) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follow_ups jsonb, p_schedule text[], p_forced boolean) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -940,19 +1395,20 @@ declare
     v_special boolean;
     v_anew jsonb := '[]';
     v_stayed bytea[] := '{}';
-    v_parts text[] := '{}';
-    v_lines text[] := '{}';
-    v_places bigint[] := '{}';
+    v_dependents text[] := '{}';
+    v_held_schedules text[] := '{}';
+    v_held_places bigint[] := '{}';
     v_row record;
 begin
-    v_late := mainspring_stored.is_late_v1(p_batch, p_retry, p_now);
-    -- First the place that jobs leave, then, in a new statement, the one they go to: the other way round one is missed.
+    v_late := mainspring_stored.lock_batch_v1(p_batch, p_retry, p_now);
+    -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is
+    -- missed.
     v_take := array(
         select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
         from unnest(p_id) with ordinality as u(id, n) order by u.n
     );
     if v_late then
-        v_over := mainspring_stored.among_v1(p_id, mainspring_stored.over_v1(p_id));
+        v_over := mainspring_stored.mark_members_v1(p_id, mainspring_stored.find_ended_v1(p_id));
         v_take := array(
             select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
         );
@@ -960,20 +1416,21 @@ begin
     if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
         perform mainspring_stored.lock_depths_v1(p_queue);
     end if;
-    if cardinality(p_part) > 0 then
-        v_parts := mainspring_stored.waiting_for_v1(p_part);
+    if cardinality(p_schedule) > 0 then
+        v_dependents := mainspring_stored.find_dependents_v1(p_schedule);
     end if;
-    if cardinality(v_parts) > 0 and not p_forced then
-        v_lines := array(
-            select case when u.name = any(v_parts) then u.name end from unnest(p_part) with ordinality as u(name, n) order by u.n
+    if cardinality(v_dependents) > 0 and not p_forced then
+        v_held_schedules := array(
+            select case when u.name = any(v_dependents) then u.name end
+                from unnest(p_schedule) with ordinality as u(name, n) order by u.n
         );
-        v_places := array(
+        v_held_places := array(
             select case when u.name is not null then nextval('mainspring_stored.seq') end
-            from unnest(v_lines) with ordinality as u(name, n) order by u.n
+            from unnest(v_held_schedules) with ordinality as u(name, n) order by u.n
         );
     end if;
     if p_modes is not null then
-        perform mainspring_stored.lock_latest_v1(p_key);
+        perform mainspring_stored.lock_latest_keys_v1(p_key);
     end if;
     if cardinality(p_key) > 0 then
         for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) loop
@@ -990,9 +1447,9 @@ begin
     end if;
     if p_modes is not null then
         p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
-        v_lines := array(select v_lines[n] from generate_subscripts(p_id, 1) n order by n);
-        v_places := array(select v_places[n] from generate_subscripts(p_id, 1) n order by n);
-        for v_row in select * from mainspring_stored.latest_v1(p_id, v_take, p_key, p_modes, p_now) loop
+        v_held_schedules := array(select v_held_schedules[n] from generate_subscripts(p_id, 1) n order by n);
+        v_held_places := array(select v_held_places[n] from generate_subscripts(p_id, 1) n order by n);
+        for v_row in select * from mainspring_stored.replace_waiting_v1(p_id, v_take, p_key, p_modes, p_now) loop
             if v_row.answer is not null then
                 return query select p_id[v_row.at], v_row.answer, null::text;
             end if;
@@ -1001,13 +1458,15 @@ begin
                 v_answered[v_row.at] := true;
                 continue;
             end if;
-            p_now := v_row.moment;  -- it is due so long after its enqueue, not after the locks were waited for
+            p_now := v_row.moment;  -- the delay counts from the enqueue, not from the end of the wait for locks
             p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
             if v_row.anew then
                 p_id[v_row.at] := v_row.answer;
-                v_lines[v_row.at] := case when not p_forced then v_row.line end;  -- it goes on waiting, or does not
-                v_places[v_row.at] := case when not p_forced then v_row.held end;
-                -- nobody can wait for an id that is not made; those who wait for the job find it here
+                -- it is held as before, or not at all
+                v_held_schedules[v_row.at] := case when not p_forced then v_row.held_schedule end;
+                v_held_places[v_row.at] := case when not p_forced then v_row.held_place end;
+                -- The new id is never inserted, so no child can wait for it; children of the replaced job find it at
+                -- this position.
                 p_parent_at := array(
                     select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
                     from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
@@ -1023,16 +1482,16 @@ begin
         end loop;
     end if;
     if p_limits is not null then
-        perform mainspring_stored.make_limits_v1(p_limits);
+        perform mainspring_stored.add_limits_v1(p_limits);
     end if;
     if p_queues is not null then
-        perform mainspring_stored.make_queues_v1(p_queues);
+        perform mainspring_stored.declare_queues_v1(p_queues);
     end if;
     if cardinality(p_child_at) > 0 then
         perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
         v_waits := array_fill(0, array[cardinality(p_id)]);
-        -- A new statement: a parent whose end we waited for is found where it went.
-        for v_row in select * from mainspring_stored.weigh_v1(p_id, v_take, p_child_at, p_parent, p_parent_at, p_policy) loop
+        -- A new statement: a parent whose end was waited for is found in the table where it went.
+        for v_row in select * from mainspring_stored.count_parents_v1(p_id, v_take, p_child_at, p_parent, p_parent_at, p_policy) loop
             v_waits[v_row.at] := v_row.n;
             if v_row.broken then
                 v_broken := v_broken || p_id[v_row.at];
@@ -1043,26 +1502,26 @@ begin
 
     with made as (
         insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, follows,
-            buckets, costs, enqueued, record, part, line, held
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, followed,
+            buckets, costs, enqueued, record, schedule, held_schedule, held_place
         )
         select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.state = 'ready' or n.place is not null then nextval('mainspring_stored.seq') else 0 end,
+            case when n.state = 'ready' or n.held_place is not null then nextval('mainspring_stored.seq') else 0 end,
             case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
-            n.waits, n.keep, n.key, coalesce(n.follows, 0), n.names::text[], n.costs::bigint[], v_now, n.record,
-            n.part, n.line, n.place
+            n.waits, n.keep, n.key, coalesce(n.followed, 0), n.names::text[], n.costs::bigint[], v_now, n.record,
+            n.schedule, n.held_schedule, n.held_place
         from (
             select u.*, d.due, w.waits,
                 case when w.waits > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
             from unnest(
                 p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
-                p_keep, p_key, p_on, p_names, p_costs, v_waits, p_part, v_lines, v_places
+                p_keep, p_key, p_on, p_names, p_costs, v_waits, p_schedule, v_held_schedules, v_held_places
             ) with ordinality as u(
-                id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, follows,
-                names, costs, deps, part, line, place, n
+                id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, followed,
+                names, costs, deps, schedule, held_schedule, held_place, n
             )
             cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
-            cross join lateral (select coalesce(u.deps, 0) + (u.place is not null)::integer as waits) w
+            cross join lateral (select coalesce(u.deps, 0) + (u.held_place is not null)::integer as waits) w
             where v_take[u.n]
             order by u.n
         ) n
@@ -1071,11 +1530,11 @@ begin
     )
     select coalesce(array_agg(m.id), '{}') into v_made from made m;
     if cardinality(v_made) < cardinality(p_id) then
-        v_take := mainspring_stored.among_v1(p_id, v_made);
+        v_take := mainspring_stored.mark_members_v1(p_id, v_made);
         return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
         where not u.made and not u.answered;
     end if;
-    v_special := mainspring_stored.take_in_v1(v_made);
+    v_special := mainspring_stored.accept_jobs_v1(v_made);
     if v_anew <> '[]' then
         update mainspring_stored.jobs j
         set enqueued = o.enqueued, epoch = o.epoch,
@@ -1086,21 +1545,21 @@ begin
             select p_id[o.at] from jsonb_to_recordset(v_anew) as o(at integer, queue text) where p_queue[o.at] = o.queue
         );
         if not p_open then
-            perform mainspring_stored.open_left_v1(array(select o.leaves from jsonb_to_recordset(v_anew) as o(leaves text)));
+            perform mainspring_stored.recheck_left_lanes_v1(array(select o.leaves from jsonb_to_recordset(v_anew) as o(leaves text)));
         end if;
     end if;
     if cardinality(p_names) > 0 then
-        perform mainspring_stored.line_up_v1(v_made, p_open);
+        perform mainspring_stored.add_lane_rows_v1(v_made, p_open);
     end if;
 
     insert into mainspring_stored.marks (mark, job)
     select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
     on conflict do nothing;
-    if p_follows is not null then
-        insert into mainspring_stored.follows
+    if p_follow_ups is not null then
+        insert into mainspring_stored.follow_ups
         select p_id[f.at], f."on", f.n, decode(f.id, 'hex'), f.task, f.queue, f.home, f.priority, f.delay, f.run_at,
             f.expires_in, f.crashes, f.early, f.keep, f.marks, decode(f.record, 'hex')
-        from jsonb_to_recordset(p_follows) as f(
+        from jsonb_to_recordset(p_follow_ups) as f(
             at integer, "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint,
             run_at bigint, expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text
         )
@@ -1131,30 +1590,114 @@ begin
     ) as w(queue);
     if v_special then
         return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.keep_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
+        from unnest(mainspring_stored.enforce_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
     end if;
-    if cardinality(v_parts) > 0 then  -- last: what has ended in this step is nobody's start
+    if cardinality(v_dependents) > 0 then  -- last: a job that has ended in this step is no start
         return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.obey_v1(v_parts, v_made, p_forced, p_open, v_now)) as w(queue);
+        from unnest(mainspring_stored.apply_dependencies_v1(v_dependents, v_made, p_forced, p_open, v_now)) as w(queue);
     end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enter_v1(p_batch bytea[]) RETURNS void
+CREATE FUNCTION mainspring_stored.examine_lane_rows_v1(p_lane_sets text[], p_n integer, p_age boolean, p_examined bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.examined_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 128;
+    v_reply mainspring_stored.examined_v1 := row('{}', p_examined, p_locked, '{}', false);
+    v_size integer := p_n;
+    v_rows bigint[];
+    v_new text[];
+    v_full text[];
+    v_eligible bigint[];
+    v_behind bigint[];
+    v_seqs bigint[];
+    v_again integer := 0;
+begin
+    loop
+        v_size := least(v_size, c_most + cardinality(p_examined) - cardinality(v_reply.examined) - v_again);
+        v_rows := case when p_fair and not p_age then mainspring_stored.next_fair_rows_v1(p_lane_sets, v_size, v_reply.examined)
+            else mainspring_stored.next_lane_rows_v1(p_lane_sets, v_size, p_age, v_reply.examined) end;
+        exit when cardinality(v_rows) = 0;
+        v_reply.examined := v_reply.examined || v_rows;
+        v_new := mainspring_stored.try_lock_buckets_v1(
+            array(
+                select distinct b.name from mainspring_stored.read_lane_rows_v1(v_rows) l
+                cross join unnest(l.buckets) as b(name) where b.name <> all(v_reply.locked)
+            )
+        );
+        v_reply.locked := v_reply.locked || v_new;
+        -- A new statement: it counts what other transactions did to these buckets before they were locked.
+        v_reply.capacities := v_reply.capacities || mainspring_stored.read_capacities_v1(v_new, p_now);
+        v_full := p_full || array(select r.name from unnest(v_reply.capacities) r where r.available <= 0);
+        select v_reply.eligible || coalesce(array_agg(l.id) filter (where h.seq <= l.seq), '{}'),
+            coalesce(array_agg(l.id) filter (where h.seq > l.seq), '{}'), array_agg(h.seq) filter (where h.seq > l.seq)
+        into v_eligible, v_behind, v_seqs from mainspring_stored.read_lane_rows_v1(v_rows) l cross join lateral (
+            select j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
+            order by j.seq limit 1
+        ) h
+        where l.buckets <@ v_reply.locked and not l.buckets && v_full and not exists (
+            -- A row before it in its lane waits for a rate: this job may cost less, but no job overtakes in a lane. It
+            -- will wait too.
+            select 1 from mainspring_stored.keyed_lanes o where o.lane = l.lane and o.priority > l.priority
+                and mainspring_stored.waits_for_rate_v1(o)
+        );
+        v_reply.eligible := v_eligible;
+        if cardinality(v_behind) > 0 then
+            -- Their first jobs were cancelled: they move to their new place, and are examined when their turn comes.
+            -- Lanes that were not rechecked because these rows were before them may come first.
+            update mainspring_stored.keyed_lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq)
+                where l.id = any(array[u.id]);
+            perform mainspring_stored.recheck_lanes_v1(
+                array(select distinct b.name from mainspring_stored.read_lane_rows_v1(v_behind) l cross join unnest(l.buckets) as b(name)),
+                false, p_now
+            );
+            v_reply.examined := array(select u.id from unnest(v_reply.examined) as u(id) where u.id <> all(v_behind));
+            v_again := v_again + cardinality(v_behind);
+        end if;
+        v_reply.more := v_reply.more or exists (
+            select 1 from mainspring_stored.read_lane_rows_v1(v_rows) l
+            where not l.buckets <@ v_reply.locked
+        );
+        exit when cardinality(v_reply.eligible) >= p_n;
+        if cardinality(v_reply.examined) - cardinality(p_examined) + v_again >= c_most then
+            v_reply.more := true;
+            exit;
+        end if;
+        v_size := v_size * 2;
+    end loop;
+    return v_reply;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.fair_step_v1(p_lane text, p_queue text) RETURNS double precision
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select 1 / split_part(substr(p_lane, mainspring_stored.key_position_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+$$;
+
+CREATE FUNCTION mainspring_stored.find_dependents_v1(p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 begin
-    perform pg_advisory_xact_lock(k.key) from (
-        select hashtextextended('mainspring_stored' || encode(u.batch, 'hex'), 0) as key from unnest(p_batch) as u(batch) order by 1
-    ) k;
-    -- One of them may be a first try that something held back until its retry had been here: then each goes by itself.
-    if exists (select 1 from mainspring_stored.retried r where r.batch = any(p_batch)) then
-        raise exception 'a batch of these was sent again before' using errcode = 'MS001';
-    end if;
+    return array(select p.name from mainspring_stored.dependents p where p.name = any(p_names));
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.fair_heads_v1(p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_room bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
+CREATE FUNCTION mainspring_stored.find_ended_v1(p_ids bytea[]) RETURNS bytea[]
+    LANGUAGE plpgsql STABLE
+    AS $$
+begin
+    return array(
+        select f.id from mainspring_stored.finished f where f.id = any(p_ids)
+        union all
+        select d.id from mainspring_stored.dead d where d.id = any(p_ids)
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_fair_heads_v1(p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_available bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
     LANGUAGE plpgsql
     AS $$
 begin
@@ -1164,11 +1707,11 @@ begin
     return query
     with rows as (
         select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
-            select greatest(coalesce(min(p_room[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
+            select greatest(coalesce(min(p_available[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
         )) as most
-        from mainspring_stored.lane_rows_v1(p_rows) l
-        cross join lateral (select mainspring_stored.step_v1(l.lane, l.queue) as step) s
-        left join mainspring_stored.clocks c on c.queue = l.queue and c.priority = l.priority
+        from mainspring_stored.read_lane_rows_v1(p_rows) l
+        cross join lateral (select mainspring_stored.fair_step_v1(l.lane, l.queue) as step) s
+        left join mainspring_stored.fair_clocks c on c.queue = l.queue and c.priority = l.priority
     ), cuts as (
         select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
         from rows r group by r.queue, r.priority
@@ -1179,7 +1722,8 @@ begin
             select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq, row_number() over (order by j.seq) as n
             from (
                 select * from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority and (j.expires is null or j.expires > p_now)
+                where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority
+                    and (j.expires is null or j.expires > p_now)
                 order by j.seq
                 limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
             ) j
@@ -1191,320 +1735,29 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.fair_window_v1(p_groups text[], p_size integer, p_looked bigint[]) RETURNS bigint[]
+CREATE FUNCTION mainspring_stored.find_first_jobs_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
-    AS $$
-begin
-    return array(
-        select x.id from unnest(p_groups) as g(grp) cross join lateral (
-            select l.id, l.priority, l.vtime, l.seq from mainspring_stored.lanes l
-            where l.parked_on is null and l.vtime is not null and l.grp = g.grp and l.id <> all(p_looked)
-            order by l.priority desc, l.vtime, l.seq limit p_size
-        ) x order by x.priority desc, x.vtime, x.seq limit p_size
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.finish_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_moved mainspring_stored.moved_v1;
-    v_woken text[];
-begin
-    if coalesce(cardinality(p_endings), 0) = 0 then
-        return '{}';
-    end if;
-    v_moved := mainspring_stored.move_v1(p_endings, p_now);
-    v_woken := v_moved.woken || mainspring_stored.resolve_v1(
-        array(select x.id from unnest(p_endings) x), array(select x.state = 'succeeded' from unnest(p_endings) x), p_now
-    );
-    if v_moved.parts is not null then
-        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.parts, p_now);
-    end if;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.first_v1(p_part text, p_now bigint) RETURNS bytea
-    LANGUAGE plpgsql
-    AS $$
-declare
-    c_moment constant text := '100ms';
-    v_limit text := current_setting('lock_timeout');
-    v_job bytea;
-begin
-    loop
-        v_job := (
-            select j.id from mainspring_stored.jobs j
-            where j.line = p_part and j.held is not null and (j.expires is null or j.expires > p_now)
-            order by j.held limit 1
-        );
-        exit when v_job is null;
-        perform 1 from mainspring_stored.jobs j where j.id = v_job and j.held is not null for update skip locked;
-        exit when found;
-        begin
-            perform set_config('lock_timeout', c_moment, true);
-            perform 1 from mainspring_stored.jobs j where j.id = v_job for update;
-            perform set_config('lock_timeout', v_limit, true);
-        exception when lock_not_available then
-            insert into mainspring_stored.part_news (part) values (p_part);
-            return null;
-        end;
-    end loop;
-    return v_job;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.follow_v1(p_ended mainspring_stored.ended_v1[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_made bytea[];
-    v_ready text[];
-    v_special boolean;
-begin
-    with made as (
-        insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, keep, enqueued, record
-        )
-        select n.own, case when n.due > p_now then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.due > p_now then 0 else nextval('mainspring_stored.seq') end, case when n.due > p_now then n.due end,
-            p_now + n.expires_in, n.crash_limit, n.early, n.keep, p_now, n.record
-        from (
-            select f.*, coalesce(f.run_at, p_now + f.delay) as due,
-                substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) as own
-            from unnest(p_ended) x join mainspring_stored.follows f on f.job = any(array[x.id]) and f.state = x.state
-            order by x.id, f.n
-        ) n
-        where not exists (select 1 from mainspring_stored.finished h where h.id = any(array[n.own]))
-            and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[n.own]))
-        on conflict (id) do nothing
-        returning id, queue, state
-    )
-    select array_agg(m.id), array_agg(m.queue) filter (where m.state = 'ready'),
-        exists (select 1 from mainspring_stored.queues q where q.settings is not null)
-    into v_made, v_ready, v_special from made m;
-    if v_special then
-        perform mainspring_stored.place_new_v1(v_made);
-    end if;
-    insert into mainspring_stored.marks (mark, job)
-    select unnest(f.marks), substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2)
-    from unnest(p_ended) x join mainspring_stored.follows f on f.job = any(array[x.id]) and f.state = x.state
-    where cardinality(f.marks) > 0
-        and substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) = any(v_made)
-    on conflict do nothing;
-    return coalesce(v_ready, '{}');
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.forget_limit_v1(p_limit text) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    perform mainspring_stored.guard_v1();
-    delete from mainspring_stored.breakers b where b.name = p_limit;
-    delete from mainspring_stored.limits l where l.name = p_limit;
-    return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.forget_queues_v1(p_queues text[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    delete from mainspring_stored.queues q
-    where q.name = any(p_queues) and q.mode = 'open' and q.disabled is null and q.declared is null and q.given is null;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.forget_v1(p_ids bytea[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_left mainspring_stored.keys[];
-begin
-    delete from mainspring_stored.attempts where job = any(p_ids);
-    delete from mainspring_stored.logs where job = any(p_ids);
-    delete from mainspring_stored.progress where job = any(p_ids);
-    delete from mainspring_stored.items where job = any(p_ids);
-    delete from mainspring_stored.marks where job = any(p_ids);
-    delete from mainspring_stored.follows where job = any(p_ids);
-    with gone as (
-        delete from mainspring_stored.keys k where k.job = any(p_ids) returning k
-    )
-    select array_agg(g.k) filter (where (g.k).before is not null) into v_left from gone g;
-    if v_left is not null then
-        insert into mainspring_stored.keys (hash, job, span, mode)
-        select l.hash, l.before, l.span, l.mode from unnest(v_left) l
-        where exists (select 1 from mainspring_stored.jobs j where j.id = any(array[l.before]))
-            or l.before = any(mainspring_stored.over_v1(array[l.before]));
-    end if;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.free_all_v1(p_names text[], p_linked text[], p_new bytea[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_names text[] := array(select u.name from unnest(p_names) as u(name) where u.name <> all(p_linked));
-    v_woken text[] := '{}';
-begin
-    if cardinality(v_names) > 0 then
-        v_woken := mainspring_stored.unhold_v1(
-            array(
-                select j.id from mainspring_stored.jobs j
-                where j.held is not null and j.line = any(v_names) and (j.expires is null or j.expires > p_now)
-                for update skip locked
-            ), p_new, p_now
-        );
-        insert into mainspring_stored.part_news (part)
-        select distinct j.line from mainspring_stored.jobs j
-        where j.held is not null and j.line = any(v_names) and (j.expires is null or j.expires > p_now);
-    end if;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.free_v1(p_worker text, p_names text[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    with freed as materialized (
-        select b.name, count(*) as n from unnest(p_names) as b(name) group by b.name
-    ), ended as (
-        delete from mainspring_stored.uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n <= f.n
-    )
-    update mainspring_stored.uses u set n = u.n - f.n from freed f
-    where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.freed_v1(p_names text[], p_rates boolean, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    if cardinality(p_names) = 0 then
-        return '{}';
-    end if;
-    return mainspring_stored.wake_v1(p_names, mainspring_stored.open_v1(p_names, p_rates, p_now), p_rates, p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.gate_lock_v1(p_name text) RETURNS bigint
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select hashtextextended('mainspring_stored gate ' || p_name, 0)
-$$;
-
-CREATE FUNCTION mainspring_stored.gate_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_n integer[], p_few integer[], p_acks mainspring_stored.ack_v1[], p_exact boolean, p_worker text, p_before bigint, p_now bigint) RETURNS mainspring_stored.gated_v1
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_rooms mainspring_stored.room_v1[] := mainspring_stored.rooms_v1(mainspring_stored.gates_v1(p_lanes, p_acked), p_before);
-    v_ahead text[] := '{}';
-    v_lanes mainspring_stored.lane_v1[] := p_lanes;
-    v_said mainspring_stored.gated_v1;
-    v_all bigint := 0;
-    v_n integer;
-begin
-    if 0 >= any(p_few) then
-        v_ahead := array(select r.name from unnest(v_rooms) r where mainspring_stored.spare_v1(r) > 0);
-        if 0 >= all(p_few) then
-            v_lanes := mainspring_stored.ahead_v1(p_lanes, v_ahead);
-            if cardinality(v_lanes) < cardinality(p_lanes) then
-                v_rooms := array(select r from unnest(v_rooms) r where r.name = any(mainspring_stored.gates_v1(v_lanes, p_acked)));
-            end if;
-        end if;
-    end if;
-    if cardinality(p_acks) > 0 then
-        p_exact := p_exact or exists (
-            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null or a.fault is not null
-        );
-    end if;
-    foreach v_n in array p_n loop
-        v_all := v_all + greatest(v_n, 0);
-    end loop;
-    v_said := mainspring_stored.lock_gates_v1(v_lanes, p_acked, v_rooms, v_all, p_exact, p_worker, p_now);
-    v_said.ahead := v_ahead;
-    return v_said;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.gated_v1(p_home text, p_queue text, p_labels jsonb) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-declare
-    v_rest text := substr(p_home, length(p_queue) + 1);
-    v_at integer := strpos(v_rest, '#');
-    v_base text := p_queue || case when v_at = 0 then v_rest else left(v_rest, v_at - 1) end;
-    v_gates text := case when v_at = 0 then '' else substr(v_rest, v_at + 1) end;
-    v_keys text := case when strpos(v_gates, '=') = 0 then '' else substr(v_gates, strpos(v_gates, '=')) end;
-begin
-    v_gates := left(v_gates, length(v_gates) - length(v_keys));
-    return (
-        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
-            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0, g.label collate "C") filter (where g.keyed), '')
-        from (
-            select u.label, u.keyed from (
-                select case x.label when '*' then '**' else x.label end as label, false as keyed
-                from unnest(string_to_array(v_gates, ',')) as x(label)
-                union all
-                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
-            ) u where u.label <> ''
-            union
-            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
-        ) g
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.gates_v1(p_lanes mainspring_stored.lane_v1[], p_names text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_lane mainspring_stored.lane_v1;
-begin
-    foreach v_lane in array p_lanes loop
-        p_names := p_names || v_lane.buckets;
-    end loop;
-    return case when cardinality(p_names) < 2 then p_names
-        else array(select distinct u.name from unnest(p_names) as u(name) order by 1) end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.give_v1(p_guest bytea, p_spent jsonb, p_slow bigint, p_now bigint) RETURNS TABLE(held boolean, woken text[])
-    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    v_names text[] := array(select g.bucket from mainspring_stored.guests g where g.guest = p_guest);
-    v_now bigint;
-    v_gone text[];
-    v_costs bigint[];
+    v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
 begin
-    perform mainspring_stored.guard_v1();
-    perform mainspring_stored.lock_buckets_v1(v_names);
-    v_now := mainspring_stored.now_v1(p_now);
-    with gone as (
-        delete from mainspring_stored.guests g where g.guest = p_guest and g.bucket = any(v_names) and g.until > v_now
-        returning g.bucket, g.cost
-    )
-    select array_agg(o.bucket), array_agg(o.cost) into v_gone, v_costs from gone o;
-    if v_gone is null then
-        return query select false, '{}'::text[];
-        return;
-    end if;
-    -- Under a name that no bucket has: it uses nothing up.
-    insert into mainspring_stored.guests (guest, bucket, cost, until)
-    select 'rest', '=' || k.name, 0, v_now + 1000000 from jsonb_object_keys(mainspring_stored.kept_v1(v_gone, v_now)) as k(name)
-    on conflict (guest, bucket) do update set until = excluded.until;
-    perform mainspring_stored.amend_v1(v_gone, v_costs, p_spent, p_slow, v_now);
-    return query select true, mainspring_stored.freed_v1(v_gone, p_spent is not null, v_now);
+    return query
+    select l.lane, coalesce(h.priority, 0), coalesce(h.seq, v_last + 1) from unnest(p_lanes) as l(lane)
+    left join lateral (
+        select j.priority, j.seq from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane
+        order by j.priority desc, j.seq limit 1
+    ) h on true;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.gone_v1(p_worker text, p_ids bytea[], p_tokens bigint[]) RETURNS TABLE(id bytea, token bigint)
+CREATE FUNCTION mainspring_stored.find_gone_v1(p_worker text, p_ids bytea[], p_tokens bigint[]) RETURNS TABLE(id bytea, token bigint)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1516,132 +1769,243 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.groups_v1(p_keyed mainspring_stored.lane_v1[], p_tasks text[]) RETURNS mainspring_stored.lane_v1[]
+CREATE FUNCTION mainspring_stored.find_heads_v1(p_lanes mainspring_stored.lane_v1[], p_rows bigint[], p_n integer, p_age boolean, p_names text[], p_available bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query
+    select h.* from (
+        select a.*, false as keyed from mainspring_stored.find_oldest_heads_v1(p_lanes, p_n, p_now) a where p_age
+        union all
+        select x.*, false from unnest(p_lanes) l cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit p_n
+        ) x where not p_age
+        union all
+        select x.*, true from mainspring_stored.read_lane_rows_v1(p_rows) l cross join lateral (
+            select least(p_n, (
+                select greatest(min(p_available[array_position(p_names, b.name)]), 0) from unnest(l.buckets) as b(name)
+            )) as most
+        ) m cross join lateral (
+            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
+            order by j.seq limit m.most
+        ) x
+    ) h order by case when p_age then 0 else -h.priority end, h.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_key_holder_v1(p_hash bytea, p_again boolean, p_now bigint) RETURNS bytea
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return (
+        select case
+            when p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job])) then k.job
+            when k.mode <> '' then mainspring_stored.find_later_holder_v1(k, p_now)
+        end
+        from mainspring_stored.keys k where k.hash = p_hash
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_lane_sets_v1(p_keyed mainspring_stored.lane_v1[], p_tasks text[]) RETURNS mainspring_stored.lane_v1[]
     LANGUAGE plpgsql
     AS $$
 begin
     return array(
         with recursive hops as (
-            select k.lane as start, k.buckets, n.grp from unnest(p_keyed) k cross join lateral (
-                select l.grp from mainspring_stored.lanes l where l.parked_on is null and l.grp >= k.lane || '=' and l.grp < k.lane || '>'
-                order by l.grp limit 1
+            select k.lane as start, k.buckets, n.lane_set from unnest(p_keyed) k cross join lateral (
+                select l.lane_set from mainspring_stored.keyed_lanes l
+                    where l.waits_for is null and l.lane_set >= k.lane || '=' and l.lane_set < k.lane || '>'
+                order by l.lane_set limit 1
             ) n
             union all
-            select h.start, h.buckets, n.grp from hops h cross join lateral (
-                select l.grp from mainspring_stored.lanes l where l.parked_on is null and l.grp > h.grp and l.grp < h.start || '>'
-                order by l.grp limit 1
+            select h.start, h.buckets, n.lane_set from hops h cross join lateral (
+                select l.lane_set from mainspring_stored.keyed_lanes l
+                    where l.waits_for is null and l.lane_set > h.lane_set and l.lane_set < h.start || '>'
+                order by l.lane_set limit 1
             ) n
         )
         select row(
-            h.grp, starts_with(m.marks, '!'),
-            -- Who claims from lanes of fair keys holds the lock of their queue.
+            h.lane_set, starts_with(m.marks, '!'),
+            -- A claim from lanes with fair keys holds the lock of their queue.
             array(select b.name from unnest(h.buckets) as b(name) where strpos(b.name, '=') = 0) || case
-                when mainspring_stored.is_fair_v1(h.start, split_part(h.start, '/', 1)) then array['*' || split_part(h.start, '/', 1)]
+                when mainspring_stored.is_fair_lane_v1(h.start, split_part(h.start, '/', 1)) then array['*' || split_part(h.start, '/', 1)]
             end,
             null, null, null, true
         )::mainspring_stored.lane_v1
-        from hops h cross join lateral (select substr(h.grp, length(h.start) + 2) as marks) m
+        from hops h cross join lateral (select substr(h.lane_set, length(h.start) + 2) as marks) m
         where strpos(m.marks, '?') = 0 or substr(m.marks, strpos(m.marks, '?') + 1) = any(p_tasks)
     );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.guard_v1() RETURNS void
+CREATE FUNCTION mainspring_stored.find_lanes_v1(p_bases text[], p_tasks text[], p_known text[]) RETURNS mainspring_stored.lane_v1[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lanes mainspring_stored.lane_v1[];
+    v_keyed mainspring_stored.lane_v1[];
+begin
+    with recursive hops as (
+        select b.base, n.* from (
+            select distinct u.base, u.base || case when u.base = any(p_known) then chr(1) else '' end as start
+            from unnest(p_bases) as u(base)
+        ) b cross join lateral (
+            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.costs, j.parked, j.task,
+                j.priority, j.seq, k.at,
+                (case when k.at > 0 then left(j.home, k.at - 1) || '>' else j.lane end) collate "C" as behind
+            from mainspring_stored.jobs j
+            cross join lateral (select case when j.buckets is null
+                then 0 else mainspring_stored.key_position_v1(j.home, j.queue) end as at) k
+            where j.state = 'ready' and j.lane >= b.start and j.lane < b.base || '@'
+            order by j.lane, j.priority desc, j.seq limit 1
+        ) n
+        union all
+        select h.base, n.* from hops h cross join lateral (
+            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.costs, j.parked, j.task,
+                j.priority, j.seq, k.at,
+                (case when k.at > 0 then left(j.home, k.at - 1) || '>' else j.lane end) collate "C" as behind
+            from mainspring_stored.jobs j
+            cross join lateral (select case when j.buckets is null
+                then 0 else mainspring_stored.key_position_v1(j.home, j.queue) end as at) k
+            where j.state = 'ready' and j.lane > h.behind and j.lane < h.base || '@'
+            order by j.lane, j.priority desc, j.seq limit 1
+        ) n
+    )
+    select array_agg(row(h.lane, h.suspect, h.buckets, h.costs, h.priority, h.seq, false)::mainspring_stored.lane_v1)
+            filter (where h.at = 0 and (not h.parked or h.task = any(p_tasks))),
+        array_agg(row(left(h.behind, h.at - 1), null, h.buckets, null, null, null,
+            true)::mainspring_stored.lane_v1) filter (where h.at > 0)
+    into v_lanes, v_keyed from hops h;
+    if v_keyed is null then
+        return coalesce(v_lanes, '{}');
+    end if;
+    return coalesce(v_lanes, '{}') || mainspring_stored.find_lane_sets_v1(v_keyed, p_tasks);
+end
+$$;
+
+CREATE TABLE mainspring_stored.keys (
+    hash bytea NOT NULL,
+    job bytea,
+    until bigint DEFAULT 0 NOT NULL,
+    span bigint DEFAULT 0 NOT NULL,
+    mode text DEFAULT ''::text NOT NULL,
+    print bytea,
+    previous bytea,
+    replaced_by bytea,
+    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION mainspring_stored.find_later_holder_v1(p_key mainspring_stored.keys, p_now bigint) RETURNS bytea
     LANGUAGE plpgsql
     AS $$
 begin
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'mainspring needs read committed, the transaction is %', current_setting('transaction_isolation')
-            using errcode = 'MS001';
+    if p_key.mode = 'keep_last' then
+        return (select j.id from mainspring_stored.jobs j where j.id = p_key.previous);
+    elsif p_key.mode = 'keep' then
+        return (
+            select f.id from mainspring_stored.finished f
+            where f.id = p_key.job and mainspring_stored.key_until_v1(p_key, f.state, f.started, f.finished) > p_now
+        );
     end if;
+    return null;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.guarded_v1(p_names text[]) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-begin
-    return strpos(array_to_string(p_names, '=') || '=', ':breaker=') > 0;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.guests_in_v1(p_bucket text, p_after text, p_limit integer, p_now bigint) RETURNS TABLE(bucket text, guest bytea, token bigint, since bigint, until bigint, remaining bigint, info bytea)
+CREATE FUNCTION mainspring_stored.find_low_marks_v1(p_worker text, p_number bigint, p_lanes text[], p_low_lane text[], p_low_priority integer[], p_last bigint, p_n bigint) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
-    v_now bigint := mainspring_stored.now_v1(p_now);
+    v_got bigint;
 begin
+    select count(*) into v_got from mainspring_stored.jobs j where j.state = 'running' and j.worker = p_worker and j.turn = p_number;
     return query
-    select g.bucket::text, g.guest, g.token, g.since, g.until, g.until - v_now, g.info from mainspring_stored.guests g
-    where g.bucket >= p_bucket and (g.bucket < p_after or p_after is null and g.bucket = p_bucket) and g.until > v_now
-        and g.guest not in ('next', 'rest')
-    order by g.bucket, g.since, g.guest limit p_limit;
+    select k.lane, k.priority, coalesce(c.seq, p_last + 1) from (
+        select l.lane, 0 as priority from unnest(p_lanes) as l(lane)
+        union
+        select l.lane, l.priority from unnest(p_low_lane, p_low_priority) as l(lane, priority) where l.lane = any(p_lanes)
+        union
+        select j.lane::text, j.priority from mainspring_stored.jobs j
+        where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = any(p_lanes)
+    ) k left join lateral (
+        select min(j.seq) as seq from mainspring_stored.jobs j
+        where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
+    ) c on true
+    where (c.seq is not null or v_got < p_n)
+        -- In a lifo queue the newest jobs lie below every mark.
+        and coalesce(c.seq, 0) >= 0 and not exists (
+            select 1 from mainspring_stored.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
+        );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.guilt_v1(p_crashes integer, p_limit integer) RETURNS integer
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select case when p_crashes = 0 then 0 when p_crashes >= p_limit - 1 then 2 else 1 end
-$$;
-
-CREATE FUNCTION mainspring_stored.hand_back_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.find_next_start_v1(p_name text, p_cost bigint, p_now bigint) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare
-    v_back bytea[];
-    v_woken text[];
-    v_limited bytea[];
+    v_limit mainspring_stored.limits;
+    v_bucket mainspring_stored.buckets;
+    v_size bigint;
+    v_cost bigint;
+    v_at bigint;
 begin
-    perform mainspring_stored.attempted_v1(
-        array(
-            select a.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-            where a."to" <> 'succeeded' or j.ordered is not null
-        ), p_acks, null, p_now
-    );
-    v_back := array(
-        select a.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled')
-    );
-    if cardinality(v_back) = 0 then
-        return '{}';
+    select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
+    v_size := coalesce(v_limit.set_size, v_limit.size);
+    if v_limit.kind = 'breaker' then
+        return (select b.until from mainspring_stored.breakers b where b.name = p_name and b.until > p_now and b.until < 4503599627370496);
+    elsif v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
+        return null;
     end if;
-    with placed as materialized (
-        select u.*, case when u."to" = 'ready' and u.buckets is null then nextval('mainspring_stored.seq') end as seq
-        from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
-    ), moved as (
-        update mainspring_stored.jobs j
-        set state = a."to",
-            attempt = j.attempt - a.refund::integer,
-            parked = j.parked or a.park,
-            lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
-            due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
-            seq = coalesce(case when j.seq < 0 then -a.seq else a.seq end, j.seq),
-            turn = null
-        from placed a
-        where j.id = any(array[a.id])
-        returning j.id, j.queue, j.state, j.buckets
-    )
-    select array_agg(distinct m.queue) filter (where m.state = 'ready'), array_agg(m.id) filter (where m.buckets is not null)
-    into v_woken, v_limited from moved m;
-    if v_limited is not null then
-        perform mainspring_stored.free_v1(p_worker, mainspring_stored.buckets_of_v1(v_limited));
+    select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
+    v_cost := least(p_cost, v_size);
+    if v_limit.kind = 'smooth' then
+        v_cost := greatest(v_cost, 1);
+        v_at := coalesce(v_bucket.tat, 0) - mainspring_stored.smooth_slack_v1(v_limit)
+            - div((greatest(v_limit.burst, v_cost) - v_cost)::numeric * v_limit.per, v_size);
+    else
+        -- behind: what still counts once an entry and all entries before it are over
+        select min(e.over) filter (where e.behind + greatest(v_cost, 1) <= v_size) into v_at from (
+            select s.last + v_limit.per as over,
+                sum(s.n) over (order by s.last desc rows between unbounded preceding and current row) - s.n as behind
+            from mainspring_stored.rate_starts s where s.bucket = p_name and s.last > p_now - v_limit.per
+            union all
+            select p_now, coalesce(sum(s.n), 0) from mainspring_stored.rate_starts s
+                where s.bucket = p_name and s.last > p_now - v_limit.per
+        ) e;
     end if;
-    if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
-        v_limited := v_limited || mainspring_stored.widen_v1(p_acks, v_back);
-    end if;
-    if exists (select 1 from unnest(p_acks) a where a.part is not null) then
-        perform mainspring_stored.join_parts_v1(p_acks, v_back);
-    end if;
-    if v_limited is not null then
-        perform mainspring_stored.line_up_v1(v_limited, false);
-    end if;
-    return coalesce(v_woken, '{}');
+    v_at := greatest(v_at, v_bucket.blocked_until);
+    return case when v_at > p_now then v_at end;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.heads_by_age_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint)
+CREATE FUNCTION mainspring_stored.find_old_partition_v1(p_before bigint, p_now bigint) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    v_name text;
+    v_held boolean;
+begin
+    for v_name in select c.name from mainspring_stored.list_partitions_v1() c where c.until <= p_before order by c.until loop
+        execute format(
+            'select exists (select 1 from mainspring_stored.%1$I where drop_at > $1) or exists ('
+            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job '
+            'where mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
+        ) into v_held using mainspring_stored.now_v1(p_now);
+        if not v_held then
+            return v_name;
+        end if;
+    end loop;
+    return null;
+end
+$_$;
+
+CREATE FUNCTION mainspring_stored.find_oldest_heads_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1668,7 +2032,42 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane text, priority integer, seq bigint)
+CREATE FUNCTION mainspring_stored.find_oldest_snapshot_v1() RETURNS TABLE(pid integer, seconds double precision)
+    LANGUAGE sql STABLE
+    AS $$
+    select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::double precision from pg_stat_activity a
+    where a.datname = current_database() and a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
+    order by age(a.backend_xmin) desc limit 1
+$$;
+
+CREATE FUNCTION mainspring_stored.find_recheck_time_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_kind <> 'concurrency' then
+        p_cost := mainspring_stored.find_next_start_v1(p_name, p_cost, p_now);
+        if p_kind <> 'breaker' or p_cost is not null then
+            return p_cost;
+        end if;
+    end if;
+    return (select min(g.until) from mainspring_stored.holders g where g.bucket = p_name and g.until > p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_starts_v1(p_ids bytea[]) RETURNS TABLE(id bytea, started bigint)
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query
+    select j.id, j.started from mainspring_stored.jobs j where j.id = any(p_ids) and j.token > 0
+    union all
+    select f.id, f.started from mainspring_stored.finished f where f.id = any(p_ids) and f.token > 0
+    union all
+    select d.id, d.started from mainspring_stored.dead d where d.id = any(p_ids) and d.token > 0;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -1679,233 +2078,146 @@ CREATE FUNCTION mainspring_stored.heads_v1(p_lanes text[]) RETURNS TABLE(lane te
     AS $$
 #variable_conflict use_column
 declare
-    v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
+    v_walked bigint := mainspring_stored.count_walked_v1();
 begin
     return query
-    select l.lane, coalesce(h.priority, 0), coalesce(h.seq, v_last + 1) from unnest(p_lanes) as l(lane)
-    left join lateral (
-        select j.priority, j.seq from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane
-        order by j.priority desc, j.seq limit 1
-    ) h on true;
+    select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
+    cross join lateral (
+        select j.seq from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and j.seq < l.seq
+        order by j.seq limit 100
+    ) s
+    group by l.lane, l.priority;
+    return query select null, null::integer, mainspring_stored.count_walked_v1() - v_walked;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.heads_v1(p_lanes mainspring_stored.lane_v1[], p_rows bigint[], p_n integer, p_age boolean, p_names text[], p_room bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean)
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return query
-    select h.* from (
-        select a.*, false as keyed from mainspring_stored.heads_by_age_v1(p_lanes, p_n, p_now) a where p_age
-        union all
-        select x.*, false from unnest(p_lanes) l cross join lateral (
-            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
-            order by j.priority desc, j.seq limit p_n
-        ) x where not p_age
-        union all
-        select x.*, true from mainspring_stored.lane_rows_v1(p_rows) l cross join lateral (
-            select least(p_n, (
-                select greatest(min(p_room[array_position(p_names, b.name)]), 0) from unnest(l.buckets) as b(name)
-            )) as most
-        ) m cross join lateral (
-            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
-            order by j.seq limit m.most
-        ) x
-    ) h order by case when p_age then 0 else -h.priority end, h.seq;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.hear_news_v1(p_limit integer, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.finish_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_names text[];
-    v_linked text[];
+    v_moved mainspring_stored.moved_v1;
+    v_woken text[];
 begin
-    with heard as (
-        delete from mainspring_stored.part_news n
-        where n.ctid = any(array(select o.ctid from mainspring_stored.part_news o limit p_limit for update skip locked))
-        returning n.part
-    )
-    select array(select distinct h.part from heard h) into v_names;
-    v_linked := mainspring_stored.lock_parts_v1(v_names);
-    return mainspring_stored.let_v1(v_linked, '{}', p_now) || mainspring_stored.free_all_v1(v_names, v_linked, '{}', p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.hear_one_v1(p_name text, p_succeeded bigint, p_failed bigint, p_bad bigint, p_good bigint, p_error text, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_limit mainspring_stored.limits;
-    v_is mainspring_stored.breakers;
-    v_before bigint;
-    v_opens boolean := false;
-    v_woken text[] := '{}';
-begin
-    select * into v_limit from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker';
-    if v_limit.name is null then
+    if coalesce(cardinality(p_endings), 0) = 0 then
         return '{}';
     end if;
-    select * into v_is from mainspring_stored.breakers b where b.name = p_name;
-    if v_is.name is null then
-        v_is := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
-    end if;
-    v_before := v_is.until;
-    if v_before > p_now or v_before > coalesce(greatest(p_succeeded, p_failed), 0) then
-        return '{}';
-    elsif v_before > 0 and v_before > coalesce(p_succeeded, 0) then
-        v_opens := true;
-    else
-        if v_before > 0 then
-            v_is := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
-        elsif p_bad = 0 and (v_limit.share > 0 and p_good = 0 or v_limit.share = 0 and v_is.failures = 0) then
-            return '{}';
-        end if;
-        if v_limit.share > 0 then
-            v_is.counts := v_is.counts
-                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / 10, 1), p_good, p_bad));
-            v_is := mainspring_stored.window_v1(v_is, v_limit.span, p_now);
-            v_opens := p_bad > 0 and v_is.calls >= v_limit.burst and v_is.failures * 1000000 >= v_limit.share * v_is.calls;
-        else
-            v_is.failures := case when p_succeeded is null and p_good = 0 then v_is.failures else 0 end + p_bad;
-            v_is.calls := 0;
-            v_is.counts := '[]';
-            v_opens := p_bad > 0 and v_is.failures >= v_limit.burst;
-        end if;
-    end if;
-    if p_bad > 0 then
-        v_is.error := p_error;
-    end if;
-    if v_opens then
-        v_is.until := p_now + v_limit.per;
-        v_is.opened := p_now;
-        v_is.half := false;
-        v_is.tripped := false;
-        v_is.counts := '[]';
-    end if;
-    if v_is.until <> v_before then
-        v_is.news := pg_current_xact_id();
-        with told as (
-            delete from mainspring_stored.waits w where w.bucket = p_name returning w.queue
-        )
-        select array(select t.queue from told t) into v_woken;
-    end if;
-    perform mainspring_stored.put_breaker_v1(v_is);
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.hear_v1(p_worker text, p_done bytea[], p_token bigint[], p_acks mainspring_stored.ack_v1[], p_names text[], p_good jsonb, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_told record;
-    v_woken text[] := '{}';
-begin
-    if p_good is null and not exists (select 1 from unnest(p_acks) a where a.fault is not null) and not exists (
-        select 1 from mainspring_stored.breakers b where b.name = any(p_names) and (b.until > 0 or b.failures > 0)
-    ) then
-        return '{}';
-    end if;
-    for v_told in
-        with acked as (
-            select b.name, a.fault, a.n, j.started from (
-                select u.id, u.token, null as fault, 0 as n from unnest(p_done, p_token) as u(id, token)
-                union all
-                select x.id, x.token, x.fault, x.n from unnest(p_acks) x where x.fault is not null or x.outcome = 'succeeded'
-            ) a
-            join mainspring_stored.jobs j on j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running'
-                and j.worker || '' = p_worker
-            cross join unnest(j.buckets) as b(name)
-            where right(b.name, 8) = ':breaker'
-        ), ends as (
-            select a.name, max(a.started) filter (where a.fault is null) as succeeded,
-                max(a.started) filter (where a.fault is not null) as failed, count(a.fault) as bad,
-                (array_agg(a.fault order by a.n desc) filter (where a.fault is not null))[1] as error
-            from acked a group by a.name
-        ), good as (
-            select g.key as name, g.value::bigint as good from jsonb_each_text(coalesce(p_good, '{}')) g
-        )
-        select name, e.succeeded, e.failed, coalesce(e.bad, 0) as bad, coalesce(g.good, 0) as good, e.error
-        from ends e full join good g using (name) order by name
-    loop
-        v_woken := v_woken || mainspring_stored.hear_one_v1(
-            v_told.name, v_told.succeeded, v_told.failed, v_told.bad, v_told.good, v_told.error, p_now
-        );
-    end loop;
-    return v_woken;
-end
-$$;
-
-CREATE TABLE mainspring_stored.keys (
-    hash bytea NOT NULL,
-    job bytea,
-    until bigint DEFAULT 0 NOT NULL,
-    span bigint DEFAULT 0 NOT NULL,
-    mode text DEFAULT ''::text NOT NULL,
-    print bytea,
-    before bytea,
-    said bytea,
-    CONSTRAINT keys_hash_check CHECK ((length(hash) = 16))
-)
-WITH (fillfactor='70');
-
-CREATE FUNCTION mainspring_stored.held_after_v1(p_key mainspring_stored.keys, p_now bigint) RETURNS bytea
-    LANGUAGE plpgsql
-    AS $$
-begin
-    if p_key.mode = 'keep_last' then
-        return (select j.id from mainspring_stored.jobs j where j.id = p_key.before);
-    elsif p_key.mode = 'keep' then
-        return (
-            select f.id from mainspring_stored.finished f
-            where f.id = p_key.job and mainspring_stored.key_until_v1(p_key, f.state, f.started, f.finished) > p_now
-        );
-    end if;
-    return null;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.hold_keys_v1(p_hash bytea[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
-    v_locked integer;
-begin
-    loop
-        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
-        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
-        get diagnostics v_locked = row_count;
-        exit when v_locked = cardinality(v_hashes);  -- else one was deleted with its job in between
-    end loop;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.holder_v1(p_hash bytea, p_again boolean, p_now bigint) RETURNS bytea
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return (
-        select case
-            when p_again or k.until > p_now or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[k.job])) then k.job
-            when k.mode <> '' then mainspring_stored.held_after_v1(k, p_now)
-        end
-        from mainspring_stored.keys k where k.hash = p_hash
+    v_moved := mainspring_stored.move_to_history_v1(p_endings, p_now);
+    v_woken := v_moved.woken || mainspring_stored.resolve_dependents_v1(
+        array(select x.id from unnest(p_endings) x), array(select x.state = 'succeeded' from unnest(p_endings) x), p_now
     );
+    if v_moved.schedules is not null then
+        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.schedules, p_now);
+    end if;
+    return v_woken;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.is_fair_v1(p_lane text, p_queue text) RETURNS boolean
+CREATE FUNCTION mainspring_stored.first_vtime_v1(p_lane text, p_queue text, p_priority integer) RETURNS double precision
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if not mainspring_stored.is_fair_lane_v1(p_lane, p_queue) then
+        return null;
+    end if;
+    return coalesce((select c.vtime from mainspring_stored.fair_clocks c where c.queue = p_queue and c.priority = p_priority), 0)
+        + mainspring_stored.fair_step_v1(p_lane, p_queue);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.forget_limit_v1(p_limit text) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform mainspring_stored.guard_v1();
+    delete from mainspring_stored.breakers b where b.name = p_limit;
+    delete from mainspring_stored.limits l where l.name = p_limit;
+    return case when found then mainspring_stored.request_rechecks_v1(array[p_limit]) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.forget_queues_v1(p_queues text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.queues q
+    where q.name = any(p_queues) and q.mode = 'open' and q.disabled is null and q.declared is null and q.given is null;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.guard_v1() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'mainspring needs read committed, the transaction is %', current_setting('transaction_isolation')
+            using errcode = 'MS001';
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.guilt_v1(p_crashes integer, p_limit integer) RETURNS integer
     LANGUAGE sql IMMUTABLE
     AS $$
-    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+    select case when p_crashes = 0 then 0 when p_crashes >= p_limit - 1 then 2 else 1 end
 $$;
 
-CREATE FUNCTION mainspring_stored.is_flat_v1(p_lane text, p_priority integer) RETURNS boolean
+CREATE FUNCTION mainspring_stored.hand_back_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_back bytea[];
+    v_woken text[];
+    v_limited bytea[];
+begin
+    perform mainspring_stored.record_attempts_v1(
+        array(
+            select a.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+            where a."to" <> 'succeeded' or j.ordered is not null
+        ), p_acks, null, p_now
+    );
+    v_back := array(
+        select a.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled')
+    );
+    if cardinality(v_back) = 0 then
+        return '{}';
+    end if;
+    with placed as materialized (
+        select u.*, case when u."to" = 'ready' and u.buckets is null then nextval('mainspring_stored.seq') end as seq
+        from (select x.* from unnest(p_acks) x where x.id = any(v_back) order by x.n) u
+    ), moved as (
+        update mainspring_stored.jobs j
+        set state = a."to",
+            attempt = j.attempt - a.refund::integer,
+            parked = j.parked or a.park,
+            lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
+            due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
+            seq = coalesce(case when j.seq < 0 then -a.seq else a.seq end, j.seq),
+            turn = null
+        from placed a
+        where j.id = any(array[a.id])
+        returning j.id, j.queue, j.state, j.buckets
+    )
+    select array_agg(distinct m.queue) filter (where m.state = 'ready'), array_agg(m.id) filter (where m.buckets is not null)
+    into v_woken, v_limited from moved m;
+    if v_limited is not null then
+        perform mainspring_stored.release_uses_v1(p_worker, mainspring_stored.list_buckets_v1(v_limited));
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
+        v_limited := v_limited || mainspring_stored.add_buckets_to_jobs_v1(p_acks, v_back);
+    end if;
+    if exists (select 1 from unnest(p_acks) a where a.schedule is not null) then
+        perform mainspring_stored.join_schedules_v1(p_acks, v_back);
+    end if;
+    if v_limited is not null then
+        perform mainspring_stored.add_lane_rows_v1(v_limited, false);
+    end if;
+    return coalesce(v_woken, '{}');
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.has_one_priority_v1(p_lane text, p_priority integer) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
 begin
@@ -1915,128 +2227,133 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.is_free_v1(p_group text) RETURNS boolean
+CREATE FUNCTION mainspring_stored.hold_v1(p_holder bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, changed text[], token bigint, woken text[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_full integer;
+    v_next bigint;
+    v_full_names text[];
+    v_counts boolean;
+    v_reserved jsonb;
+    v_token bigint;
+    v_until bigint;
+    v_changed text[] := '{}';
+begin
+    perform mainspring_stored.guard_v1();
+    if p_limits is not null then
+        perform mainspring_stored.add_limits_v1(p_limits);
+    end if;
+    perform pg_advisory_xact_lock_shared(mainspring_stored.queue_modes_lock_v1());
+    perform mainspring_stored.lock_buckets_v1(
+        case when cardinality(p_names) > 0 then p_names
+        else array(select g.bucket from mainspring_stored.holders g where g.holder = p_holder order by 1) end
+    );
+    v_now := mainspring_stored.now_v1(p_now);
+    with kept as (
+        update mainspring_stored.holders g set until = greatest(g.until, v_now + p_ttl) where g.holder = p_holder and g.until > v_now
+        returning g.token, g.until
+    )
+    select max(k.token), max(k.until) into v_token, v_until from kept k;
+    if v_token is null and cardinality(p_names) = 0 then
+        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, '{}'::text[], 0::bigint, '{}'::text[];
+        return;
+    end if;
+    if v_token is null then
+        v_until := v_now + p_ttl;
+        delete from mainspring_stored.holders g where g.holder = p_holder;
+        v_reserved := mainspring_stored.take_reservations_v1(p_names, v_now);
+        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
+            bool_and(r.kind = 'concurrency')
+        into v_full, v_next, v_full_names, v_counts
+        from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+        join unnest(mainspring_stored.read_capacities_v1(p_names, v_now)) r on r.name = u.name
+        cross join lateral (select mainspring_stored.find_next_start_v1(u.name, u.cost, v_now) as at) m
+        where r.available < greatest(1, least(u.cost, r.cap));
+        if v_full is not null then
+            return query select false, v_now, 0::bigint, v_next, v_full, k.kept, '{}'::text[], 0::bigint, k.woken
+            from mainspring_stored.reserve_places_v1(v_full_names, v_reserved, case when v_counts then p_keep else 0 end, v_now) k;
+            return;
+        end if;
+        v_token := case when p_fenced then mainspring_stored.next_token_v1(p_names, v_now) else 0 end;
+        insert into mainspring_stored.holders (holder, bucket, cost, until, token, since, info)
+        select p_holder, u.name, u.cost, v_until, v_token, v_now, p_info from unnest(p_names, p_costs) as u(name, cost);
+        perform mainspring_stored.charge_rates_v1(
+            '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
+            array(
+                select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+                join unnest(mainspring_stored.read_capacities_v1(p_names, v_now)) r on r.name = u.name order by u.n
+            ), null, v_now
+        );
+        if mainspring_stored.names_breaker_v1(p_names) then
+            perform mainspring_stored.begin_probes_v1(p_names, v_now);
+            v_changed := array(select n from mainspring_stored.list_changed_breakers_v1(p_names, v_now) n);
+        end if;
+    end if;
+    return query select true, v_now, v_until, null::bigint, null::integer, false, v_changed, v_token, '{}'::text[];
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.holders_v1(p_bucket text, p_after text, p_limit integer, p_now bigint) RETURNS TABLE(bucket text, holder bytea, token bigint, since bigint, until bigint, remaining bigint, info bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    return query
+    select g.bucket::text, g.holder, g.token, g.since, g.until, g.until - v_now, g.info from mainspring_stored.holders g
+    where g.bucket >= p_bucket and (g.bucket < p_after or p_after is null and g.bucket = p_bucket) and g.until > v_now
+        and g.holder not in ('next', 'rest')
+    order by g.bucket, g.since, g.holder limit p_limit;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.is_fair_lane_v1(p_lane text, p_queue text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+$$;
+
+CREATE FUNCTION mainspring_stored.is_unlimited_fair_set_v1(p_group text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
     select strpos(p_group, '#*=') > 0
 $$;
 
-CREATE FUNCTION mainspring_stored.is_late_v1(p_batch bytea, p_retry boolean, p_now bigint) RETURNS boolean
-    LANGUAGE plpgsql
+CREATE FUNCTION mainspring_stored.job_lane_v1(p_home text, p_task text, p_crashes integer, p_limit integer, p_parked boolean) RETURNS text
+    LANGUAGE sql IMMUTABLE
     AS $$
-begin
-    perform pg_advisory_xact_lock(hashtextextended('mainspring_stored' || encode(p_batch, 'hex'), 0));
-    if p_retry then
-        insert into mainspring_stored.retried (batch, at) values (p_batch, mainspring_stored.now_v1(p_now)) on conflict do nothing;
-    end if;
-    return p_retry or exists (select 1 from mainspring_stored.retried r where r.batch = p_batch);
-end
+    select p_home || case when p_crashes > 0 and p_crashes >= p_limit - 1 then '!' else '' end
+        || case when p_parked then '?' || p_task else '' end
 $$;
 
-CREATE FUNCTION mainspring_stored.join_gates_v1(p_names text[], p_worker text) RETURNS void
+CREATE FUNCTION mainspring_stored.join_schedules_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 declare
-    v_first integer := hashtext(p_worker) & 15;
-    v_name text;
-    v_in boolean;
-begin
-    foreach v_name in array p_names loop
-        for v_n in 0 .. 15 loop
-            v_in := pg_try_advisory_xact_lock(hashtextextended('mainspring_stored gate ' || v_name, 1 + ((v_first + v_n) & 15)));
-            exit when v_in;
-        end loop;
-        if not v_in then
-            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored gate ' || v_name, 1 + v_first));
-        end if;
-    end loop;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.join_parts_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_waiting text[] := mainspring_stored.waiting_for_v1(array(select distinct a.part from unnest(p_acks) a where a.part is not null));
+    v_waiting text[] := mainspring_stored.find_dependents_v1(array(select distinct a.schedule from unnest(p_acks) a
+        where a.schedule is not null));
 begin
     with joined as (
         update mainspring_stored.jobs j
-        set part = a.part, line = w.name, held = case when w.name is not null then abs(j.seq) end,
+        set schedule = a.schedule, held_schedule = w.name, held_place = case when w.name is not null then abs(j.seq) end,
             deps = j.deps + (w.name is not null)::integer, state = case when w.name is null then 'ready' else 'blocked' end
-        from unnest(p_acks) a left join unnest(v_waiting) as w(name) on w.name = a.part
-        where a.part is not null and a."to" = 'ready' and a.id = any(p_ids) and j.id = any(array[a.id]) and j.part is null
-        returning j.id, j.part
+        from unnest(p_acks) a left join unnest(v_waiting) as w(name) on w.name = a.schedule
+        where a.schedule is not null and a."to" = 'ready' and a.id = any(p_ids) and j.id = any(array[a.id]) and j.schedule is null
+        returning j.id, j.schedule
     )
-    insert into mainspring_stored.marks (mark, job) select '^@' || o.part, o.id from joined o on conflict do nothing;
+    insert into mainspring_stored.marks (mark, job) select '^@' || o.schedule, o.id from joined o on conflict do nothing;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.keep_depth_v1(p_ids bytea[], p_stayed bytea[], p_accepted boolean, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
+CREATE FUNCTION mainspring_stored.key_position_v1(p_home text, p_queue text) RETURNS integer
+    LANGUAGE sql IMMUTABLE
     AS $$
-declare
-    v_queue record;
-    v_woken text[] := '{}';
-begin
-    for v_queue in
-        select q.*, n.ids from mainspring_stored.queues q
-        join (
-            select j.queue, array_agg(j.id) as ids from mainspring_stored.jobs j
-            where j.id = any(p_ids) and j.id <> all(p_stayed) group by j.queue
-        ) n on n.queue = q.name
-        where q.special order by q.name
-    loop
-        if v_queue.disabled = 'skip' then
-            v_woken := v_woken || mainspring_stored.cancel_new_v1(
-                v_queue.ids, 'skipped', 'queue ''' || v_queue.name || ''' is disabled'
-                    || case when v_queue.disabled_by = '' then '' else ' by ' || v_queue.disabled_by end, p_now
-            );
-        elsif v_queue.bounded and not p_accepted then
-            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored depth ' || v_queue.name, 0));
-            v_woken := v_woken || mainspring_stored.make_room_v1(
-                v_queue.name, (v_queue.settings ->> 'max_depth')::bigint, coalesce(v_queue.settings ->> 'on_full', 'error'),
-                v_queue.ids, p_stayed, p_now
-            );
-        end if;
-    end loop;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.keep_v1(p_names text[], p_kept jsonb, p_keep bigint, p_now bigint, OUT kept boolean, OUT woken text[]) RETURNS record
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_asked text[] := '{}';
-begin
-    if p_keep > 0 then
-        v_asked := array(
-            select u.name from unnest(p_names) as u(name) where not exists (
-                select 1 from mainspring_stored.guests g where g.guest = 'rest' and g.bucket = '=' || u.name and g.until > p_now
-            )
-        );
-    end if;
-    woken := mainspring_stored.look_again_v1(array(select u.name from unnest(v_asked) as u(name) where not p_kept ? u.name));
-    p_kept := p_kept || coalesce((
-        select jsonb_object_agg(u.name, greatest((p_kept ->> u.name)::bigint, p_now + p_keep)) from unnest(v_asked) as u(name)
-    ), '{}');
-    insert into mainspring_stored.guests (guest, bucket, cost, until) select 'next', k.key, 0, k.value::bigint from jsonb_each_text(p_kept) k;
-    kept := p_kept ?& p_names;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.kept_v1(p_names text[], p_now bigint) RETURNS jsonb
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_kept jsonb;
-begin
-    with gone as (
-        delete from mainspring_stored.guests g where g.guest = 'next' and g.bucket = any(p_names) returning g.bucket, g.until
-    )
-    select jsonb_object_agg(g.bucket, g.until) into v_kept from gone g where g.until > p_now;
-    return coalesce(v_kept, '{}');
-end
+    select case when strpos(substr(p_home, length(p_queue) + 2), '=') = 0 then 0
+        else strpos(substr(p_home, length(p_queue) + 2), '=') + length(p_queue) + 1 end
 $$;
 
 CREATE FUNCTION mainspring_stored.key_until_v1(p_key mainspring_stored.keys, p_state text, p_started bigint, p_finished bigint) RETURNS bigint
@@ -2048,242 +2365,178 @@ CREATE FUNCTION mainspring_stored.key_until_v1(p_key mainspring_stored.keys, p_s
     end)
 $$;
 
-CREATE FUNCTION mainspring_stored.keyed_at_v1(p_home text, p_queue text) RETURNS integer
-    LANGUAGE sql IMMUTABLE
+CREATE FUNCTION mainspring_stored.lane_with_limits_v1(p_home text, p_queue text, p_labels jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
     AS $$
-    select case when strpos(substr(p_home, length(p_queue) + 2), '=') = 0 then 0
-        else strpos(substr(p_home, length(p_queue) + 2), '=') + length(p_queue) + 1 end
-$$;
-
-CREATE FUNCTION mainspring_stored.lane_of_v1(p_home text, p_task text, p_crashes integer, p_limit integer, p_parked boolean) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select p_home || case when p_crashes > 0 and p_crashes >= p_limit - 1 then '!' else '' end
-        || case when p_parked then '?' || p_task else '' end
-$$;
-
-CREATE TABLE mainspring_stored.lanes (
-    id bigint NOT NULL,
-    seq bigint NOT NULL,
-    priority integer NOT NULL,
-    lane text NOT NULL COLLATE pg_catalog."C",
-    grp text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    buckets text[] NOT NULL,
-    parked_on text COLLATE pg_catalog."C",
-    parked_until bigint,
-    vtime double precision
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
-
-CREATE FUNCTION mainspring_stored.lane_rows_v1(p_ids bigint[]) RETURNS SETOF mainspring_stored.lanes
-    LANGUAGE plpgsql
-    AS $$
+declare
+    v_rest text := substr(p_home, length(p_queue) + 1);
+    v_at integer := strpos(v_rest, '#');
+    v_base text := p_queue || case when v_at = 0 then v_rest else left(v_rest, v_at - 1) end;
+    v_unkeyed text := case when v_at = 0 then '' else substr(v_rest, v_at + 1) end;
+    v_keys text := case when strpos(v_unkeyed, '=') = 0 then '' else substr(v_unkeyed, strpos(v_unkeyed, '=')) end;
 begin
-    return query select l.* from unnest(p_ids) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]);
+    v_unkeyed := left(v_unkeyed, length(v_unkeyed) - length(v_keys));
+    return (
+        select v_base || '#' || coalesce(string_agg(g.label, ',' order by g.label collate "C") filter (where not g.keyed), '')
+            || coalesce('=' || string_agg(g.label, ',' order by strpos(g.label, '*') = 0,
+                g.label collate "C") filter (where g.keyed), '')
+        from (
+            select u.label, u.keyed from (
+                select case x.label when '*' then '**' else x.label end as label, false as keyed
+                from unnest(string_to_array(v_unkeyed, ',')) as x(label)
+                union all
+                select x.label, true from unnest(string_to_array(substr(v_keys, 2), ',')) as x(label)
+            ) u where u.label <> ''
+            union
+            select l.label, strpos(l.label, '=') > 0 from jsonb_array_elements_text(p_labels) as l(label)
+        ) g
+    );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lanes_v1(p_bases text[], p_tasks text[], p_known text[]) RETURNS mainspring_stored.lane_v1[]
+CREATE FUNCTION mainspring_stored.list_acked_buckets_v1(p_worker text, p_done bytea[], p_acks mainspring_stored.ack_v1[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_lanes mainspring_stored.lane_v1[];
-    v_keyed mainspring_stored.lane_v1[];
+    v_names text[] := array(select u.bucket from mainspring_stored.bucket_uses u where u.worker = p_worker
+        order by u.bucket limit 8 + 1);
+    v_acked integer := cardinality(p_done) + cardinality(p_acks);
 begin
-    with recursive hops as (
-        select b.base, n.* from (
-            select distinct u.base, u.base || case when u.base = any(p_known) then chr(1) else '' end as start
-            from unnest(p_bases) as u(base)
-        ) b cross join lateral (
-            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.costs, j.parked, j.task,
-                j.priority, j.seq, k.at,
-                (case when k.at > 0 then left(j.home, k.at - 1) || '>' else j.lane end) collate "C" as behind
-            from mainspring_stored.jobs j
-            cross join lateral (select case when j.buckets is null then 0 else mainspring_stored.keyed_at_v1(j.home, j.queue) end as at) k
-            where j.state = 'ready' and j.lane >= b.start and j.lane < b.base || '@'
-            order by j.lane, j.priority desc, j.seq limit 1
-        ) n
-        union all
-        select h.base, n.* from hops h cross join lateral (
-            select j.lane, j.crashes > 0 and j.crashes >= j.crash_limit - 1 as suspect, j.buckets, j.costs, j.parked, j.task,
-                j.priority, j.seq, k.at,
-                (case when k.at > 0 then left(j.home, k.at - 1) || '>' else j.lane end) collate "C" as behind
-            from mainspring_stored.jobs j
-            cross join lateral (select case when j.buckets is null then 0 else mainspring_stored.keyed_at_v1(j.home, j.queue) end as at) k
-            where j.state = 'ready' and j.lane > h.behind and j.lane < h.base || '@'
-            order by j.lane, j.priority desc, j.seq limit 1
-        ) n
-    )
-    select array_agg(row(h.lane, h.suspect, h.buckets, h.costs, h.priority, h.seq, false)::mainspring_stored.lane_v1)
-            filter (where h.at = 0 and (not h.parked or h.task = any(p_tasks))),
-        array_agg(row(left(h.behind, h.at - 1), null, h.buckets, null, null, null, true)::mainspring_stored.lane_v1) filter (where h.at > 0)
-    into v_lanes, v_keyed from hops h;
-    if v_keyed is null then
-        return coalesce(v_lanes, '{}');
+    if strpos(array_to_string(v_names, ''), '=') = 0
+        and cardinality(v_names) <= greatest(1, least(8, v_acked / 8)) then
+        return v_names;
     end if;
-    return coalesce(v_lanes, '{}') || mainspring_stored.groups_v1(v_keyed, p_tasks);
+    return mainspring_stored.list_buckets_v1(p_done || array(select a.id from unnest(p_acks) a));
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.latest_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text, line text, held bigint)
+CREATE FUNCTION mainspring_stored.list_buckets_v1(p_ids bytea[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
-declare
-    v_now bigint;
-    v_at integer;
-    v_asked record;
-    v_key mainspring_stored.keys;
-    v_job mainspring_stored.jobs;
-    v_before bytea;
-    v_due bigint;
 begin
-    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
-        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
-        where k.mode in ('debounce', 'throttle', 'keep_last')
-    ) order by j.id for update;
-    v_now := mainspring_stored.now_v1(p_now);
-    for v_asked in
-        select a.key::integer as at, m.* from jsonb_each(p_modes) a
-        cross join lateral jsonb_to_record(a.value) as m(mode text, "window" bigint, max_wait bigint)
-        where m.mode <> 'keep' and p_take[a.key::integer] order by 1
-    loop
-        v_at := v_asked.at;
-        select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
-        if v_key.said = p_id[v_at] then
-            return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
-                null::bigint, v_now, null::text, null::text, null::text, null::bigint;
-            continue;
-        end if;
-        select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
-        if v_job.token = 0 and v_job.state <> 'running' then
-            delete from mainspring_stored.jobs j where j.id = v_job.id;
-            delete from mainspring_stored.edges e where e.child = v_job.id;
-            delete from mainspring_stored.marks m where m.job = v_job.id;
-            delete from mainspring_stored.follows f where f.job = v_job.id;
-            update mainspring_stored.keys k
-            set said = p_id[v_at], span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
-            where k.hash = v_key.hash;
-            v_due := case v_asked.mode
-                when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
-                when 'throttle' then coalesce(v_job.due, v_now)
-            end;
-            return query select v_at, v_job.id, true, v_due,
-                case when v_job.deps > (v_job.held is not null)::integer then v_key.before end,
-                v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end, v_job.line, v_job.held;
-            continue;
-        end if;
-        v_before := null;
-        v_due := null;
-        if v_asked.mode = 'debounce' then
-            v_due := v_now + v_asked."window";
-        elsif v_asked.mode = 'keep_last' then
-            v_before := (select j.id from mainspring_stored.jobs j where j.id = case when v_job.id is null then v_key.before else v_job.id end);
-        else
-            select s.id, case when s.started > v_now then v_now else s.started end + v_asked."window" into v_before, v_due
-            from mainspring_stored.started_v1(array[v_key.job, v_key.before]) s order by s.id = v_key.job desc limit 1;
-        end if;
-        update mainspring_stored.keys k
-        set job = p_id[v_at], until = 0, mode = v_asked.mode, before = v_before, said = null, print = null,
-            span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
-        where k.hash = p_key[v_at];
-        return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_before end,
-            null::bigint, null::integer, null::bigint, v_now, null::text, null::text, null::text, null::bigint;
+    return array(
+        select b.name from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
+            where j.id = any(p_ids) and j.buckets is not null
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.list_changed_breakers_v1(p_names text[], p_now bigint) RETURNS SETOF text
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query select mainspring_stored.read_breaker_v1(b.name, p_now) from mainspring_stored.breakers b
+    where b.name = any(p_names) and b.changed_by = pg_current_xact_id_if_assigned() order by b.name;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.list_partitions_v1() RETURNS TABLE(name text, until bigint)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    select c.relname::text,
+        (extract(epoch from to_date(substring(c.relname from 10), 'YYYYMMDD')::timestamp) * 1000000)::bigint + 86400000000
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'mainspring_stored.finished'::regclass and c.relname ~ '^finished_[0-9]{8}$'
+$_$;
+
+CREATE FUNCTION mainspring_stored.list_unkeyed_v1(p_lanes mainspring_stored.lane_v1[], p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lane mainspring_stored.lane_v1;
+begin
+    foreach v_lane in array p_lanes loop
+        p_names := p_names || v_lane.buckets;
     end loop;
+    return case when cardinality(p_names) < 2 then p_names
+        else array(select distinct u.name from unnest(p_names) as u(name) order by 1) end;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.let_go_v1(p_job bytea) RETURNS void
+CREATE FUNCTION mainspring_stored.list_unmoved_acks_v1(p_moved mainspring_stored.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[]) RETURNS mainspring_stored.ack_v1[]
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, 4611686018427387904) end
-    where f.id = p_job and f.drop_at is not null;
-    update mainspring_stored.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
+    return array(
+        select row(
+            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null,
+                null, null, null
+        )::mainspring_stored.ack_v1
+        from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
+        where not exists (
+            select 1 from unnest(p_moved.done, p_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
+        )
+    );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.let_v1(p_parts text[], p_new bytea[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.list_wakeups_v1(p_names text[], p_rechecked bigint[], p_rates boolean, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_part text;
-    v_job bytea;
     v_woken text[] := '{}';
 begin
-    foreach v_part in array p_parts loop
-        continue when exists (select 1 from mainspring_stored.part_links l where l.part = v_part and not l.noted);
-        v_job := mainspring_stored.first_v1(v_part, p_now);
-        if v_job is not null then
-            v_woken := v_woken || mainspring_stored.unhold_v1(array[v_job], p_new, p_now);
-            perform mainspring_stored.begin_v1(v_part, v_job);
-        end if;
-    end loop;
+    if cardinality(p_rechecked) > 0 then
+        v_woken := array(
+            select distinct l.queue from mainspring_stored.read_lane_rows_v1(p_rechecked) l
+            where l.waits_for is null
+        );
+    end if;
+    if exists (select 1 from mainspring_stored.waiting_queues w where w.bucket = any(p_names)) then
+        with waiting as (
+            delete from mainspring_stored.waiting_queues w
+            where w.bucket = any(array(
+                select r.name from unnest(mainspring_stored.read_capacities_v1(p_names, p_now)) r
+                where r.available > 0 and (p_rates or coalesce(r.kind, 'concurrency') in ('concurrency',
+                    'breaker'))
+            ))
+            returning w.queue
+        )
+        select v_woken || array(select distinct t.queue from waiting t) into v_woken;
+    end if;
     return v_woken;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.line_up_v1(p_ids bytea[], p_open boolean) RETURNS void
+CREATE FUNCTION mainspring_stored.lock_batch_v1(p_batch bytea, p_retry boolean, p_now bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare
-    v_lines mainspring_stored.line_v1[] := array(
-        select row(
-            j.lane, j.priority, min(j.seq), left(j.home, k.at) || substr(j.lane, length(j.home) + 1), j.queue, j.buckets
-        )::mainspring_stored.line_v1
-        from mainspring_stored.jobs j cross join lateral (select mainspring_stored.keyed_at_v1(j.home, j.queue) as at) k
-        where j.id = any(p_ids) and j.buckets is not null and k.at > 0 and j.state || '' = 'ready'
-        group by j.lane, j.priority, j.home, k.at, j.queue, j.buckets
-    );
-    v_there mainspring_stored.line_v1[] := '{}';
 begin
-    if cardinality(v_lines) = 0 then
-        return;
+    perform pg_advisory_xact_lock(hashtextextended('mainspring_stored' || encode(p_batch, 'hex'), 0));
+    if p_retry then
+        insert into mainspring_stored.retried_batches (batch, at) values (p_batch, mainspring_stored.now_v1(p_now)) on conflict do nothing;
     end if;
-    if not p_open and current_setting('transaction_isolation') = 'read committed' then
-        v_there := array(
-            select row(l.lane, l.priority, 0, null, null, null)::mainspring_stored.line_v1 from unnest(v_lines) n join mainspring_stored.lanes l
-                on l.lane = any(array[n.lane]) and l.priority = n.priority and l.seq <= n.seq
-            for key share of l
-        );
-    end if;
-    -- Grouped: a list that is looked through for each lane of a large batch takes longer than a call may.
-    insert into mainspring_stored.lanes (lane, priority, seq, grp, queue, buckets, vtime)
-    select s.lane, s.priority, max(s.seq), max(s.grp), max(s.queue), max(s.buckets), mainspring_stored.vtime_v1(s.lane, max(s.queue), s.priority)
-    from (
-        select n.*, false as there from unnest(v_lines) n union all select t.*, true from unnest(v_there) t
-    ) s
-    group by s.lane, s.priority having not bool_or(s.there);
+    return p_retry or exists (select 1 from mainspring_stored.retried_batches r where r.batch = p_batch);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.link_v1(p_names text[], p_part text[], p_after text[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.lock_batches_v1(p_batch bytea[]) RETURNS void
     LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
+    AS $$
+begin
+    perform pg_advisory_xact_lock(k.key) from (
+        select hashtextextended('mainspring_stored' || encode(u.batch, 'hex'), 0) as key from unnest(p_batch) as u(batch) order by 1
+    ) k;
+    -- One of them may be a first try that arrives after its retry: then each batch is sent again by itself.
+    if exists (select 1 from mainspring_stored.retried_batches r where r.batch = any(p_batch)) then
+        raise exception 'a batch of these was sent again before' using errcode = 'MS001';
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_bucket_rows_v1(p_names text[]) RETURNS void
+    LANGUAGE plpgsql
     AS $$
 declare
-    v_now bigint;
+    v_locked integer;
 begin
-    perform mainspring_stored.guard_v1();
-    perform pg_advisory_xact_lock(hashtextextended('mainspring links mainspring_stored', 0));
-    perform mainspring_stored.lock_parts_v1(p_names);
-    v_now := mainspring_stored.now_v1(p_now);
-    insert into mainspring_stored.parts (name) select distinct u.name from unnest(p_part) as u(name) on conflict (name) do nothing;
-    delete from mainspring_stored.part_links l where l.part = any(p_names) and not exists (
-        select 1 from unnest(p_part, p_after) as u(part, after) where u.part = l.part and u.after = l.after
-    );
-    insert into mainspring_stored.part_links (part, after)
-    select distinct u.part, u.after from unnest(p_part, p_after) as u(part, after) on conflict (part, after) do nothing;
-    delete from mainspring_stored.parts p where p.name = any(p_names) and p.name <> all(p_part);
-    return mainspring_stored.free_all_v1(p_names, p_part, '{}', v_now)
-        || mainspring_stored.let_v1(array(select distinct u.name from unnest(p_part) as u(name)), '{}', v_now);
+    loop
+        perform mainspring_stored.add_buckets_v1(p_names, true);
+        perform 1 from mainspring_stored.buckets b where b.name = any(p_names) order by b.name for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(p_names);  -- else a bucket was pruned in between
+    end loop;
 end
 $$;
 
@@ -2294,10 +2547,18 @@ declare
     v_names text[] := array(select distinct u.name from unnest(p_names) as u(name));
 begin
     perform pg_advisory_xact_lock(k.key) from (
-        select distinct mainspring_stored.gate_lock_v1(u.name) as key from unnest(v_names) as u(name) where strpos(u.name, '=') = 0
+        select distinct mainspring_stored.unkeyed_lock_v1(u.name) as key from unnest(v_names) as u(name) where strpos(u.name, '=') = 0
         order by 1
     ) k;
-    perform mainspring_stored.lock_rows_v1(v_names);
+    perform mainspring_stored.lock_bucket_rows_v1(v_names);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_dependents_v1(p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(select p.name from mainspring_stored.dependents p where p.name = any(p_names) order by p.name for update);
 end
 $$;
 
@@ -2311,101 +2572,49 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lock_gates_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_rooms mainspring_stored.room_v1[], p_n bigint, p_exact boolean, p_worker text, p_now bigint) RETURNS mainspring_stored.gated_v1
+CREATE FUNCTION mainspring_stored.lock_first_held_v1(p_schedule text, p_now bigint) RETURNS bytea
     LANGUAGE plpgsql
     AS $$
 declare
-    v_said mainspring_stored.gated_v1 := row('{}', '{}', '{}', '{}', '{}', p_lanes, 0);
-    v_lane mainspring_stored.lane_v1;
-    v_room mainspring_stored.room_v1;
-    v_counted text[] := '{}';
-    v_gate record;
+    c_moment constant text := '100ms';
+    v_limit text := current_setting('lock_timeout');
+    v_job bytea;
 begin
-    foreach v_lane in array p_lanes loop
-        if v_lane.keyed or v_lane.costs is not null then
-            v_counted := v_counted || v_lane.buckets;
-        end if;
+    loop
+        v_job := (
+            select j.id from mainspring_stored.jobs j
+            where j.held_schedule = p_schedule and j.held_place is not null and (j.expires is null or j.expires > p_now)
+            order by j.held_place limit 1
+        );
+        exit when v_job is null;
+        perform 1 from mainspring_stored.jobs j where j.id = v_job and j.held_place is not null for update skip locked;
+        exit when found;
+        begin
+            perform set_config('lock_timeout', c_moment, true);
+            perform 1 from mainspring_stored.jobs j where j.id = v_job for update;
+            perform set_config('lock_timeout', v_limit, true);
+        exception when lock_not_available then
+            insert into mainspring_stored.dependency_rechecks (schedule) values (p_schedule);
+            return null;
+        end;
     end loop;
-    foreach v_room in array p_rooms loop
-        if v_room.room <= 0 and v_room.name <> all(p_acked) and not exists (
-            select 1 from unnest(p_lanes) l where v_room.name = any(l.buckets) and not exists (
-                select 1 from mainspring_stored.waits w where w.bucket = v_room.name and w.queue = split_part(l.lane, '/', 1)
-            )
-        ) then
-            v_said.passed := v_said.passed || v_room.name;
-        elsif not p_exact and v_room.name <> all(v_counted) and mainspring_stored.wide_v1(v_room, p_n) then
-            v_said.shared := v_said.shared || v_room.name;
-        else
-            v_said.alone := v_said.alone || v_room.name;
-        end if;
-    end loop;
-    if cardinality(v_said.shared) = 0 then
-        perform mainspring_stored.lock_buckets_v1(v_said.alone);
-    elsif cardinality(v_said.shared) = 1 and cardinality(v_said.alone) = 0 then
-        perform pg_advisory_xact_lock_shared(mainspring_stored.gate_lock_v1(v_said.shared[1]));
-    else
-        for v_gate in
-            select mainspring_stored.gate_lock_v1(g.name) as key, bool_or(g.alone) as alone from (
-                select u.name, true as alone from unnest(v_said.alone) as u(name) where strpos(u.name, '=') = 0
-                union all
-                select u.name, false from unnest(v_said.shared) as u(name)
-            ) g group by 1 order by 1
-        loop
-            if v_gate.alone then
-                perform pg_advisory_xact_lock(v_gate.key);
-            else
-                perform pg_advisory_xact_lock_shared(v_gate.key);
-            end if;
-        end loop;
-        perform mainspring_stored.lock_rows_v1(v_said.alone);
-    end if;
-    if p_n > 0 and cardinality(v_said.shared) > 0 then
-        perform mainspring_stored.join_gates_v1(v_said.shared, p_worker);
-    end if;
-    v_said.now := mainspring_stored.now_v1(p_now);
-    -- New statements: what others did until we locked them is there to be counted.
-    foreach v_room in array mainspring_stored.rooms_v1(v_said.alone || v_said.shared || v_said.passed, v_said.now) loop
-        if v_room.name = any(v_said.passed) then
-            -- Of a rate nobody tells: one that has room by now is known as not looked at.
-            if v_room.room > 0 then
-                v_said.passed := array_remove(v_said.passed, v_room.name);
-            end if;
-        elsif v_room.name = any(v_said.shared) and not mainspring_stored.wide_v1(v_room, p_n) then
-            v_said.shared := array_remove(v_said.shared, v_room.name);
-        elsif mainspring_stored.spare_v1(v_room) >= p_n then
-            v_said.roomy := v_said.roomy || v_room.name;
-        end if;
-    end loop;
-    return v_said;
+    return v_job;
 end
 $$;
 
-CREATE TABLE mainspring_stored.workers (
-    id text NOT NULL,
-    number bigint NOT NULL,
-    turn bigint DEFAULT 0 NOT NULL,
-    lost boolean DEFAULT false NOT NULL,
-    limited boolean DEFAULT false NOT NULL,
-    started bigint NOT NULL,
-    seen bigint NOT NULL,
-    queues text[] NOT NULL,
-    tasks text[] NOT NULL,
-    lease bigint NOT NULL,
-    info bytea NOT NULL
-)
-WITH (fillfactor='50');
-
-CREATE FUNCTION mainspring_stored.lock_held_v1(p_worker mainspring_stored.workers) RETURNS text[]
+CREATE FUNCTION mainspring_stored.lock_key_rows_v1(p_hash bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 declare
-    v_names text[] := '{}';
+    v_hashes bytea[] := array(select distinct h from unnest(p_hash) h order by h);
+    v_locked integer;
 begin
-    if p_worker.limited then
-        v_names := array(select u.bucket from mainspring_stored.uses u where u.worker = p_worker.id);
-        perform mainspring_stored.lock_buckets_v1(v_names);
-    end if;
-    return v_names;
+    loop
+        insert into mainspring_stored.keys (hash) select h from unnest(v_hashes) h on conflict do nothing;
+        perform 1 from mainspring_stored.keys k where k.hash = any(v_hashes) order by k.hash for update;
+        get diagnostics v_locked = row_count;
+        exit when v_locked = cardinality(v_hashes);  -- else a key was deleted with its job in between
+    end loop;
 end
 $$;
 
@@ -2435,7 +2644,7 @@ CREATE FUNCTION mainspring_stored.lock_keys_v1(p_hash bytea[], p_now bigint) RET
     LANGUAGE plpgsql
     AS $$
 begin
-    perform mainspring_stored.hold_keys_v1(p_hash);
+    perform mainspring_stored.lock_key_rows_v1(p_hash);
     return mainspring_stored.finish_v1(
         array(
             select row(late.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1 from (
@@ -2448,243 +2657,154 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lock_latest_v1(p_key bytea[]) RETURNS void
+CREATE FUNCTION mainspring_stored.lock_latest_keys_v1(p_key bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    perform mainspring_stored.hold_keys_v1(array(select u.hash from unnest(p_key) as u(hash) where u.hash is not null));
+    perform mainspring_stored.lock_key_rows_v1(array(select u.hash from unnest(p_key) as u(hash) where u.hash is not null));
     perform 1 from mainspring_stored.jobs j where j.id in (
-        select k.before from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
-        where k.mode = 'keep_last' and k.before is not null
+        select k.previous from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode = 'keep_last' and k.previous is not null
     ) order by j.id for key share;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lock_parts_v1(p_names text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return array(select p.name from mainspring_stored.parts p where p.name = any(p_names) order by p.name for update);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.lock_rows_v1(p_names text[]) RETURNS void
+CREATE FUNCTION mainspring_stored.lock_limits_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_n integer[], p_max_scarce integer[], p_acks mainspring_stored.ack_v1[], p_exact boolean, p_worker text, p_before bigint, p_now bigint) RETURNS mainspring_stored.limit_locks_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_locked integer;
+    v_capacities mainspring_stored.capacity_v1[] := mainspring_stored.read_capacities_v1(mainspring_stored.list_unkeyed_v1(p_lanes, p_acked), p_before);
+    v_ahead text[] := '{}';
+    v_lanes mainspring_stored.lane_v1[] := p_lanes;
+    v_reply mainspring_stored.limit_locks_v1;
+    v_all bigint := 0;
+    v_n integer;
 begin
-    loop
-        perform mainspring_stored.make_buckets_v1(p_names, true);
-        perform 1 from mainspring_stored.buckets b where b.name = any(p_names) order by b.name for update;
-        get diagnostics v_locked = row_count;
-        exit when v_locked = cardinality(p_names);  -- else one was pruned in between
-    end loop;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.look_again_v1(p_names text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_lanes bigint[];
-    v_woken text[];
-begin
-    with recursive groups as (
-        select u.name, n.* from unnest(p_names) as u(name) cross join lateral (
-            select l.grp, l.id from mainspring_stored.lanes l where l.parked_on = u.name order by l.grp, l.priority desc, l.seq limit 1
-        ) n
-        union all
-        select g.name, n.* from groups g cross join lateral (
-            select l.grp, l.id from mainspring_stored.lanes l where l.parked_on = g.name and l.grp > g.grp
-            order by l.grp, l.priority desc, l.seq limit 1
-        ) n
-    )
-    select coalesce(array_agg(g.id order by g.id), '{}') into v_lanes from groups g;
-    perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for no key update of l;
-    with opened as (
-        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
-        where l.id = any(array[i.id]) returning l.queue
-    ), told as (
-        delete from mainspring_stored.waits w where w.bucket = any(p_names) returning w.queue
-    )
-    select array(select o.queue from opened o union select t.queue from told t) into v_woken;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.look_at_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-    v_now bigint := mainspring_stored.now_v1(p_now);
-begin
-    return query
-    select u.n, r.kind, r.size,
-        -- While all places are taken, the next one that is kept for guests is none of them.
-        r.used - (r.kind = 'concurrency' and r.used > r.size and exists (
-            select 1 from mainspring_stored.guests g where g.guest = 'next' and g.bucket = u.name and g.until > v_now
-        ))::integer,
-        mainspring_stored.next_at_v1(u.name, u.cost, v_now), array(
-        select j.id from mainspring_stored.uses x cross join lateral (
-            select o.id, o.started from mainspring_stored.jobs o
-            where o.state = 'running' and o.worker = x.worker and u.name = any(o.buckets)
-        ) j
-        where x.bucket = u.name order by j.started, j.id limit 10
-    ), case when r.kind = 'breaker' then mainspring_stored.breaker_v1(u.name, v_now) end
-    from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-    cross join lateral (select ((mainspring_stored.rooms_v1(array[u.name], v_now))[1]).*) r
-    where r.kind is not null order by u.n;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.look_v1(p_limit bigint, p_now bigint) RETURNS TABLE(now bigint, name text, rev bigint, look bigint, doc bytea)
-    LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    v_now bigint := mainspring_stored.now_v1(p_now);
-begin
-    return query select v_now, null::text, null::bigint, (
-        select s.look from mainspring_stored.schedules s where s.look > v_now order by s.look, s.name limit 1
-    ), null::bytea;
-    return query select v_now, s.name::text, s.rev, s.look, s.doc from mainspring_stored.schedules s where s.look <= v_now
-    order by s.look, s.name limit p_limit + 1;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.look_v1(p_groups text[], p_n integer, p_age boolean, p_looked bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.looked_v1
-    LANGUAGE plpgsql
-    AS $$
-declare
-    c_most constant integer := 128;
-    v_said mainspring_stored.looked_v1 := row('{}', p_looked, p_locked, '{}', false);
-    v_size integer := p_n;
-    v_rows bigint[];
-    v_new text[];
-    v_full text[];
-    v_good bigint[];
-    v_behind bigint[];
-    v_seqs bigint[];
-    v_again integer := 0;
-begin
-    loop
-        v_size := least(v_size, c_most + cardinality(p_looked) - cardinality(v_said.looked) - v_again);
-        v_rows := case when p_fair and not p_age then mainspring_stored.fair_window_v1(p_groups, v_size, v_said.looked)
-            else mainspring_stored.window_v1(p_groups, v_size, p_age, v_said.looked) end;
-        exit when cardinality(v_rows) = 0;
-        v_said.looked := v_said.looked || v_rows;
-        v_new := mainspring_stored.try_buckets_v1(
-            array(
-                select distinct b.name from mainspring_stored.lane_rows_v1(v_rows) l
-                cross join unnest(l.buckets) as b(name) where b.name <> all(v_said.locked)
-            )
-        );
-        v_said.locked := v_said.locked || v_new;
-        -- A new statement: what others did to these buckets until we locked them is there to be counted.
-        v_said.rooms := v_said.rooms || mainspring_stored.rooms_v1(v_new, p_now);
-        v_full := p_full || array(select r.name from unnest(v_said.rooms) r where r.room <= 0);
-        select v_said.good || coalesce(array_agg(l.id) filter (where h.seq <= l.seq), '{}'),
-            coalesce(array_agg(l.id) filter (where h.seq > l.seq), '{}'), array_agg(h.seq) filter (where h.seq > l.seq)
-        into v_good, v_behind, v_seqs from mainspring_stored.lane_rows_v1(v_rows) l cross join lateral (
-            select j.seq from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
-            order by j.seq limit 1
-        ) h
-        where l.buckets <@ v_said.locked and not l.buckets && v_full and not exists (
-            -- One before it in its lane waits for a rate: it may cost less, but nobody passes in a lane. It will be parked too.
-            select 1 from mainspring_stored.lanes o where o.lane = l.lane and o.priority > l.priority and mainspring_stored.waits_for_rate_v1(o)
-        );
-        v_said.good := v_good;
-        if cardinality(v_behind) > 0 then
-            -- Their first jobs were cancelled: they go to where they belong, and are looked at when their turn comes. Those that
-            -- were not opened since these stood before them may come first.
-            update mainspring_stored.lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq) where l.id = any(array[u.id]);
-            perform mainspring_stored.open_v1(
-                array(select distinct b.name from mainspring_stored.lane_rows_v1(v_behind) l cross join unnest(l.buckets) as b(name)),
-                false, p_now
-            );
-            v_said.looked := array(select u.id from unnest(v_said.looked) as u(id) where u.id <> all(v_behind));
-            v_again := v_again + cardinality(v_behind);
+    if 0 >= any(p_max_scarce) then
+        v_ahead := array(select r.name from unnest(v_capacities) r where mainspring_stored.compute_headroom_v1(r) > 0);
+        if 0 >= all(p_max_scarce) then
+            v_lanes := mainspring_stored.claimable_ahead_v1(p_lanes, v_ahead);
+            if cardinality(v_lanes) < cardinality(p_lanes) then
+                v_capacities := array(select r from unnest(v_capacities) r
+                    where r.name = any(mainspring_stored.list_unkeyed_v1(v_lanes, p_acked)));
+            end if;
         end if;
-        v_said.more := v_said.more or exists (
-            select 1 from mainspring_stored.lane_rows_v1(v_rows) l
-            where not l.buckets <@ v_said.locked
-        );
-        exit when cardinality(v_said.good) >= p_n;
-        if cardinality(v_said.looked) - cardinality(p_looked) + v_again >= c_most then
-            v_said.more := true;
-            exit;
-        end if;
-        v_size := v_size * 2;
-    end loop;
-    return v_said;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.lows_v1(p_worker text, p_number bigint, p_lanes text[], p_low_lane text[], p_low_priority integer[], p_last bigint, p_n bigint) RETURNS TABLE(lane text, priority integer, seq bigint)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-    v_got bigint;
-begin
-    select count(*) into v_got from mainspring_stored.jobs j where j.state = 'running' and j.worker = p_worker and j.turn = p_number;
-    return query
-    select k.lane, k.priority, coalesce(c.seq, p_last + 1) from (
-        select l.lane, 0 as priority from unnest(p_lanes) as l(lane)
-        union
-        select l.lane, l.priority from unnest(p_low_lane, p_low_priority) as l(lane, priority) where l.lane = any(p_lanes)
-        union
-        select j.lane::text, j.priority from mainspring_stored.jobs j
-        where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = any(p_lanes)
-    ) k left join lateral (
-        select min(j.seq) as seq from mainspring_stored.jobs j
-        where j.state = 'running' and j.worker = p_worker and j.turn = p_number and j.lane = k.lane and j.priority = k.priority
-    ) c on true
-    where (c.seq is not null or v_got < p_n)
-        -- Of a stack the newest lie below every mark.
-        and coalesce(c.seq, 0) >= 0 and not exists (
-            select 1 from mainspring_stored.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
-        );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.make_buckets_v1(p_names text[], p_wait boolean) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    c_most constant integer := 64;
-    v_new text[] := array(
-        select distinct u.name collate "C" from unnest(p_names) as u(name)
-        where not exists (select 1 from mainspring_stored.buckets b where b.name = any(array[u.name]))
-    );
-begin
-    if cardinality(v_new) = 0 then
-        return;
-    elsif p_wait then
-        perform pg_advisory_xact_lock(k.key) from (
-            select distinct hashtextextended('mainspring_stored bucket ' || u.name, 0) as key from unnest(v_new) as u(name) order by 1
-        ) k;
-    else
-        v_new := array(
-            select u.name from unnest(v_new[1:c_most]) as u(name)
-            where pg_try_advisory_xact_lock(hashtextextended('mainspring_stored bucket ' || u.name, 0))
+    end if;
+    if cardinality(p_acks) > 0 then
+        p_exact := p_exact or exists (
+            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null or a.fault is not null
         );
     end if;
-    insert into mainspring_stored.buckets (name) select u.name from unnest(v_new) as u(name) order by u.name collate "C"
-    on conflict (name) do nothing;
+    foreach v_n in array p_n loop
+        v_all := v_all + greatest(v_n, 0);
+    end loop;
+    v_reply := mainspring_stored.lock_unkeyed_v1(v_lanes, p_acked, v_capacities, v_all, p_exact, p_worker, p_now);
+    v_reply.ahead := v_ahead;
+    return v_reply;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.make_chunks_v1(p_from bigint, p_days integer) RETURNS integer
+CREATE FUNCTION mainspring_stored.lock_unkeyed_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_capacities mainspring_stored.capacity_v1[], p_n bigint, p_exact boolean, p_worker text, p_now bigint) RETURNS mainspring_stored.limit_locks_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_reply mainspring_stored.limit_locks_v1 := row('{}', '{}', '{}', '{}', '{}', p_lanes, 0);
+    v_lane mainspring_stored.lane_v1;
+    v_capacity mainspring_stored.capacity_v1;
+    v_counted text[] := '{}';
+    v_lock record;
+begin
+    foreach v_lane in array p_lanes loop
+        if v_lane.keyed or v_lane.costs is not null then
+            v_counted := v_counted || v_lane.buckets;
+        end if;
+    end loop;
+    foreach v_capacity in array p_capacities loop
+        if v_capacity.available <= 0 and v_capacity.name <> all(p_acked) and not exists (
+            select 1 from unnest(p_lanes) l where v_capacity.name = any(l.buckets) and not exists (
+                select 1 from mainspring_stored.waiting_queues w where w.bucket = v_capacity.name and w.queue = split_part(l.lane, '/', 1)
+            )
+        ) then
+            v_reply.skipped := v_reply.skipped || v_capacity.name;
+        elsif not p_exact and v_capacity.name <> all(v_counted) and mainspring_stored.may_share_v1(v_capacity, p_n) then
+            v_reply.shared := v_reply.shared || v_capacity.name;
+        else
+            v_reply.exclusive := v_reply.exclusive || v_capacity.name;
+        end if;
+    end loop;
+    if cardinality(v_reply.shared) = 0 then
+        perform mainspring_stored.lock_buckets_v1(v_reply.exclusive);
+    elsif cardinality(v_reply.shared) = 1 and cardinality(v_reply.exclusive) = 0 then
+        perform pg_advisory_xact_lock_shared(mainspring_stored.unkeyed_lock_v1(v_reply.shared[1]));
+    else
+        for v_lock in
+            select mainspring_stored.unkeyed_lock_v1(g.name) as key, bool_or(g.exclusive) as exclusive from (
+                select u.name, true as exclusive from unnest(v_reply.exclusive) as u(name) where strpos(u.name, '=') = 0
+                union all
+                select u.name, false from unnest(v_reply.shared) as u(name)
+            ) g group by 1 order by 1
+        loop
+            if v_lock.exclusive then
+                perform pg_advisory_xact_lock(v_lock.key);
+            else
+                perform pg_advisory_xact_lock_shared(v_lock.key);
+            end if;
+        end loop;
+        perform mainspring_stored.lock_bucket_rows_v1(v_reply.exclusive);
+    end if;
+    if p_n > 0 and cardinality(v_reply.shared) > 0 then
+        perform mainspring_stored.take_share_v1(v_reply.shared, p_worker);
+    end if;
+    v_reply.now := mainspring_stored.now_v1(p_now);
+    -- New statements: they count what other transactions did before the locks were taken.
+    foreach v_capacity in array mainspring_stored.read_capacities_v1(
+        v_reply.exclusive || v_reply.shared || v_reply.skipped, v_reply.now
+    ) loop
+        if v_capacity.name = any(v_reply.skipped) then
+            -- A rate wakes no queue: a bucket that has capacity by now counts as not looked at.
+            if v_capacity.available > 0 then
+                v_reply.skipped := array_remove(v_reply.skipped, v_capacity.name);
+            end if;
+        elsif v_capacity.name = any(v_reply.shared) and not mainspring_stored.may_share_v1(v_capacity, p_n) then
+            v_reply.shared := array_remove(v_reply.shared, v_capacity.name);
+        elsif mainspring_stored.compute_headroom_v1(v_capacity) >= p_n then
+            v_reply.plentiful := v_reply.plentiful || v_capacity.name;
+        end if;
+    end loop;
+    return v_reply;
+end
+$$;
+
+CREATE TABLE mainspring_stored.workers (
+    id text NOT NULL,
+    number bigint NOT NULL,
+    turn bigint DEFAULT 0 NOT NULL,
+    lost boolean DEFAULT false NOT NULL,
+    limited boolean DEFAULT false NOT NULL,
+    started bigint NOT NULL,
+    seen bigint NOT NULL,
+    queues text[] NOT NULL,
+    tasks text[] NOT NULL,
+    lease bigint NOT NULL,
+    info bytea NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE FUNCTION mainspring_stored.lock_worker_buckets_v1(p_worker mainspring_stored.workers) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := '{}';
+begin
+    if p_worker.limited then
+        v_names := array(select u.bucket from mainspring_stored.bucket_uses u where u.worker = p_worker.id);
+        perform mainspring_stored.lock_buckets_v1(v_names);
+    end if;
+    return v_names;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.make_partitions_v1(p_from bigint, p_days integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '100ms'
@@ -2695,7 +2815,7 @@ declare
     v_name text;
     v_made integer := 0;
 begin
-    if not pg_try_advisory_xact_lock(hashtextextended('mainspring chunks mainspring_stored', 0)) then
+    if not pg_try_advisory_xact_lock(hashtextextended('mainspring partitions mainspring_stored', 0)) then
         return 0;
     end if;
     for v_day in p_from / c_day .. p_from / c_day + least(p_days, 400) loop
@@ -2709,7 +2829,7 @@ begin
             );
             v_made := v_made + 1;
         exception
-            -- jobs of that day lie among the rest already; or somebody is in the way
+            -- rows of that day are in finished_rest already, or another transaction holds the table
             when check_violation or lock_not_available then null;
         end;
     end loop;
@@ -2717,89 +2837,37 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.make_limits_v1(p_limits jsonb) RETURNS void
+CREATE FUNCTION mainspring_stored.mark_members_v1(p_ids bytea[], p_some bytea[]) RETURNS boolean[]
     LANGUAGE plpgsql
     AS $$
 begin
-    insert into mainspring_stored.limits (name, kind, size, per, burst, share, span)
-    select u.name, u.kind, u.size, u.per, u.burst, u.share, u.span
-    from jsonb_to_recordset(p_limits)
-        as u(name text, kind text, size bigint, per bigint, burst bigint, share bigint, span bigint)
-    where not exists (select 1 from mainspring_stored.limits l where l.name = any(array[u.name]))
-    order by u.name collate "C"
-    on conflict (name) do nothing;
+    return array(
+        select bool_or(s.found) from (
+            select u.id, u.n, false as found from unnest(p_ids) with ordinality as u(id, n)
+            union all
+            select o.id, null, true from unnest(p_some) as o(id)
+        ) s
+        group by s.id having min(s.n) is not null order by min(s.n)
+    );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.make_queues_v1(p_queues jsonb) RETURNS void
-    LANGUAGE plpgsql
+CREATE FUNCTION mainspring_stored.may_share_v1(p_capacity mainspring_stored.capacity_v1, p_n bigint) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
     AS $$
 begin
-    insert into mainspring_stored.queues (name, mode, since, declared)
-    select n.pair ->> 0, 'open', 0, n.pair -> 1 from jsonb_array_elements(p_queues) as n(pair)
-    where not exists (select 1 from mainspring_stored.queues q where q.name = any(array[n.pair ->> 0]) and q.declared is not null)
-    order by 1
-    on conflict (name) do update set declared = excluded.declared where queues.declared is null;
+    return case
+        when strpos(p_capacity.name, '=') > 0 or starts_with(p_capacity.name, '*') then false
+        when p_capacity.kind is null then true
+        when p_capacity.kind in ('concurrency', 'rate')
+            then p_n <= p_capacity.size / (4 * 16)
+                and p_capacity.available >= p_capacity.size - p_capacity.size / 4
+        else false
+    end;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.make_room_v1(p_queue text, p_most bigint, p_on_full text, p_ids bytea[], p_stayed bytea[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_depth bigint;
-    v_first bigint;
-    v_old bytea[];
-    v_woken text[] := '{}';
-begin
-    loop
-        select count(*), min(j.enqueued) into v_depth, v_first from mainspring_stored.jobs j
-        where j.bound and j.state <> 'running' and j.queue = p_queue;
-        exit when v_depth <= p_most;
-        if p_on_full = 'drop_oldest' then
-            v_old := array(
-                select j.id from mainspring_stored.jobs j
-                where j.bound and j.state <> 'running' and j.queue = p_queue and j.id <> all(p_ids || p_stayed)
-                order by j.enqueued, j.id limit v_depth - p_most
-            );
-        end if;
-        if coalesce(cardinality(v_old), 0) < v_depth - p_most then
-            raise exception '%', p_queue using errcode = 'MS005', detail = jsonb_build_object(
-                'max_depth', p_most, 'on_full', p_on_full, 'depth', v_depth - cardinality(p_ids),
-                'excess', v_depth - p_most, 'age', p_now - v_first
-            )::text;
-        end if;
-        -- One that a claim has in hand runs when we get it: then the next oldest goes. One that was replaced is another row.
-        v_old := array(select j.id from mainspring_stored.jobs j where j.id = any(v_old) order by j.id for update);
-        v_woken := v_woken || mainspring_stored.cancel_new_v1(
-            v_old, 'superseded', 'dropped: queue ''' || p_queue || ''' was full (max_depth ' || p_most || ')', p_now
-        );
-    end loop;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.modes_lock_v1() RETURNS bigint
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select hashtextextended('mainspring modes mainspring_stored', 0)
-$$;
-
-CREATE FUNCTION mainspring_stored.moment_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) RETURNS bigint
-    LANGUAGE plpgsql
-    AS $$
-begin
-    if p_kind <> 'concurrency' then
-        p_cost := mainspring_stored.next_at_v1(p_name, p_cost, p_now);
-        if p_kind <> 'breaker' or p_cost is not null then
-            return p_cost;
-        end if;
-    end if;
-    return (select min(g.until) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.move_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS mainspring_stored.moved_v1
+CREATE FUNCTION mainspring_stored.move_to_history_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS mainspring_stored.moved_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -2808,7 +2876,7 @@ declare
     v_worker text;
     v_freed text[];
     v_left text[];
-    v_parts text[];
+    v_schedules text[];
     v_woken text[] := '{}';
 begin
     with gone as (
@@ -2816,116 +2884,120 @@ begin
         returning j.*, x.state as final, x.reason, x.result, x.error, x.label, x.note, coalesce(x.refund, 0) as refund
     ), buried as (
         insert into mainspring_stored.dead (
-            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
+            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
             queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs,
-            part
+            schedule
         )
-        select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
+        select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, followed, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets,
-            costs, part
+            costs, schedule
         from gone where final = 'dead'
     ), kept as (
         insert into mainspring_stored.finished (
-            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
+            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
             queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs,
-            part
+            schedule
         )
-        select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, follows, early, id, final,
+        select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, followed, early, id, final,
             task, queue, home, lane, record, worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs, part
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs, schedule
         from gone where final <> 'dead'
     )
-    select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where follows > 0),
+    select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where followed > 0),
         max(worker) filter (where state = 'running' and buckets is not null),
         (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running'),
         array_agg(distinct lane) filter (where state = 'ready' and buckets is not null),
-        array_agg(distinct part) filter (where final = 'succeeded' and part is not null)
-    into v_followed, v_worker, v_freed, v_left, v_parts from gone;
+        array_agg(distinct schedule) filter (where final = 'succeeded' and schedule is not null)
+    into v_followed, v_worker, v_freed, v_left, v_schedules from gone;
     if v_freed is not null then
-        perform mainspring_stored.free_v1(v_worker, v_freed);
+        perform mainspring_stored.release_uses_v1(v_worker, v_freed);
     end if;
     if v_left is not null then
-        perform mainspring_stored.open_left_v1(v_left);
+        perform mainspring_stored.recheck_left_lanes_v1(v_left);
     end if;
     delete from mainspring_stored.edges where child = any(v_ids);
     if v_followed is not null then
-        v_woken := mainspring_stored.follow_v1(v_followed, p_now);
+        v_woken := mainspring_stored.enqueue_follow_ups_v1(v_followed, p_now);
     end if;
-    return (v_ids, null::bigint[], v_woken, v_parts);
+    return (v_ids, null::bigint[], v_woken, v_schedules);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.news_v1(p_names text[], p_now bigint) RETURNS SETOF text
-    LANGUAGE plpgsql
+CREATE FUNCTION mainspring_stored.names_breaker_v1(p_names text[]) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
     AS $$
 begin
-    return query select mainspring_stored.breaker_v1(b.name, p_now) from mainspring_stored.breakers b
-    where b.name = any(p_names) and b.news = pg_current_xact_id_if_assigned() order by b.name;
+    return strpos(array_to_string(p_names, '=') || '=', ':breaker' || '=') > 0;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.next_at_v1(p_name text, p_cost bigint, p_now bigint) RETURNS bigint
+CREATE FUNCTION mainspring_stored.next_fair_rows_v1(p_lane_sets text[], p_size integer, p_examined bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare
-    v_limit mainspring_stored.limits;
-    v_bucket mainspring_stored.buckets;
-    v_size bigint;
-    v_cost bigint;
-    v_at bigint;
 begin
-    select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
-    v_size := coalesce(v_limit.set_size, v_limit.size);
-    if v_limit.kind = 'breaker' then
-        return (select b.until from mainspring_stored.breakers b where b.name = p_name and b.until > p_now and b.until < 4503599627370496);
-    elsif v_limit.name is null or v_limit.kind = 'concurrency' or v_size <= 0 then
-        return null;
-    end if;
-    select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
-    v_cost := least(p_cost, v_size);
-    if v_limit.kind = 'smooth' then
-        v_at := ceil(
-            coalesce(v_bucket.tat, 0)
-            - (greatest(v_limit.burst, 1, v_cost) - greatest(v_cost, 1))::numeric * v_limit.per / v_size
-        );
-    else
-        -- behind: what still counts once an entry and all before it have run out
-        select min(e.over) filter (where e.behind + greatest(v_cost, 1) <= v_size) into v_at from (
-            select s.last + v_limit.per as over,
-                sum(s.n) over (order by s.last desc rows between unbounded preceding and current row) - s.n as behind
-            from mainspring_stored.starts s where s.bucket = p_name and s.last > p_now - v_limit.per
-            union all
-            select p_now, coalesce(sum(s.n), 0) from mainspring_stored.starts s where s.bucket = p_name and s.last > p_now - v_limit.per
-        ) e;
-    end if;
-    v_at := greatest(v_at, v_bucket.blocked);
-    return case when v_at > p_now then v_at end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.note_success_v1(p_names text[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_parts text[] := mainspring_stored.lock_parts_v1(array(select l.part from mainspring_stored.part_links l where l.after = any(p_names)));
-begin
-    if cardinality(v_parts) = 0 then
-        return '{}';
-    end if;
-    update mainspring_stored.part_links l set noted = true
-    where l.part = any(v_parts) and l.after = any(p_names) and not l.noted and not exists (
-        select 1 from mainspring_stored.parts p join mainspring_stored.jobs j on j.id = any(array[p.released])
-        where p.name = l.part and j.token = p.token and (j.expires is null or j.expires > p_now)
+    return array(
+        select x.id from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+            select l.id, l.priority, l.vtime, l.seq from mainspring_stored.keyed_lanes l
+            where l.waits_for is null and l.vtime is not null and l.lane_set = g.lane_set and l.id <> all(p_examined)
+            order by l.priority desc, l.vtime, l.seq limit p_size
+        ) x order by x.priority desc, x.vtime, x.seq limit p_size
     );
-    return mainspring_stored.let_v1(v_parts, '{}', p_now);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.note_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS mainspring_stored.noted_v1
+CREATE FUNCTION mainspring_stored.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_age boolean, p_examined bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_age then
+        return array(
+            with recursive levels as (
+                select g.lane_set, n.priority from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+                    select l.priority from mainspring_stored.keyed_lanes l where l.waits_for is null and l.lane_set = g.lane_set
+                    order by l.priority desc limit 1
+                ) n
+                union all
+                select v.lane_set, n.priority from levels v cross join lateral (
+                    select l.priority from mainspring_stored.keyed_lanes l
+                        where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
+                    order by l.priority desc limit 1
+                ) n
+            )
+            select x.id from levels v cross join lateral (
+                select l.id, l.seq from mainspring_stored.keyed_lanes l
+                where l.waits_for is null and l.lane_set = v.lane_set and l.priority = v.priority and l.id <> all(p_examined)
+                order by l.seq limit p_size
+            ) x order by x.seq limit p_size
+        );
+    end if;
+    return array(
+        select x.id from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+            select l.id, l.priority, l.seq from mainspring_stored.keyed_lanes l
+            where l.waits_for is null and l.lane_set = g.lane_set and l.id <> all(p_examined)
+            order by l.priority desc, l.seq limit p_size
+        ) x order by x.priority desc, x.seq limit p_size
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.next_token_v1(p_names text[], p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_token bigint := greatest(p_now, (select max(f.token) + 1 from mainspring_stored.holder_tokens f where f.bucket = any(p_names)));
+begin
+    insert into mainspring_stored.holder_tokens (bucket, token) select n, v_token from unnest(p_names) n
+    on conflict (bucket) do update set token = excluded.token;
+    return v_token;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.note_held_back_v1(p_lanes mainspring_stored.lane_v1[], p_locked text[], p_now bigint) RETURNS mainspring_stored.held_back_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_rooms mainspring_stored.room_v1[] := mainspring_stored.rooms_v1(
+    v_capacities mainspring_stored.capacity_v1[] := mainspring_stored.read_capacities_v1(
         array(select distinct g.name from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)), p_now
     );
     v_lane mainspring_stored.lane_v1;
@@ -2933,32 +3005,52 @@ declare
     v_head record;
     v_full text[];
     v_at bigint[];
-    v_held text[] := '{}';
+    v_queues text[] := '{}';
     v_first bigint;
 begin
     foreach v_lane in array p_lanes loop
         continue when coalesce(cardinality(v_lane.buckets), 0) = 0;
         v_base := case when v_lane.keyed
-            then left(v_lane.lane, mainspring_stored.keyed_at_v1(v_lane.lane, split_part(v_lane.lane, '/', 1)) - 1) else v_lane.lane end;
+            then left(v_lane.lane, mainspring_stored.key_position_v1(v_lane.lane, split_part(v_lane.lane, '/', 1)) - 1)
+                else v_lane.lane end;
         select j.buckets, j.costs into v_head from mainspring_stored.jobs j
         where j.state = 'ready' and j.lane >= case when v_lane.keyed then v_base || '=' else v_base end
             and j.lane < case when v_lane.keyed then v_base || '>' else v_base || chr(1) end
         order by j.lane, j.priority desc, j.seq limit 1;
         continue when not found;
-        select array_agg(g.name), array_agg(mainspring_stored.moment_v1(g.name, r.kind, coalesce(v_head.costs[g.n], 1), p_now))
+        select array_agg(g.name), array_agg(mainspring_stored.find_recheck_time_v1(g.name, r.kind, coalesce(v_head.costs[g.n], 1), p_now))
         into v_full, v_at
-        from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_rooms) r on r.name = g.name
-        where r.room < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
+        from unnest(v_head.buckets) with ordinality as g(name, n) join unnest(v_capacities) r on r.name = g.name
+        where r.available < greatest(1, least(case when v_lane.keyed then 1 else coalesce(v_head.costs[g.n], 1) end, r.cap));
         continue when v_full is null;
-        v_held := v_held || split_part(v_lane.lane, '/', 1);
-        insert into mainspring_stored.waits (bucket, queue)
+        v_queues := v_queues || split_part(v_lane.lane, '/', 1);
+        insert into mainspring_stored.waiting_queues (bucket, queue)
         select g.name, split_part(v_lane.lane, '/', 1) from unnest(v_full) as g(name) where g.name = any(p_locked)
         on conflict do nothing;
-        if array_position(v_at, null) is null then  -- else nobody knows
+        if array_position(v_at, null) is null then  -- else the moment is not known
             v_first := least(v_first, (select max(m.at) from unnest(v_at) as m(at)));
         end if;
     end loop;
-    return row(v_held, v_first);
+    return row(v_queues, v_first);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.note_success_v1(p_names text[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_dependents text[] := mainspring_stored.lock_dependents_v1(array(select l.schedule from mainspring_stored.dependencies l
+        where l.after = any(p_names)));
+begin
+    if cardinality(v_dependents) = 0 then
+        return '{}';
+    end if;
+    update mainspring_stored.dependencies l set noted = true
+    where l.schedule = any(v_dependents) and l.after = any(p_names) and not l.noted and not exists (
+        select 1 from mainspring_stored.dependents p join mainspring_stored.jobs j on j.id = any(array[p.released])
+        where p.name = l.schedule and j.token = p.token and (j.expires is null or j.expires > p_now)
+    );
+    return mainspring_stored.release_next_v1(v_dependents, '{}', p_now);
 end
 $$;
 
@@ -2968,349 +3060,180 @@ CREATE FUNCTION mainspring_stored.now_v1(p_now bigint) RETURNS bigint
     select coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
 $$;
 
-CREATE FUNCTION mainspring_stored.number_v1(p_names text[], p_now bigint) RETURNS bigint
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-    v_token bigint := greatest(p_now, (select max(f.token) + 1 from mainspring_stored.fences f where f.bucket = any(p_names)));
-begin
-    insert into mainspring_stored.fences (bucket, token) select n, v_token from unnest(p_names) n
-    on conflict (bucket) do update set token = excluded.token;
-    return v_token;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.obey_joined_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_max_scarce integer, p_locked text[], p_shared text[], p_skipped text[], p_now bigint) RETURNS mainspring_stored.picked_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_ids bytea[] := array(
-        select j.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where a.part is not null and j.held is not null
-    );
-    v_lines text[] := array(select distinct j.line from mainspring_stored.jobs j where j.id = any(v_ids));
-    v_locked text[] := array(
-        select p.name from mainspring_stored.parts p where p.name = any(v_lines) order by p.name for update skip locked
-    );
-begin
-    insert into mainspring_stored.part_news (part) select u.name from unnest(v_lines) as u(name) where u.name <> all(v_locked);
-    return mainspring_stored.let_v1(v_locked, v_ids, p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.obey_v1(p_parts text[], p_ids bytea[], p_forced boolean, p_open boolean, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_parts text[];
-begin
-    if p_open then
-        insert into mainspring_stored.part_news (part) select u.name from unnest(p_parts) as u(name);
-        return '{}';
-    end if;
-    v_parts := mainspring_stored.lock_parts_v1(p_parts);
-    if not p_forced then
-        return mainspring_stored.let_v1(v_parts, p_ids, p_now) || mainspring_stored.free_all_v1(p_parts, v_parts, p_ids, p_now);
-    end if;
-    perform mainspring_stored.begin_v1(f.part, f.id) from (
-        select distinct on (j.part) j.part, j.id from unnest(p_ids) with ordinality as u(id, n)
-        join mainspring_stored.jobs j on j.id = any(array[u.id]) where j.part = any(v_parts) order by j.part, u.n desc
-    ) f;
-    return '{}';
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.old_chunk_v1(p_before bigint, p_now bigint) RETURNS text
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-declare
-    v_name text;
-    v_held boolean;
-begin
-    for v_name in select c.name from mainspring_stored.chunks_v1() c where c.until <= p_before order by c.until loop
-        execute format(
-            'select exists (select 1 from mainspring_stored.%1$I where drop_at > $1) or exists ('
-            'select 1 from mainspring_stored.keys k join mainspring_stored.%1$I f on f.id = k.job '
-            'where mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
-        ) into v_held using mainspring_stored.now_v1(p_now);
-        if not v_held then
-            return v_name;
-        end if;
-    end loop;
-    return null;
-end
-$_$;
-
-CREATE FUNCTION mainspring_stored.oldest_snapshot_v1() RETURNS TABLE(pid integer, seconds double precision)
-    LANGUAGE sql STABLE
-    AS $$
-    select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::double precision from pg_stat_activity a
-    where a.datname = current_database() and a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
-    order by age(a.backend_xmin) desc limit 1
-$$;
-
-CREATE FUNCTION mainspring_stored.open_due_v1(p_limit integer, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_lanes bigint[] := array(
-        select l.id from mainspring_stored.lanes l where l.parked_until <= p_now
-        order by l.parked_until limit p_limit for no key update skip locked
-    );
-    v_woken text[];
-begin
-    if cardinality(v_lanes) = 0 then
-        return '{}';
-    end if;
-    with opened as (
-        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
-        where l.id = any(array[i.id]) returning l.queue
-    )
-    select array(select distinct o.queue from opened o) into v_woken;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.open_left_v1(p_lanes text[]) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    update mainspring_stored.lanes l set parked_on = null, parked_until = null
-    where l.id = any(array(
-        select x.id from mainspring_stored.lanes x where x.lane = any(p_lanes) and x.parked_until is not null
-        for no key update skip locked
-    ));
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.open_v1(p_names text[], p_rates boolean, p_now bigint) RETURNS bigint[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    c_most constant integer := 1000;
-    v_lanes bigint[];
-begin
-    if not exists (select 1 from mainspring_stored.lanes l where l.parked_on = any(p_names)) then
-        return '{}';
-    end if;
-    with recursive free as (
-        select r.name, least(r.room, c_most) as places
-        from unnest(mainspring_stored.rooms_v1(array(select distinct u.name from unnest(p_names) as u(name)), p_now)) r
-        where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
-    ), groups as (
-        select f.name, f.places, n.grp from free f cross join lateral (
-            select l.grp from mainspring_stored.lanes l where l.parked_on = f.name order by l.grp limit 1
-        ) n
-        union all
-        select g.name, g.places, n.grp from groups g cross join lateral (
-            select l.grp from mainspring_stored.lanes l where l.parked_on = g.name and l.grp > g.grp order by l.grp limit 1
-        ) n
-    ), levels as (
-        select g.*, n.priority from groups g cross join lateral (
-            select l.priority from mainspring_stored.lanes l where l.parked_on = g.name and l.grp = g.grp order by l.priority desc limit 1
-        ) n
-        union all
-        select v.name, v.places, v.grp, n.priority from levels v cross join lateral (
-            select l.priority from mainspring_stored.lanes l where l.parked_on = v.name and l.grp = v.grp and l.priority < v.priority
-            order by l.priority desc limit 1
-        ) n
-    ), first as (
-        select f.id, v.places, row_number() over (partition by v.name, v.grp order by v.priority desc, f.seq) as nth,
-            row_number() over (partition by v.name, v.grp order by f.seq) as nth_by_age
-        from levels v cross join lateral (
-            select l.id, l.seq from mainspring_stored.lanes l where l.parked_on = v.name and l.grp = v.grp and l.priority = v.priority
-            order by l.seq limit v.places
-        ) f
-    )
-    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
-    where f.nth <= f.places or f.nth_by_age <= f.places;
-    perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for no key update of l;
-    update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id) where l.id = any(array[i.id]);
-    return v_lanes;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.over_v1(p_ids bytea[]) RETURNS bytea[]
-    LANGUAGE plpgsql STABLE
-    AS $$
-begin
-    return array(
-        select f.id from mainspring_stored.finished f where f.id = any(p_ids)
-        union all
-        select d.id from mainspring_stored.dead d where d.id = any(p_ids)
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_few integer, p_locked text[], p_shared text[], p_passed text[], p_now bigint) RETURNS mainspring_stored.picked_v1
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_said mainspring_stored.picked_v1 := row('{}', '{}', '{}', p_locked, false);
+    v_reply mainspring_stored.picked_v1 := row('{}', '{}', '{}', p_locked, false);
     v_late text[] := array(
         select distinct g.name from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
-        where g.name <> all(p_locked || p_shared || p_passed)
+        where g.name <> all(p_locked || p_shared || p_skipped)
     );
     v_names text[] := '{}';
-    v_room bigint[] := '{}';
-    v_spare bigint[] := '{}';
+    v_available bigint[] := '{}';
+    v_headroom bigint[] := '{}';
     v_cap bigint[] := '{}';
     v_unit bigint[] := '{}';
-    v_new mainspring_stored.room_v1;
+    v_new mainspring_stored.capacity_v1;
     v_lanes mainspring_stored.lane_v1[];
-    v_groups text[];
+    v_lane_sets text[];
     v_fair text[];
     v_rows bigint[] := '{}';
     v_fair_rows bigint[] := '{}';
     v_all boolean;
     v_queue text;
-    v_look mainspring_stored.looked_v1;
+    v_examined mainspring_stored.examined_v1;
     v_age boolean;
     v_most integer;
     v_free integer;
     v_chosen bytea[];
     v_got bytea[];
-    v_stuck text[];
+    v_stuck_lanes text[];
     v_head record;
     v_fits boolean;
-    v_short boolean;
+    v_is_scarce boolean;
     v_at integer;
     v_use bigint;
 begin
     if cardinality(v_late) > 0 then
-        v_said.locked := p_locked || mainspring_stored.try_buckets_v1(v_late);
-        v_said.more := not v_late <@ v_said.locked;
+        v_reply.locked := p_locked || mainspring_stored.try_lock_buckets_v1(v_late);
+        v_reply.more := not v_late <@ v_reply.locked;
     end if;
-    foreach v_new in array mainspring_stored.rooms_v1(v_said.locked || p_shared, p_now) loop
+    foreach v_new in array mainspring_stored.read_capacities_v1(v_reply.locked || p_shared, p_now) loop
         v_names := v_names || v_new.name;
-        v_room := v_room || v_new.room;
-        v_spare := v_spare || mainspring_stored.spare_v1(v_new);
+        v_available := v_available || v_new.available;
+        v_headroom := v_headroom || mainspring_stored.compute_headroom_v1(v_new);
         v_cap := v_cap || v_new.cap;
         v_unit := v_unit || v_new.unit;
     end loop;
     v_lanes := array(
         select l from unnest(p_lanes) l where not exists (
-            select 1 from unnest(l.buckets) as g(name) where coalesce(v_room[array_position(v_names, g.name)], 0) <= 0
+            select 1 from unnest(l.buckets) as g(name) where coalesce(v_available[array_position(v_names, g.name)], 0) <= 0
         )
     );
-    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed and mainspring_stored.is_fair_v1(l.lane, split_part(l.lane, '/', 1)));
-    v_groups := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
+    v_fair := array(select l.lane from unnest(v_lanes) l where l.keyed
+        and mainspring_stored.is_fair_lane_v1(l.lane, split_part(l.lane, '/', 1)));
+    v_lane_sets := array(select l.lane from unnest(v_lanes) l where l.keyed and l.lane <> all(v_fair));
     v_lanes := array(select l from unnest(v_lanes) l where not l.keyed);
     if cardinality(v_fair) > 0 then
         null;
-    elsif cardinality(v_groups) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
-        v_said.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
-        return v_said;
-    elsif cardinality(v_groups) = 0 and cardinality(v_lanes) = 1 and v_lanes[1].costs is null and (
-        p_oldest = 0 or mainspring_stored.is_flat_v1(v_lanes[1].lane, v_lanes[1].priority)
+    elsif cardinality(v_lane_sets) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
+        v_reply.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
+        return v_reply;
+    elsif cardinality(v_lane_sets) = 0 and cardinality(v_lanes) = 1 and v_lanes[1].costs is null and (
+        p_oldest = 0 or mainspring_stored.has_one_priority_v1(v_lanes[1].lane, v_lanes[1].priority)
     ) then
-        -- One lane: all that there is room for at once, unless one of them has costs.
-        select least(p_n, greatest(0, min(v_spare[a.at]))), least(p_n, min(v_room[a.at])) into v_free, v_most
+        -- One lane: all that it has capacity for in one statement, unless a job has costs.
+        select least(p_n, greatest(0, min(v_headroom[a.at]))), least(p_n, min(v_available[a.at])) into v_free, v_most
         from unnest(v_lanes[1].buckets) as g(name) cross join lateral (select array_position(v_names, g.name) as at) a;
         with locked as (
             select j.id, j.priority, j.seq, j.costs from mainspring_stored.jobs j
             where j.state = 'ready' and j.lane = v_lanes[1].lane and (j.expires is null or j.expires > p_now)
-            order by j.priority desc, j.seq limit least(v_most, v_free + p_few) for update skip locked
+            order by j.priority desc, j.seq limit least(v_most, v_free + p_max_scarce) for update skip locked
         )
         select coalesce(array_agg(l.id order by l.priority desc, l.seq), '{}'), count(l.costs) into v_got, v_most from locked l;
         if v_most = 0 then
-            v_said.ids := v_got;
-            v_said.short := v_got[v_free + 1:];
-            return v_said;
+            v_reply.ids := v_got;
+            v_reply.scarce := v_got[v_free + 1:];
+            return v_reply;
         end if;
     end if;
     foreach v_age in array case when p_oldest > 0 then array[true, false] else array[false] end loop
-        v_most := case when v_age then least(p_n, p_oldest) else p_n end - cardinality(v_said.ids);
+        v_most := case when v_age then least(p_n, p_oldest) else p_n end - cardinality(v_reply.ids);
         continue when v_most <= 0;
-        if cardinality(v_groups) > 0 and cardinality(v_said.short) < p_few then
-            v_look := mainspring_stored.look_v1(
-                v_groups, least(v_most, p_few - cardinality(v_said.short)), v_age, v_said.looked, v_said.locked, array(
-                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+        if cardinality(v_lane_sets) > 0 and cardinality(v_reply.scarce) < p_max_scarce then
+            v_examined := mainspring_stored.examine_lane_rows_v1(
+                v_lane_sets, least(v_most, p_max_scarce - cardinality(v_reply.scarce)), v_age, v_reply.examined,
+                    v_reply.locked, array(
+                    select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
                 ), p_now
             );
-            foreach v_new in array v_look.rooms loop
+            foreach v_new in array v_examined.capacities loop
                 v_names := v_names || v_new.name;
-                v_room := v_room || v_new.room;
-                v_spare := v_spare || mainspring_stored.spare_v1(v_new);
+                v_available := v_available || v_new.available;
+                v_headroom := v_headroom || mainspring_stored.compute_headroom_v1(v_new);
                 v_cap := v_cap || v_new.cap;
                 v_unit := v_unit || v_new.unit;
             end loop;
-            v_rows := v_rows || v_look.good;
-            v_said.looked := v_look.looked;
-            v_said.locked := v_look.locked;
-            v_said.more := v_said.more or v_look.more;
+            v_rows := v_rows || v_examined.eligible;
+            v_reply.examined := v_examined.examined;
+            v_reply.locked := v_examined.locked;
+            v_reply.more := v_reply.more or v_examined.more;
         end if;
-        for v_queue in select distinct split_part(g.grp, '/', 1) from unnest(v_fair) as g(grp) loop
-            v_look := mainspring_stored.look_v1(
+        for v_queue in select distinct split_part(g.lane_set, '/', 1) from unnest(v_fair) as g(lane_set) loop
+            v_examined := mainspring_stored.examine_lane_rows_v1(
                 array(
-                    select g.grp from unnest(v_fair) as g(grp)
-                    where split_part(g.grp, '/', 1) = v_queue and (mainspring_stored.is_free_v1(g.grp) or cardinality(v_said.short) < p_few)
-                ), v_most, v_age, v_said.looked, v_said.locked, array(
-                    select u.name from unnest(v_names, v_room) as u(name, room) where u.room <= 0
+                    select g.lane_set from unnest(v_fair) as g(lane_set)
+                    where split_part(g.lane_set, '/', 1) = v_queue
+                        and (mainspring_stored.is_unlimited_fair_set_v1(g.lane_set) or cardinality(v_reply.scarce) < p_max_scarce)
+                ), v_most, v_age, v_reply.examined, v_reply.locked, array(
+                    select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
                 ), p_now, true
             );
-            foreach v_new in array v_look.rooms loop
+            foreach v_new in array v_examined.capacities loop
                 v_names := v_names || v_new.name;
-                v_room := v_room || v_new.room;
-                v_spare := v_spare || mainspring_stored.spare_v1(v_new);
+                v_available := v_available || v_new.available;
+                v_headroom := v_headroom || mainspring_stored.compute_headroom_v1(v_new);
                 v_cap := v_cap || v_new.cap;
                 v_unit := v_unit || v_new.unit;
             end loop;
-            v_fair_rows := v_fair_rows || v_look.good;
-            v_said.looked := v_look.looked;
-            v_said.locked := v_look.locked;
-            v_said.more := v_said.more or v_look.more;
+            v_fair_rows := v_fair_rows || v_examined.eligible;
+            v_reply.examined := v_examined.examined;
+            v_reply.locked := v_examined.locked;
+            v_reply.more := v_reply.more or v_examined.more;
         end loop;
         v_chosen := '{}';
-        v_stuck := '{}';
+        v_stuck_lanes := '{}';
         v_all := false;
         <<again>>
         loop
             for v_head in select * from (
-                select *, 0::bigint as nth from mainspring_stored.heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_room, p_now)
+                select *, 0::bigint as nth from mainspring_stored.find_heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_available, p_now)
                 union all
-                select * from mainspring_stored.fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_room, p_now)
+                select * from mainspring_stored.find_fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_available, p_now)
             ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
                 exit again when cardinality(v_chosen) >= v_most;
-                continue when v_head.lane = any(v_stuck) or v_head.id = any(v_said.ids) or v_head.id = any(v_chosen);
+                continue when v_head.lane = any(v_stuck_lanes) or v_head.id = any(v_reply.ids) or v_head.id = any(v_chosen);
                 v_fits := true;
-                v_short := v_head.keyed and coalesce(cardinality(v_head.buckets), 0) > 0;
+                v_is_scarce := v_head.keyed and coalesce(cardinality(v_head.buckets), 0) > 0;
                 if v_head.costs is not null and v_head.buckets && p_shared then
-                    -- Nobody knows what the others take: its gates are had alone when it is the first of its lane.
-                    v_said.more := true;
-                    v_stuck := v_stuck || v_head.lane;
+                    -- What the sharing turns claim is not known: the buckets are locked exclusively when this job is
+                    -- the first of its lane.
+                    v_reply.more := true;
+                    v_stuck_lanes := v_stuck_lanes || v_head.lane;
                     continue;
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_fits := coalesce(v_room[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false);
+                    v_fits := coalesce(
+                        v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false
+                    );
                     exit when not v_fits;
-                    v_short := v_short or v_spare[v_at] < case when v_unit[v_at] = 0 then 1
+                    v_is_scarce := v_is_scarce or v_headroom[v_at] < case when v_unit[v_at] = 0 then 1
                         else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
                 end loop;
-                if (v_short or not v_fits) and cardinality(v_said.short) >= p_few then
-                    -- Nobody passes in a lane, though a cheaper one behind it may not be short.
-                    v_stuck := v_stuck || v_head.lane;
+                if (v_is_scarce or not v_fits) and cardinality(v_reply.scarce) >= p_max_scarce then
+                    -- No job overtakes in a lane, even if a cheaper job behind it would not be scarce.
+                    v_stuck_lanes := v_stuck_lanes || v_head.lane;
                     continue;
                 end if;
                 if not v_fits then
-                    v_stuck := v_stuck || v_head.lane;
-                    -- Its lane will be parked: there may be others behind those that were looked at.
-                    v_said.more := v_said.more or v_head.keyed and coalesce(v_room[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                    v_stuck_lanes := v_stuck_lanes || v_head.lane;
+                    -- Its lane will wait: there may be other lanes behind the examined rows.
+                    v_reply.more := v_reply.more or v_head.keyed
+                        and coalesce(v_available[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
                     continue;
                 end if;
                 for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
                     v_at := array_position(v_names, v_head.buckets[v_n]);
                     v_use := case when v_unit[v_at] = 0 then 1 else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-                    v_room[v_at] := v_room[v_at] - v_use;
-                    v_spare[v_at] := v_spare[v_at] - v_use;
+                    v_available[v_at] := v_available[v_at] - v_use;
+                    v_headroom[v_at] := v_headroom[v_at] - v_use;
                 end loop;
                 v_chosen := v_chosen || v_head.id;
-                v_said.short := v_said.short || array(select v_head.id where v_short);
+                v_reply.scarce := v_reply.scarce || array(select v_head.id where v_is_scarce);
             end loop;
-            -- The part of a key that has fewer jobs, or no room for them, is for the others.
+            -- The share of a key that has fewer jobs, or no capacity for them, goes to the others.
             exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
             v_all := true;
         end loop;
@@ -3318,27 +3241,28 @@ begin
             select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
         );
         if cardinality(v_got) < cardinality(v_chosen) then
-            -- Others were quicker: go past what they have locked where nothing is limited; the rest is for the next turn.
-            v_said.more := true;
+            -- Other turns were quicker: skip the rows that they have locked in lanes without limits; the rest is for
+            -- the next turn.
+            v_reply.more := true;
             for v_head in select l.lane from unnest(v_lanes) l where l.buckets is null and not v_age loop
                 v_got := v_got || array(
                     select j.id from mainspring_stored.jobs j
                     where j.state = 'ready' and j.lane = v_head.lane and (j.expires is null or j.expires > p_now)
-                        and j.id <> all(v_said.ids || v_got)
+                        and j.id <> all(v_reply.ids || v_got)
                     order by j.priority desc, j.seq limit v_most - cardinality(v_got) for update skip locked
                 );
             end loop;
         end if;
         if cardinality(v_fair_rows) > 0 then
-            perform mainspring_stored.charge_v1(v_got, v_age);
+            perform mainspring_stored.charge_fair_lanes_v1(v_got, v_age);
         end if;
-        v_said.ids := v_said.ids || array(
+        v_reply.ids := v_reply.ids || array(
             select j.id from mainspring_stored.jobs j where j.id = any(v_got)
             order by case when v_age then 0 else -j.priority end,
                 case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end, j.seq
         );
     end loop;
-    return v_said;
+    return v_reply;
 end
 $$;
 
@@ -3355,7 +3279,7 @@ declare
 begin
     if p_oldest > 0 then
         for v_head in
-            select * from mainspring_stored.heads_by_age_v1(p_lanes, least(p_n, p_oldest), p_now)
+            select * from mainspring_stored.find_oldest_heads_v1(p_lanes, least(p_n, p_oldest), p_now)
         loop
             exit when cardinality(v_picked) >= least(p_n, p_oldest);
             v_picked := v_picked || array(
@@ -3378,7 +3302,7 @@ begin
         );
     end if;
 
-    -- One lane only, or others were quicker: go lane by lane past what they have locked.
+    -- One lane only, or other turns were quicker: go lane by lane and skip the rows that they have locked.
     v_contended := cardinality(p_lanes) = 1 or cardinality(v_rest) < cardinality(v_chosen);
     foreach v_lane in array p_lanes loop
         exit when not v_contended or cardinality(v_picked) + cardinality(v_rest) >= p_n;
@@ -3396,55 +3320,16 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.place_new_v1(p_ids bytea[]) RETURNS void
+CREATE FUNCTION mainspring_stored.postpone_pruning_v1(p_ids bytea[], p_dead bytea[], p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    update mainspring_stored.jobs j
-    set seq = n.seq, bound = n.bound, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
-    from (
-        select o.id, q.bounded as bound,
-            case when q.settings ->> 'order' = 'lifo' then -greatest(o.seq, 1) else o.seq end as seq,
-            case when m.names is null then o.home else mainspring_stored.gated_v1(o.home, o.queue, q.settings -> 'labels') end as home,
-            coalesce(m.names, o.buckets) as buckets, case when m.names is null then o.costs when m.dear then m.costs end as costs
-        from mainspring_stored.jobs o join mainspring_stored.queues q on q.name = any(array[o.queue]) and q.settings is not null
-        cross join lateral (
-            select array_agg(x.name order by x.name collate "C") as names, bool_or(x.cost <> 1) as dear,
-                array_agg(x.cost order by x.name collate "C") as costs
-            from (
-                select b.name, coalesce(b.cost, 1) as cost from unnest(o.buckets, o.costs) as b(name, cost)
-                union all
-                select l.pair ->> 0, (l.pair ->> 1)::bigint from jsonb_array_elements(q.settings -> 'limits') as l(pair)
-                where o.buckets is null or l.pair ->> 0 <> all(o.buckets)
-            ) x
-            where jsonb_array_length(q.settings -> 'limits') > 0
-        ) m
-        where o.id = any(p_ids)
-    ) n
-    where j.id = any(array[n.id]);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.probe_v1(p_names text[], p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    update mainspring_stored.breakers b set half = true, news = pg_current_xact_id()
-    where b.name = any(p_names) and b.until between 1 and p_now and not b.half;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.probing_v1(p_name text, p_since bigint, p_now bigint) RETURNS bigint
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return (
-        select count(*) from mainspring_stored.uses x cross join lateral (
-            select from mainspring_stored.jobs o
-            where o.state = 'running' and o.worker = x.worker and p_name = any(o.buckets) and o.started >= p_since
-        ) j
-        where x.bucket = p_name
-    ) + (select count(*) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
+    update mainspring_stored.finished f set drop_at = mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) from mainspring_stored.keys k
+    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
+        and mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > p_now;
+    update mainspring_stored.dead d set drop_at = mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) from mainspring_stored.keys k
+    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id
+        and mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) > p_now;
 end
 $$;
 
@@ -3464,7 +3349,7 @@ declare
     v_queues text[];
     v_woken text[];
     v_limited bytea[];
-    v_stirred text[];
+    v_rechecked text[];
     v_more boolean := false;
 begin
     perform mainspring_stored.guard_v1();
@@ -3473,14 +3358,15 @@ begin
         order by j.expires limit p_limit for update skip locked
     );
     v_woken := mainspring_stored.finish_v1(
-        array(select row(x.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1 from unnest(v_expired) x(id)), v_now
+        array(select row(x.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1
+            from unnest(v_expired) x(id)), v_now
     );
     v_due := array(
         select j.id from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') and j.due <= v_now
             and (j.expires is null or j.expires > v_now)
         order by j.due, j.seq limit p_limit for update skip locked
     );
-    with placed as materialized (  -- once and in order, whichever way the join goes
+    with placed as materialized (  -- numbered once and in order, whatever the plan of the join is
         select d.id, nextval('mainspring_stored.seq') as seq
         from (select * from unnest(v_due) with ordinality as x(id, n) order by x.n) d
     ), ready as (
@@ -3493,15 +3379,16 @@ begin
         array(select r.id from ready r where r.buckets is not null)
     into v_queues, v_limited;
     if cardinality(v_limited) > 0 then
-        perform mainspring_stored.line_up_v1(v_limited, false);
+        perform mainspring_stored.add_lane_rows_v1(v_limited, false);
     end if;
-    if exists (select 1 from mainspring_stored.part_news) then
-        v_woken := v_woken || mainspring_stored.hear_news_v1(p_limit, v_now);
+    if exists (select 1 from mainspring_stored.dependency_rechecks) then
+        v_woken := v_woken || mainspring_stored.recheck_dependents_v1(p_limit, v_now);
     end if;
-    v_woken := v_woken || mainspring_stored.open_due_v1(p_limit, v_now);  -- last: who holds rows of lanes waits for nobody
-    if exists (select 1 from mainspring_stored.stirs) then
-        select s.woken, s.more into v_stirred, v_more from mainspring_stored.stir_v1(p_limit) s;
-        v_woken := v_woken || v_stirred;
+    -- last: a transaction that has locked rows of lanes must not wait
+    v_woken := v_woken || mainspring_stored.recheck_due_lanes_v1(p_limit, v_now);
+    if exists (select 1 from mainspring_stored.rechecks) then
+        select s.woken, s.more into v_rechecked, v_more from mainspring_stored.recheck_changed_limits_v1(p_limit) s;
+        v_woken := v_woken || v_rechecked;
     end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
         least(
@@ -3509,8 +3396,110 @@ begin
             (select j.due from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
             (select j.expires from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running'
              order by j.expires limit 1),
-            (select l.parked_until from mainspring_stored.lanes l where l.parked_until is not null order by l.parked_until limit 1)
+            (select l.recheck_at from mainspring_stored.keyed_lanes l where l.recheck_at is not null order by l.recheck_at limit 1)
         );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.prune_buckets_v1(p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 10000;
+    v_idle text[];
+begin
+    if not exists (select 1 from mainspring_stored.buckets) then
+        return;
+    end if;
+    delete from mainspring_stored.rate_starts s where s.ctid = any(array(
+        select o.ctid from mainspring_stored.rate_starts o
+        left join mainspring_stored.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
+        where o.last <= p_now - coalesce(l.per, 0) limit c_most for update of o skip locked
+    ));
+    v_idle := array(
+        select b.name from mainspring_stored.buckets b
+        where b.tat <= p_now and b.blocked_until <= p_now
+            and not exists (select 1 from mainspring_stored.bucket_uses u where u.bucket = b.name)
+            and not exists (select 1 from mainspring_stored.rate_starts s where s.bucket = b.name)
+            and not exists (select 1 from mainspring_stored.holders g where g.bucket = b.name)
+        limit c_most for update skip locked
+    );
+    -- A new statement: a bucket may have been used before it was locked.
+    delete from mainspring_stored.buckets b
+    where b.name = any(v_idle) and b.tat <= p_now and b.blocked_until <= p_now
+        and not exists (select 1 from mainspring_stored.bucket_uses u where u.bucket = b.name)
+        and not exists (select 1 from mainspring_stored.rate_starts s where s.bucket = b.name)
+        and not exists (select 1 from mainspring_stored.holders g where g.bucket = b.name);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.prune_fair_clocks_v1() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.fair_clocks c where not exists (
+        select 1 from mainspring_stored.keyed_lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.prune_lane_rows_v1(p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 1000;
+    v_empty bigint[] := array(
+        select l.id from (
+            select o.* from mainspring_stored.keyed_lanes o
+            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2
+                from mainspring_stored.keyed_lanes x)
+            order by o.id limit c_most
+        ) l
+        -- Not "not exists": with stale statistics that reads all ready jobs for each lane (see
+        -- docs/internals/postgres-plans.md).
+        left join lateral (
+            select true as there from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority limit 1
+        ) h on true
+        where h.there is null
+    );
+begin
+    if cardinality(v_empty) > 0 then
+        perform mainspring_stored.settle_lane_rows_v1(
+            v_empty, mainspring_stored.try_lock_buckets_v1(
+                array(
+                    select distinct b.name from mainspring_stored.read_lane_rows_v1(v_empty) l
+                    cross join unnest(l.buckets) as b(name)
+                )
+            ), p_now
+        );
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.prune_others_v1(p_now bigint, p_keep_workers bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.workers w where w.lost and w.seen < p_now - p_keep_workers;
+    delete from mainspring_stored.retried_batches r where r.at < p_now - 86400000000;
+    delete from mainspring_stored.holders g where g.until <= p_now;
+    delete from mainspring_stored.holder_tokens f where f.token <= p_now - 86400000000;
+    perform mainspring_stored.prune_buckets_v1(p_now);
+    perform mainspring_stored.prune_lane_rows_v1(p_now);
+    perform mainspring_stored.prune_fair_clocks_v1();
+    perform mainspring_stored.prune_schedules_v1(p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.prune_schedules_v1(p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.schedules s where s.name = any(array(
+        select o.name from mainspring_stored.schedules o where o.doc is null and o.rev < p_now - 86400000000 limit 1000
+        for update skip locked
+    ));
 end
 $$;
 
@@ -3536,7 +3525,8 @@ declare
 begin
     perform mainspring_stored.guard_v1();
     v_before := least(v_young, greatest(v_now - p_keep, case when p_keep_count <= 0 then v_now + 1 else (
-        select f.finished from mainspring_stored.finished f where f.drop_at is null order by f.finished desc offset p_keep_count - 1 limit 1
+        select f.finished from mainspring_stored.finished f where f.drop_at is null
+            order by f.finished desc offset p_keep_count - 1 limit 1
     ) end));
     v_dead_before := least(v_young, greatest(v_now - p_keep_dead, case when p_keep_dead_count <= 0 then v_now + 1 else (
         select d.finished from mainspring_stored.dead d order by d.finished desc offset p_keep_dead_count - 1 limit 1
@@ -3557,8 +3547,8 @@ begin
         );
         exit when cardinality(v_ids) + cardinality(v_dead) = 0;
         perform mainspring_stored.lock_keys_of_v1(v_ids || v_dead, false, v_now);
-        perform mainspring_stored.set_aside_v1(v_ids, v_dead, v_now);
-        -- A new statement: somebody may have retried one meanwhile, or it took its key again.
+        perform mainspring_stored.postpone_pruning_v1(v_ids, v_dead, v_now);
+        -- A new statement: a job may have been retried meanwhile, or have taken its key again.
         with ended as (
             delete from mainspring_stored.finished f
             where f.id = any(v_ids) and (f.drop_at is null or f.drop_at <= v_now) and (
@@ -3571,112 +3561,727 @@ begin
             returning d.id
         )
         select array(select id from ended union all select id from buried) into v_gone;
-        perform mainspring_stored.forget_v1(v_gone);
+        perform mainspring_stored.delete_details_v1(v_gone);
         v_n := v_n + cardinality(v_gone);
-        -- Those whose window is over and that are to be kept longer now than when they were set aside.
+        -- Jobs whose window is over and that have a longer retention now than when their pruning was postponed.
         update mainspring_stored.finished f set drop_at = null where f.id = any(v_ids) and f.drop_at <= v_now;
         update mainspring_stored.dead d set drop_at = null where d.id = any(v_dead) and d.drop_at <= v_now;
     end loop;
-    perform mainspring_stored.tidy_v1(v_now, p_keep_workers);
+    perform mainspring_stored.prune_others_v1(v_now, p_keep_workers);
     return v_n;
 end
 $$;
 
-CREATE TABLE mainspring_stored.breakers (
-    name text NOT NULL COLLATE pg_catalog."C",
-    failures bigint DEFAULT 0 NOT NULL,
-    calls bigint DEFAULT 0 NOT NULL,
-    until bigint DEFAULT 0 NOT NULL,
-    opened bigint DEFAULT 0 NOT NULL,
-    half boolean DEFAULT false NOT NULL,
-    tripped boolean DEFAULT false NOT NULL,
-    error text DEFAULT ''::text NOT NULL,
-    counts jsonb DEFAULT '[]'::jsonb NOT NULL,
-    news xid8
-)
-WITH (fillfactor='50');
-
-CREATE FUNCTION mainspring_stored.put_breaker_v1(p_is mainspring_stored.breakers) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    insert into mainspring_stored.breakers select p_is.* on conflict (name) do update set
-        failures = excluded.failures, calls = excluded.calls, until = excluded.until, opened = excluded.opened,
-        half = excluded.half, tripped = excluded.tripped, error = excluded.error, counts = excluded.counts,
-        news = excluded.news;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.put_v1(p_kind text, p_name text, p_version bigint, p_data bytea) RETURNS TABLE(version bigint, data bytea)
+CREATE FUNCTION mainspring_stored.put_document_v1(p_kind text, p_name text, p_version bigint, p_data bytea) RETURNS TABLE(version bigint, data bytea)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 begin
-    insert into mainspring_stored.docs (kind, name, version, data) values (p_kind, p_name, p_version, p_data)
+    insert into mainspring_stored.documents (kind, name, version, data) values (p_kind, p_name, p_version, p_data)
     on conflict (kind, name) do update set version = excluded.version, data = excluded.data
-    where excluded.version >= docs.version;
-    return query select d.version, d.data from mainspring_stored.docs d where d.kind = p_kind and d.name = p_name;
+    where excluded.version >= documents.version;
+    return query select d.version, d.data from mainspring_stored.documents d where d.kind = p_kind and d.name = p_name;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.release_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
+CREATE FUNCTION mainspring_stored.queue_modes_lock_v1() RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select hashtextextended('mainspring queue modes mainspring_stored', 0)
+$$;
+
+CREATE FUNCTION mainspring_stored.read_breaker_capacity_v1(p_name text, p_probes bigint, p_now bigint) RETURNS mainspring_stored.capacity_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_until bigint := coalesce((select b.until from mainspring_stored.breakers b where b.name = p_name), 0);
+    v_used bigint := 0;
+begin
+    if v_until = 0 then
+        return row(p_name, 'breaker', p_probes, 0, 4611686018427387904, 1, 0)::mainspring_stored.capacity_v1;
+    elsif v_until > p_now then
+        return row(p_name, 'breaker', p_probes, 0, 0, 1, 0)::mainspring_stored.capacity_v1;
+    end if;
+    v_used := mainspring_stored.count_probes_v1(p_name, v_until, p_now);
+    return row(p_name, 'breaker', p_probes, v_used, greatest(p_probes - v_used, 0), 1, 0)::mainspring_stored.capacity_v1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.read_breaker_v1(p_name text, p_now bigint) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_breaker mainspring_stored.breakers;
+    v_span bigint;
+begin
+    select * into v_breaker from mainspring_stored.breakers b where b.name = p_name;
+    if v_breaker.name is null then
+        return jsonb_build_object('name', p_name)::text;
+    elsif v_breaker.until = 0 then
+        v_span := (select l.span from mainspring_stored.limits l where l.name = p_name and l.share > 0);
+        if v_span is not null then
+            v_breaker := mainspring_stored.trim_window_v1(v_breaker, v_span, p_now);
+        end if;
+        return jsonb_build_object(
+            'name', p_name, 'failures', v_breaker.failures, 'calls', v_breaker.calls,
+            'error', case when v_breaker.failures > 0 then v_breaker.error else '' end
+        )::text;
+    end if;
+    return jsonb_build_object(
+        'name', p_name, 'failures', v_breaker.failures, 'calls', v_breaker.calls, 'opened', v_breaker.opened,
+        'state', case when v_breaker.until > p_now then 'open' else 'half_open' end,
+        'until', case when v_breaker.until < 4503599627370496 then v_breaker.until end,
+        'error', v_breaker.error, 'tripped', v_breaker.tripped
+    )::text;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.read_capacities_v1(p_names text[], p_now bigint) RETURNS mainspring_stored.capacity_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_names) = 1 then
+        return array[mainspring_stored.read_capacity_v1(p_names[1], p_now)];
+    end if;
+    return array(
+        select case when l.kind = 'breaker' then mainspring_stored.read_breaker_capacity_v1(a.name, coalesce(l.set_size,
+            l.size), p_now)
+            else mainspring_stored.compute_capacity_v1(a.name, l, b, u.used, p_now) end
+        from unnest(p_names) with ordinality as a(name, at)
+        left join mainspring_stored.limits l on l.name = any(array[split_part(a.name, '=', 1)])
+        left join mainspring_stored.buckets b on b.name = any(array[a.name])
+        cross join lateral (
+            select case l.kind
+                when 'concurrency' then
+                    (select coalesce(sum(x.n), 0) from mainspring_stored.bucket_uses x where x.bucket = a.name)
+                    + (select count(*) from mainspring_stored.holders g where g.bucket = a.name and g.until > p_now)
+                when 'rate' then
+                    (select coalesce(sum(x.n), 0) from mainspring_stored.rate_starts x where x.bucket = a.name and x.last > p_now - l.per)
+            end::bigint as used
+            offset 0  -- else the planner copies this subquery to every place that names it
+        ) u
+        order by a.at
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.read_capacity_v1(p_name text, p_now bigint) RETURNS mainspring_stored.capacity_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_limit mainspring_stored.limits;
+    v_bucket mainspring_stored.buckets;
+    v_used bigint;
+begin
+    select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
+    case v_limit.kind
+        when 'breaker' then
+            return mainspring_stored.read_breaker_capacity_v1(p_name, coalesce(v_limit.set_size, v_limit.size), p_now);
+        when 'concurrency' then
+            v_used := (select coalesce(sum(x.n), 0) from mainspring_stored.bucket_uses x where x.bucket = p_name)
+                + (select count(*) from mainspring_stored.holders g where g.bucket = p_name and g.until > p_now);
+        when 'rate' then
+            v_used := (
+                select coalesce(sum(x.n), 0) from mainspring_stored.rate_starts x where x.bucket = p_name and x.last > p_now - v_limit.per
+            );
+            select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
+        else
+            select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
+    end case;
+    return mainspring_stored.compute_capacity_v1(p_name, v_limit, v_bucket, v_used, p_now);
+end
+$$;
+
+CREATE TABLE mainspring_stored.keyed_lanes (
+    id bigint NOT NULL,
+    seq bigint NOT NULL,
+    priority integer NOT NULL,
+    lane text NOT NULL COLLATE pg_catalog."C",
+    lane_set text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    buckets text[] NOT NULL,
+    waits_for text COLLATE pg_catalog."C",
+    recheck_at bigint,
+    vtime double precision
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE FUNCTION mainspring_stored.read_lane_rows_v1(p_ids bigint[]) RETURNS SETOF mainspring_stored.keyed_lanes
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return query select l.* from unnest(p_ids) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id]);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_changed_limits_v1(p_limit integer, OUT woken text[], OUT more boolean) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_recheck mainspring_stored.rechecks;
+    v_lanes bigint[];
+    v_last text;
+begin
+    select s.* into v_recheck from mainspring_stored.rechecks s order by s.name limit 1 for update;
+    woken := '{}';
+    more := found;
+    if not found then
+        return;
+    end if;
+    select coalesce(array_agg(n.id), '{}'), max(n.waits_for) into v_lanes, v_last from (
+        select l.id, l.waits_for from mainspring_stored.keyed_lanes l
+        where l.waits_for >= v_recheck.bucket and l.waits_for < v_recheck.name || '>'
+            and split_part(l.waits_for, '=', 1) = v_recheck.name
+        order by l.waits_for limit p_limit for no key update skip locked
+    ) n;
+    if cardinality(v_lanes) < p_limit then
+        delete from mainspring_stored.rechecks s where s.name = v_recheck.name;
+    else
+        update mainspring_stored.rechecks s set bucket = v_last where s.name = v_recheck.name;
+    end if;
+    with opened as (
+        update mainspring_stored.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    )
+    select array(select distinct o.queue from opened o) into woken;
+    more := exists (select 1 from mainspring_stored.rechecks);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_dependents_v1(p_limit integer, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[];
+    v_linked text[];
+begin
+    with noted as (
+        delete from mainspring_stored.dependency_rechecks n
+        where n.ctid = any(array(select o.ctid from mainspring_stored.dependency_rechecks o limit p_limit for update skip locked))
+        returning n.schedule
+    )
+    select array(select distinct h.schedule from noted h) into v_names;
+    v_linked := mainspring_stored.lock_dependents_v1(v_names);
+    return mainspring_stored.release_next_v1(v_linked, '{}', p_now) || mainspring_stored.release_all_held_v1(v_names, v_linked, '{}', p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_due_lanes_v1(p_limit integer, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lanes bigint[] := array(
+        select l.id from mainspring_stored.keyed_lanes l where l.recheck_at <= p_now
+        order by l.recheck_at limit p_limit for no key update skip locked
+    );
+    v_woken text[];
+begin
+    if cardinality(v_lanes) = 0 then
+        return '{}';
+    end if;
+    with opened as (
+        update mainspring_stored.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    )
+    select array(select distinct o.queue from opened o) into v_woken;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_freed_v1(p_names text[], p_rates boolean, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_names) = 0 then
+        return '{}';
+    end if;
+    return mainspring_stored.list_wakeups_v1(p_names, mainspring_stored.recheck_lanes_v1(p_names, p_rates, p_now), p_rates, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_lanes_v1(p_names text[], p_rates boolean, p_now bigint) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    c_most constant integer := 1000;
+    v_lanes bigint[];
+begin
+    if not exists (select 1 from mainspring_stored.keyed_lanes l where l.waits_for = any(p_names)) then
+        return '{}';
+    end if;
+    with recursive free as (
+        select r.name, least(r.available, c_most) as places
+        from unnest(mainspring_stored.read_capacities_v1(array(select distinct u.name from unnest(p_names) as u(name)), p_now)) r
+        where r.available > 0 and (p_rates or coalesce(r.kind, 'concurrency') = 'concurrency')
+    ), sets as (
+        select f.name, f.places, n.lane_set from free f cross join lateral (
+            select l.lane_set from mainspring_stored.keyed_lanes l where l.waits_for = f.name order by l.lane_set limit 1
+        ) n
+        union all
+        select g.name, g.places, n.lane_set from sets g cross join lateral (
+            select l.lane_set from mainspring_stored.keyed_lanes l where l.waits_for = g.name and l.lane_set > g.lane_set
+                order by l.lane_set limit 1
+        ) n
+    ), levels as (
+        select g.*, n.priority from sets g cross join lateral (
+            select l.priority from mainspring_stored.keyed_lanes l where l.waits_for = g.name and l.lane_set = g.lane_set
+                order by l.priority desc limit 1
+        ) n
+        union all
+        select v.name, v.places, v.lane_set, n.priority from levels v cross join lateral (
+            select l.priority from mainspring_stored.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set
+                and l.priority < v.priority
+            order by l.priority desc limit 1
+        ) n
+    ), first as (
+        select f.id, v.places, row_number() over (partition by v.name, v.lane_set order by v.priority desc, f.seq) as nth,
+            row_number() over (partition by v.name, v.lane_set order by f.seq) as nth_by_age
+        from levels v cross join lateral (
+            select l.id, l.seq from mainspring_stored.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set
+                and l.priority = v.priority
+            order by l.seq limit v.places
+        ) f
+    )
+    select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
+    where f.nth <= f.places or f.nth_by_age <= f.places;
+    perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id]) for no key update of l;
+    update mainspring_stored.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]);
+    return v_lanes;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_left_lanes_v1(p_lanes text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.keyed_lanes l set waits_for = null, recheck_at = null
+    where l.id = any(array(
+        select x.id from mainspring_stored.keyed_lanes x where x.lane = any(p_lanes) and x.recheck_at is not null
+        for no key update skip locked
+    ));
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.recheck_waiting_v1(p_names text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lanes bigint[];
+    v_woken text[];
+begin
+    with recursive sets as (
+        select u.name, n.* from unnest(p_names) as u(name) cross join lateral (
+            select l.lane_set, l.id from mainspring_stored.keyed_lanes l where l.waits_for = u.name
+                order by l.lane_set, l.priority desc, l.seq limit 1
+        ) n
+        union all
+        select g.name, n.* from sets g cross join lateral (
+            select l.lane_set, l.id from mainspring_stored.keyed_lanes l where l.waits_for = g.name and l.lane_set > g.lane_set
+            order by l.lane_set, l.priority desc, l.seq limit 1
+        ) n
+    )
+    select coalesce(array_agg(g.id order by g.id), '{}') into v_lanes from sets g;
+    perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id]) for no key update of l;
+    with opened as (
+        update mainspring_stored.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
+        where l.id = any(array[i.id]) returning l.queue
+    ), waiting as (
+        delete from mainspring_stored.waiting_queues w where w.bucket = any(p_names) returning w.queue
+    )
+    select array(select o.queue from opened o union select t.queue from waiting t) into v_woken;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.record_attempts_v1(p_ids bytea[], p_acks mainspring_stored.ack_v1[], p_cause text, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if cardinality(p_ids) = 0 then
+        return;
+    end if;
+    if p_cause is null then
+        insert into mainspring_stored.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
+        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.outcome, true, a.error
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where j.id = any(p_ids)
+        on conflict do nothing;
+    else
+        insert into mainspring_stored.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked)
+        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, p_cause, false
+        from mainspring_stored.jobs j where j.id = any(p_ids)
+        on conflict do nothing;
+    end if;
+    delete from mainspring_stored.attempts t using (
+        select u.id, (
+            select o.token from mainspring_stored.attempts o where o.job = any(array[u.id])
+                order by o.token desc offset 100 limit 1
+        ) as token
+        from unnest(p_ids) as u(id)
+    ) old
+    where t.job = any(array[old.id]) and t.token <= old.token;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.record_lane_starts_v1(p_worker text, p_names text[], p_n bigint, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_rates text[];
+    v_times bigint[];
+begin
+    insert into mainspring_stored.bucket_uses (bucket, worker, n) select u.name, p_worker, p_n from unnest(p_names) as u(name)
+    on conflict (bucket, worker) do update set n = bucket_uses.n + excluded.n;
+    select array_agg(l.name), array_agg(mainspring_stored.smooth_time_v1(1, l.per, coalesce(l.set_size, l.size)) * p_n)
+    into v_rates, v_times from mainspring_stored.limits l where l.name = any(p_names) and l.kind in ('rate', 'smooth');
+    if v_rates is not null then
+        perform mainspring_stored.charge_rates_v1(p_worker, v_rates, array_fill(p_n, array[cardinality(v_rates)]), v_times, p_now);
+    end if;
+    if mainspring_stored.names_breaker_v1(p_names) then
+        perform mainspring_stored.begin_probes_v1(p_names, p_now);
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.record_release_v1(p_schedule text, p_job bytea) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.dependents p
+    set released = p_job, token = (select j.token from mainspring_stored.jobs j where j.id = any(array[p_job])) where p.name = p_schedule;
+    update mainspring_stored.dependencies l set noted = false where l.schedule = p_schedule and l.noted;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.record_starts_v1(p_worker text, p_names text[], p_costs bigint[], p_numbers bigint[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[];
+    v_amounts bigint[];
+    v_times bigint[];
+begin
+    insert into mainspring_stored.bucket_uses (bucket, worker, n)
+    select u.name, p_worker, sum(u.n) from unnest(p_names, p_numbers) as u(name, n) group by u.name
+    on conflict (bucket, worker) do update set n = bucket_uses.n + excluded.n;
+    select array_agg(s.name), array_agg(s.amount), array_agg(s.time) into v_names, v_amounts, v_times from (
+        select u.name, sum(c.cost * u.n) as amount, sum(mainspring_stored.smooth_time_v1(c.cost, l.per, c.size) * u.n) as time
+        from unnest(p_names, p_costs, p_numbers) as u(name, cost, n)
+        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
+        cross join lateral (select coalesce(l.set_size, l.size) as size) z
+        cross join lateral (select z.size, least(coalesce(u.cost, 1), z.size) as cost) c
+        group by u.name
+    ) s;
+    if v_names is not null then
+        perform mainspring_stored.charge_rates_v1(p_worker, v_names, v_amounts, v_times, p_now);
+    end if;
+    if mainspring_stored.names_breaker_v1(p_names) then
+        perform mainspring_stored.begin_probes_v1(p_names, p_now);
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.release_all_held_v1(p_names text[], p_linked text[], p_new bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := array(select u.name from unnest(p_names) as u(name) where u.name <> all(p_linked));
+    v_woken text[] := '{}';
+begin
+    if cardinality(v_names) > 0 then
+        v_woken := mainspring_stored.release_held_v1(
+            array(
+                select j.id from mainspring_stored.jobs j
+                where j.held_place is not null and j.held_schedule = any(v_names) and (j.expires is null or j.expires > p_now)
+                for update skip locked
+            ), p_new, p_now
+        );
+        insert into mainspring_stored.dependency_rechecks (schedule)
+        select distinct j.held_schedule from mainspring_stored.jobs j
+        where j.held_place is not null and j.held_schedule = any(v_names) and (j.expires is null or j.expires > p_now);
+    end if;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.release_held_v1(p_ids bytea[], p_new bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+    v_limited bytea[];
+begin
+    with placed as materialized (
+        select o.id, nextval('mainspring_stored.seq') as seq
+        from (select j.id from mainspring_stored.jobs j where j.id = any(p_ids) and j.held_place is not null order by j.held_place) o
+    ), freed as (
+        update mainspring_stored.jobs j
+        set held_schedule = null, held_place = null, deps = j.deps - 1,
+            state = case when j.deps > 1 then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
+            due = case when j.deps > 1 or j.due > p_now then j.due end,
+            seq = case when j.deps > 1 or j.due > p_now or j.id = any(p_new) then j.seq when j.seq < 0 then -u.seq else u.seq end
+        from placed u
+        where j.id = any(array[u.id])
+        returning j.id, j.queue, j.state, j.buckets
+    )
+    select coalesce(array_agg(distinct f.queue) filter (where f.state = 'ready'), '{}'),
+        array_agg(f.id) filter (where f.state = 'ready' and f.buckets is not null)
+    into v_woken, v_limited from freed f;
+    if v_limited is not null then
+        perform mainspring_stored.add_lane_rows_v1(v_limited, false);
+    end if;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.release_next_v1(p_schedules text[], p_new bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_schedule text;
+    v_job bytea;
+    v_woken text[] := '{}';
+begin
+    foreach v_schedule in array p_schedules loop
+        continue when exists (select 1 from mainspring_stored.dependencies l where l.schedule = v_schedule and not l.noted);
+        v_job := mainspring_stored.lock_first_held_v1(v_schedule, p_now);
+        if v_job is not null then
+            v_woken := v_woken || mainspring_stored.release_held_v1(array[v_job], p_new, p_now);
+            perform mainspring_stored.record_release_v1(v_schedule, v_job);
+        end if;
+    end loop;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.release_uses_v1(p_worker text, p_names text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    with freed as materialized (
+        select b.name, count(*) as n from unnest(p_names) as b(name) group by b.name
+    ), ended as (
+        delete from mainspring_stored.bucket_uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker
+            and u.n <= f.n
+    )
+    update mainspring_stored.bucket_uses u set n = u.n - f.n from freed f
+    where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.release_v1(p_holder bytea, p_spent jsonb, p_slow bigint, p_now bigint) RETURNS TABLE(held boolean, woken text[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
-    v_blamed integer;
-    v_held integer;
-    v_fates mainspring_stored.fate_v1[];
-    v_ids bytea[];
+    v_names text[] := array(select g.bucket from mainspring_stored.holders g where g.holder = p_holder);
+    v_now bigint;
+    v_gone text[];
+    v_costs bigint[];
 begin
-    perform 1 from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
-    v_held := (select count(*) from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running');
-    v_blamed := (
-        select coalesce(min(mainspring_stored.guilt_v1(j.crashes, j.crash_limit)), 0) from mainspring_stored.jobs j
-        where j.worker = p_worker and j.state = 'running' and j.crashes > 0
-    );
-    v_fates := array(
-        select case
-            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::mainspring_stored.fate_v1
-            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
-                then row(j.id, 'dead', 'crashed', c.charged, null)::mainspring_stored.fate_v1
-            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::mainspring_stored.fate_v1
-            else row(j.id, 'ready', null, c.charged, null)::mainspring_stored.fate_v1 end
-        from mainspring_stored.jobs j cross join lateral (
-            select p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
-                mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
-                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
-        ) c
-        where j.worker = p_worker and j.state = 'running'
-        order by j.seq
-    );
-    v_ids := array(select f.id from unnest(v_fates) f);
-    perform mainspring_stored.attempted_v1(v_ids, null, p_cause, p_now);
-    delete from mainspring_stored.uses where worker = p_worker;
-    -- The owner is forgotten, so that its own late ack is told "stale".
-    return query
-    with placed as materialized (
-        select u.*, case when u.state = 'ready' then nextval('mainspring_stored.seq') end as seq from unnest(v_fates) u
-    ), moved as (
-        update mainspring_stored.jobs j
-        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
-            lane = mainspring_stored.lane_of_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end, seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
-        from placed f
-        where j.id = any(array[f.id])
-        returning j.queue, f.state
+    perform mainspring_stored.guard_v1();
+    perform mainspring_stored.lock_buckets_v1(v_names);
+    v_now := mainspring_stored.now_v1(p_now);
+    with gone as (
+        delete from mainspring_stored.holders g where g.holder = p_holder and g.bucket = any(v_names) and g.until > v_now
+        returning g.bucket, g.cost
     )
-    select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
-    perform mainspring_stored.line_up_v1(array(select f.id from unnest(v_fates) f where f.state = 'ready'), false);
-    return query select null::bytea, null, w.queue from unnest(
-        mainspring_stored.finish_v1(
-            array(
-                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0)::mainspring_stored.ending_v1
-                from unnest(v_fates) f join mainspring_stored.jobs j on j.id = any(array[f.id]) where f.state in ('dead', 'cancelled')
-            ), p_now
+    select array_agg(o.bucket), array_agg(o.cost) into v_gone, v_costs from gone o;
+    if v_gone is null then
+        return query select false, '{}'::text[];
+        return;
+    end if;
+    -- Under a name that no bucket has, so that it uses no capacity.
+    insert into mainspring_stored.holders (holder, bucket, cost, until)
+    select 'rest', '=' || k.name, 0, v_now + 1000000
+        from jsonb_object_keys(mainspring_stored.take_reservations_v1(v_gone, v_now)) as k(name)
+    on conflict (holder, bucket) do update set until = excluded.until;
+    perform mainspring_stored.correct_costs_v1(v_gone, v_costs, p_spent, p_slow, v_now);
+    return query select true, mainspring_stored.recheck_freed_v1(v_gone, p_spent is not null, v_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.repeat_claims_v1(p_worker text, p_seen bigint, p_held bytea[], p_held_token bigint[], p_inline integer) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+    return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
+        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
+        case when j.schedule is not null then 'schedule' end
+    from mainspring_stored.jobs j
+    where j.state = 'running' and j.worker = p_worker and j.turn > p_seen
+        and (p_held is null or not exists (
+            select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
+        ))
+    order by j.turn, j.priority desc, j.seq;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.replace_waiting_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text, held_schedule text, held_place bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_at integer;
+    v_asked record;
+    v_key mainspring_stored.keys;
+    v_job mainspring_stored.jobs;
+    v_previous bytea;
+    v_due bigint;
+begin
+    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
+        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode in ('debounce', 'throttle', 'keep_last')
+    ) order by j.id for update;
+    v_now := mainspring_stored.now_v1(p_now);
+    for v_asked in
+        select a.key::integer as at, m.* from jsonb_each(p_modes) a
+        cross join lateral jsonb_to_record(a.value) as m(mode text, "window" bigint, max_wait bigint)
+        where m.mode <> 'keep' and p_take[a.key::integer] order by 1
+    loop
+        v_at := v_asked.at;
+        select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
+        if v_key.replaced_by = p_id[v_at] then
+            return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
+                null::bigint, v_now, null::text, null::text, null::text, null::bigint;
+            continue;
+        end if;
+        select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
+        if v_job.token = 0 and v_job.state <> 'running' then
+            delete from mainspring_stored.jobs j where j.id = v_job.id;
+            delete from mainspring_stored.edges e where e.child = v_job.id;
+            delete from mainspring_stored.marks m where m.job = v_job.id;
+            delete from mainspring_stored.follow_ups f where f.job = v_job.id;
+            update mainspring_stored.keys k
+            set replaced_by = p_id[v_at], span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+            where k.hash = v_key.hash;
+            v_due := case v_asked.mode
+                when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
+                when 'throttle' then coalesce(v_job.due, v_now)
+            end;
+            return query select v_at, v_job.id, true, v_due,
+                case when v_job.deps > (v_job.held_place is not null)::integer then v_key.previous end,
+                v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
+                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end,
+                v_job.held_schedule, v_job.held_place;
+            continue;
+        end if;
+        v_previous := null;
+        v_due := null;
+        if v_asked.mode = 'debounce' then
+            v_due := v_now + v_asked."window";
+        elsif v_asked.mode = 'keep_last' then
+            v_previous := (select j.id from mainspring_stored.jobs j where j.id = case when v_job.id is null
+                then v_key.previous else v_job.id end);
+        else
+            select s.id, case when s.started > v_now then v_now else s.started end + v_asked."window" into v_previous, v_due
+            from mainspring_stored.find_starts_v1(array[v_key.job, v_key.previous]) s order by s.id = v_key.job desc limit 1;
+        end if;
+        update mainspring_stored.keys k
+        set job = p_id[v_at], until = 0, mode = v_asked.mode, previous = v_previous, replaced_by = null, print = null,
+            span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
+        where k.hash = p_key[v_at];
+        return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_previous end,
+            null::bigint, null::integer, null::bigint, v_now, null::text, null::text, null::text, null::bigint;
+    end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.reply_row_v1(p_kind text, p_queue text, p_note text) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select p_kind, null::bytea, null::bigint, null::text, p_queue, null::text, null::integer, null::integer, null::integer,
+        null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, p_note
+$$;
+
+CREATE FUNCTION mainspring_stored.report_acks_v1(p_worker text, p_done bytea[], p_token bigint[], p_acks mainspring_stored.ack_v1[], p_names text[], p_good jsonb, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_result record;
+    v_woken text[] := '{}';
+begin
+    if p_good is null and not exists (select 1 from unnest(p_acks) a where a.fault is not null) and not exists (
+        select 1 from mainspring_stored.breakers b where b.name = any(p_names) and (b.until > 0 or b.failures > 0)
+    ) then
+        return '{}';
+    end if;
+    for v_result in
+        with acked as (
+            select b.name, a.fault, a.n, j.started from (
+                select u.id, u.token, null as fault, 0 as n from unnest(p_done, p_token) as u(id, token)
+                union all
+                select x.id, x.token, x.fault, x.n from unnest(p_acks) x where x.fault is not null or x.outcome = 'succeeded'
+            ) a
+            join mainspring_stored.jobs j on j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running'
+                and j.worker || '' = p_worker
+            cross join unnest(j.buckets) as b(name)
+            where right(b.name, length(':breaker')) = ':breaker'
+        ), ends as (
+            select a.name, max(a.started) filter (where a.fault is null) as succeeded,
+                max(a.started) filter (where a.fault is not null) as failed, count(a.fault) as bad,
+                (array_agg(a.fault order by a.n desc) filter (where a.fault is not null))[1] as error
+            from acked a group by a.name
+        ), good as (
+            select g.key as name, g.value::bigint as good from jsonb_each_text(coalesce(p_good, '{}')) g
         )
-    ) as w(queue);
-    return query select f.id, f.state, null from unnest(v_fates) f;
+        select name, e.succeeded, e.failed, coalesce(e.bad, 0) as bad, coalesce(g.good, 0) as good, e.error
+        from ends e full join good g using (name) order by name
+    loop
+        v_woken := v_woken || mainspring_stored.update_breaker_v1(
+            v_result.name, v_result.succeeded, v_result.failed, v_result.bad, v_result.good, v_result.error, p_now
+        );
+    end loop;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.report_breaker_v1(p_name text, p_started bigint, p_good bigint, p_fault text, p_now bigint) RETURNS TABLE(changed text, woken text[])
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_now bigint;
+    v_share bigint := (select l.share from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker');
+    v_woken text[];
+begin
+    perform mainspring_stored.guard_v1();
+    if v_share is null or p_fault = '' and v_share = 0 and not exists (
+        select 1 from mainspring_stored.breakers b where b.name = p_name and (b.until > 0 or b.failures > 0)
+    ) then
+        return query select null, '{}'::text[];
+        return;
+    end if;
+    perform mainspring_stored.lock_buckets_v1(array[p_name]);
+    v_now := mainspring_stored.now_v1(p_now);
+    v_woken := mainspring_stored.update_breaker_v1(
+        p_name, case when p_good > 0 then p_started end, case when p_fault <> '' then p_started end, (p_fault <> '')::integer,
+        p_good, p_fault, v_now
+    );
+    return query select (select n from mainspring_stored.list_changed_breakers_v1(array[p_name], v_now) n), v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.report_lost_worker_v1(p_worker text, p_cause text, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_result record;
+    v_woken text[] := '{}';
+begin
+    for v_result in
+        select b.name, max(j.started) as failed from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
+        where j.worker = p_worker and j.state = 'running' and right(b.name, length(':breaker')) = ':breaker'
+        group by b.name order by b.name
+    loop
+        v_woken := v_woken || mainspring_stored.update_breaker_v1(
+            v_result.name, null, v_result.failed, 1, 0,
+            'its worker ' || case p_cause when 'lost' then 'is ' else 'has ' end || p_cause, p_now
+        );
+    end loop;
+    return v_woken;
 end
 $$;
 
@@ -3693,7 +4298,7 @@ declare
     v_last bigint;
 begin
     perform mainspring_stored.guard_v1();
-    -- Two reports of one job follow one another; a child that is added to it does not wait.
+    -- Two reports of one job wait for each other; a child that is enqueued under the job does not wait.
     perform 1 from mainspring_stored.jobs j where j.id = any(p_id) order by j.id for no key update;
     for v_at in 1 .. cardinality(p_id) loop
         if not exists (
@@ -3736,11 +4341,30 @@ CREATE FUNCTION mainspring_stored.reprioritise_v1(p_ids bytea[], p_priority inte
     AS $$
 begin
     update mainspring_stored.jobs j set priority = p_priority where j.id = any(p_ids);
-    perform mainspring_stored.line_up_v1(p_ids, false);
-    perform mainspring_stored.open_left_v1(array(
+    perform mainspring_stored.add_lane_rows_v1(p_ids, false);
+    perform mainspring_stored.recheck_left_lanes_v1(array(
         select j.lane from mainspring_stored.jobs j where j.id = any(p_ids) and j.buckets is not null and j.state || '' = 'ready'
     ));
     return '{}';
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.request_rechecks_v1(p_limits text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+begin
+    perform pg_advisory_xact_lock(mainspring_stored.queue_modes_lock_v1());
+    insert into mainspring_stored.rechecks (name, bucket) select u.name, u.name from unnest(p_limits) as u(name)
+        order by u.name collate "C"
+    on conflict (name) do update set bucket = excluded.bucket;
+    with waiting as (
+        delete from mainspring_stored.waiting_queues w using unnest(p_limits) as u(name)
+            where w.bucket = any(array[u.name]) returning w.queue
+    )
+    select array(select distinct t.queue from waiting t) into v_woken;
+    return v_woken;
 end
 $$;
 
@@ -3765,19 +4389,44 @@ begin
         return;
     end if;
     update mainspring_stored.workers w set lost = true where w.id = p_worker;
-    v_buckets := mainspring_stored.lock_held_v1(v_worker);
+    v_buckets := mainspring_stored.lock_worker_buckets_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
-    if mainspring_stored.guarded_v1(v_buckets) then
-        return query select null::bytea, null, w.queue from unnest(mainspring_stored.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
-        return query select null::bytea, 'breaker', n.breaker from mainspring_stored.news_v1(v_buckets, v_now) as n(breaker);
+    if mainspring_stored.names_breaker_v1(v_buckets) then
+        return query select null::bytea, null, w.queue
+            from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
+        return query select null::bytea, 'breaker', n.breaker
+            from mainspring_stored.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
     end if;
     return query select null::bytea, 'taken', null;
-    return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
-    return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, false, v_now)) as w(queue);
+    return query select r.* from mainspring_stored.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest(mainspring_stored.recheck_freed_v1(v_buckets, false, v_now)) as w(queue);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.resolve_v1(p_ids bytea[], p_good boolean[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.reserve_places_v1(p_names text[], p_reserved jsonb, p_keep bigint, p_now bigint, OUT kept boolean, OUT woken text[]) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_asked text[] := '{}';
+begin
+    if p_keep > 0 then
+        v_asked := array(
+            select u.name from unnest(p_names) as u(name) where not exists (
+                select 1 from mainspring_stored.holders g where g.holder = 'rest' and g.bucket = '=' || u.name and g.until > p_now
+            )
+        );
+    end if;
+    woken := mainspring_stored.recheck_waiting_v1(array(select u.name from unnest(v_asked) as u(name) where not p_reserved ? u.name));
+    p_reserved := p_reserved || coalesce((
+        select jsonb_object_agg(u.name, greatest((p_reserved ->> u.name)::bigint, p_now + p_keep)) from unnest(v_asked) as u(name)
+    ), '{}');
+    insert into mainspring_stored.holders (holder, bucket, cost, until) select 'next', k.key, 0, k.value::bigint
+        from jsonb_each_text(p_reserved) k;
+    kept := p_reserved ?& p_names;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.resolve_dependents_v1(p_ids bytea[], p_good boolean[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -3794,7 +4443,8 @@ begin
         v_children := array(select distinct e.child from mainspring_stored.edges e where e.parent = any(v_ids));
         exit when cardinality(v_children) = 0;
         perform 1 from mainspring_stored.jobs j where j.id = any(v_children) order by j.id for update;
-        -- A new statement: it sees what the last holder of these rows wrote. Two acks of one join both get here, one after the other.
+        -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
+        -- child get here one after the other.
         with met as (
             delete from mainspring_stored.edges e using unnest(v_ids, v_good) as x(id, good) where e.parent = any(array[x.id])
             returning e.child, e.policy = 'fail' and not x.good as broken
@@ -3820,11 +4470,11 @@ begin
             array(select f.id from freed f where f.state = 'ready' and f.buckets is not null)
         into v_broken, v_ready, v_limited;
         if cardinality(v_limited) > 0 then
-            perform mainspring_stored.line_up_v1(v_limited, false);
+            perform mainspring_stored.add_lane_rows_v1(v_limited, false);
         end if;
         v_woken := v_woken || v_ready;
         exit when cardinality(v_broken) = 0;
-        v_moved := mainspring_stored.move_v1(v_broken, p_now);
+        v_moved := mainspring_stored.move_to_history_v1(v_broken, p_now);
         v_woken := v_woken || v_moved.woken;
         v_ids := array(select x.id from unnest(v_broken) x);
         v_good := array_fill(false, array[cardinality(v_ids)]);
@@ -3833,19 +4483,13 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.rest_v1(p_moved mainspring_stored.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[]) RETURNS mainspring_stored.ack_v1[]
+CREATE FUNCTION mainspring_stored.resume_pruning_v1(p_job bytea) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    return array(
-        select row(
-            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null, null, null, null
-        )::mainspring_stored.ack_v1
-        from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
-        where not exists (
-            select 1 from unnest(p_moved.done, p_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
-        )
-    );
+    update mainspring_stored.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, 4611686018427387904) end
+    where f.id = p_job and f.drop_at is not null;
+    update mainspring_stored.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
 end
 $$;
 
@@ -3869,25 +4513,27 @@ begin
     if v_worker.id is null or v_worker.lost then
         return;
     end if;
-    v_buckets := mainspring_stored.lock_held_v1(v_worker);
+    v_buckets := mainspring_stored.lock_worker_buckets_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
-    if mainspring_stored.guarded_v1(v_buckets) then
+    if mainspring_stored.names_breaker_v1(v_buckets) then
         return query select null::bytea, null, w.queue from unnest(
-            mainspring_stored.hear_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
+            mainspring_stored.report_acks_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
         ) as w(queue);
     end if;
-    return query select null::bytea, null, a.queue from mainspring_stored.ack_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
-    if mainspring_stored.guarded_v1(v_buckets) then
+    return query select null::bytea, null, a.queue from mainspring_stored.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
+    if mainspring_stored.names_breaker_v1(v_buckets) then
         if p_cause <> 'interrupted' then
-            return query select null::bytea, null, w.queue from unnest(mainspring_stored.bereave_v1(p_worker, p_cause, v_now)) as w(queue);
+            return query select null::bytea, null, w.queue
+            from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
         end if;
-        return query select null::bytea, 'breaker', n.breaker from mainspring_stored.news_v1(v_buckets, v_now) as n(breaker);
+        return query select null::bytea, 'breaker', n.breaker
+            from mainspring_stored.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
     end if;
     return query select null::bytea, 'taken', null;
-    return query select r.* from mainspring_stored.release_v1(p_worker, p_cause, p_delays, v_now) r;
-    return query select null::bytea, null, w.queue from unnest(mainspring_stored.freed_v1(v_buckets, true, v_now)) as w(queue);
+    return query select r.* from mainspring_stored.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest(mainspring_stored.recheck_freed_v1(v_buckets, true, v_now)) as w(queue);
     delete from mainspring_stored.workers w where w.id = p_worker;
-    return query select null::bytea, null, w.queue from unnest(mainspring_stored.obey_joined_v1(p_acks, v_now)) as w(queue);
+    return query select null::bytea, null, w.queue from unnest(mainspring_stored.apply_joined_v1(p_acks, v_now)) as w(queue);
 end
 $$;
 
@@ -3907,7 +4553,7 @@ begin
             (select f.key from mainspring_stored.finished f where f.id = v_job), (select d.key from mainspring_stored.dead d where d.id = v_job)
         );
         if v_hash is not null then
-            v_holder := mainspring_stored.holder_v1(v_hash, v_hash = any(v_asked), p_now);
+            v_holder := mainspring_stored.find_key_holder_v1(v_hash, v_hash = any(v_asked), p_now);
             v_asked := v_asked || v_hash;
             if v_holder <> v_job then
                 return query select v_job, v_holder, null::text;
@@ -3915,7 +4561,8 @@ begin
             end if;
             update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
                 mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
-                before = case when k.job = v_job then k.before end, said = case when k.job = v_job then k.said end,
+                previous = case when k.job = v_job then k.previous end,
+                replaced_by = case when k.job = v_job then k.replaced_by end,
                 span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
             where k.hash = v_hash;
         end if;
@@ -3928,13 +4575,13 @@ begin
         delete from mainspring_stored.dead d where d.id = any(v_free) returning d.*
     ), revived as (
         insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, follows, enqueued,
-            expires, keep, key, buckets, costs, record, part, bound
+            id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, followed, enqueued,
+            expires, keep, key, buckets, costs, record, schedule, counted
         )
         select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
             case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.follows, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
-            a.key, a.buckets, a.costs, a.record, a.part,
+            a.crash_limit, a.early, a.followed, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
+            a.key, a.buckets, a.costs, a.record, a.schedule,
             exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
             select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
@@ -3942,64 +4589,9 @@ begin
         returning jobs.queue
     )
     select distinct null::bytea, null::bytea, r.queue from revived r;
-    perform mainspring_stored.line_up_v1(v_free, false);
+    perform mainspring_stored.add_lane_rows_v1(v_free, false);
     delete from mainspring_stored.progress where job = any(v_free);
     delete from mainspring_stored.items where job = any(v_free);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.room_of_v1(p_name text, p_now bigint) RETURNS mainspring_stored.room_v1
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_limit mainspring_stored.limits;
-    v_bucket mainspring_stored.buckets;
-    v_used bigint;
-begin
-    select * into v_limit from mainspring_stored.limits l where l.name = split_part(p_name, '=', 1);
-    case v_limit.kind
-        when 'breaker' then
-            return mainspring_stored.breaker_room_v1(p_name, coalesce(v_limit.set_size, v_limit.size), p_now);
-        when 'concurrency' then
-            v_used := (select coalesce(sum(x.n), 0) from mainspring_stored.uses x where x.bucket = p_name)
-                + (select count(*) from mainspring_stored.guests g where g.bucket = p_name and g.until > p_now);
-        when 'rate' then
-            v_used := (
-                select coalesce(sum(x.n), 0) from mainspring_stored.starts x where x.bucket = p_name and x.last > p_now - v_limit.per
-            );
-            select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
-        else
-            select * into v_bucket from mainspring_stored.buckets b where b.name = p_name;
-    end case;
-    return mainspring_stored.standing_v1(p_name, v_limit, v_bucket, v_used, p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.rooms_v1(p_names text[], p_now bigint) RETURNS mainspring_stored.room_v1[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    if cardinality(p_names) = 1 then
-        return array[mainspring_stored.room_of_v1(p_names[1], p_now)];
-    end if;
-    return array(
-        select case when l.kind = 'breaker' then mainspring_stored.breaker_room_v1(a.name, coalesce(l.set_size, l.size), p_now)
-            else mainspring_stored.standing_v1(a.name, l, b, u.used, p_now) end
-        from unnest(p_names) with ordinality as a(name, at)
-        left join mainspring_stored.limits l on l.name = any(array[split_part(a.name, '=', 1)])
-        left join mainspring_stored.buckets b on b.name = any(array[a.name])
-        cross join lateral (
-            select case l.kind
-                when 'concurrency' then
-                    (select coalesce(sum(x.n), 0) from mainspring_stored.uses x where x.bucket = a.name)
-                    + (select count(*) from mainspring_stored.guests g where g.bucket = a.name and g.until > p_now)
-                when 'rate' then
-                    (select coalesce(sum(x.n), 0) from mainspring_stored.starts x where x.bucket = a.name and x.last > p_now - l.per)
-            end::bigint as used
-            offset 0  -- else all of this is put in wherever it is named, and made ready each time
-        ) u
-        order by a.at
-    );
 end
 $$;
 
@@ -4021,30 +4613,57 @@ begin
     )
     select array_agg(distinct m.queue), array_agg(m.id) filter (where m.buckets is not null) into v_woken, v_limited from moved m;
     if v_limited is not null then
-        perform mainspring_stored.line_up_v1(v_limited, false);
+        perform mainspring_stored.add_lane_rows_v1(v_limited, false);
     end if;
     return coalesce(v_woken, '{}');
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.set_aside_v1(p_ids bytea[], p_dead bytea[], p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.set_dependencies_v1(p_names text[], p_schedule text[], p_after text[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     AS $$
+declare
+    v_now bigint;
 begin
-    update mainspring_stored.finished f set drop_at = mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) from mainspring_stored.keys k
-    where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
-        and mainspring_stored.key_until_v1(k, f.state, f.started, f.finished) > p_now;
-    update mainspring_stored.dead d set drop_at = mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) from mainspring_stored.keys k
-    where d.id = any(p_dead) and k.hash = d.key and k.job = d.id
-        and mainspring_stored.key_until_v1(k, d.state, d.started, d.finished) > p_now;
+    perform mainspring_stored.guard_v1();
+    perform pg_advisory_xact_lock(hashtextextended('mainspring dependencies mainspring_stored', 0));
+    perform mainspring_stored.lock_dependents_v1(p_names);
+    v_now := mainspring_stored.now_v1(p_now);
+    insert into mainspring_stored.dependents (name) select distinct u.name
+        from unnest(p_schedule) as u(name) on conflict (name) do nothing;
+    delete from mainspring_stored.dependencies l where l.schedule = any(p_names) and not exists (
+        select 1 from unnest(p_schedule, p_after) as u(schedule, after) where u.schedule = l.schedule and u.after = l.after
+    );
+    insert into mainspring_stored.dependencies (schedule, after)
+    select distinct u.schedule, u.after from unnest(p_schedule, p_after) as u(schedule, after)
+        on conflict (schedule, after) do nothing;
+    delete from mainspring_stored.dependents p where p.name = any(p_names) and p.name <> all(p_schedule);
+    return mainspring_stored.release_all_held_v1(p_names, p_schedule, '{}', v_now)
+        || mainspring_stored.release_next_v1(array(select distinct u.name from unnest(p_schedule) as u(name)), '{}', v_now);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.set_mode_v1(p_queues text[], p_mode text, p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.set_limit_size_v1(p_limit text, p_size bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 begin
-    perform pg_advisory_xact_lock(mainspring_stored.modes_lock_v1());
+    perform mainspring_stored.guard_v1();
+    update mainspring_stored.limits l set set_size = p_size where l.name = p_limit;
+    return case when found then mainspring_stored.request_rechecks_v1(array[p_limit]) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.set_queue_mode_v1(p_queues text[], p_mode text, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform pg_advisory_xact_lock(mainspring_stored.queue_modes_lock_v1());
     if p_mode = 'open' then
         update mainspring_stored.queues q set mode = 'open', since = 0 where q.name = any(p_queues);
         perform mainspring_stored.forget_queues_v1(p_queues);
@@ -4057,23 +4676,13 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.set_size_v1(p_limit text, p_size bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    perform mainspring_stored.guard_v1();
-    update mainspring_stored.limits l set set_size = p_size where l.name = p_limit;
-    return case when found then mainspring_stored.changed_v1(array[p_limit]) end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.settle_v1(p_looked bigint[], p_locked text[], p_now bigint) RETURNS mainspring_stored.settled_v1
+CREATE FUNCTION mainspring_stored.settle_lane_rows_v1(p_examined bigint[], p_locked text[], p_now bigint) RETURNS mainspring_stored.settled_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_rooms mainspring_stored.room_v1[] := mainspring_stored.rooms_v1(
+    v_capacities mainspring_stored.capacity_v1[] := mainspring_stored.read_capacities_v1(
         array(
-            select distinct b.name from mainspring_stored.lane_rows_v1(p_looked) l
+            select distinct b.name from mainspring_stored.read_lane_rows_v1(p_examined) l
             cross join unnest(l.buckets) as b(name) where l.buckets <@ p_locked
         ), p_now
     );
@@ -4083,46 +4692,46 @@ declare
     v_on text[] := '{}';
     v_until bigint[] := '{}';
     v_over bigint[] := '{}';
-    v_empty bigint[];
     v_left text[] := '{}';
-    v_paced text[] := '{}';
-    v_paced_on text[] := '{}';
-    v_paced_until bigint[] := '{}';
+    v_rate_lanes text[] := '{}';
+    v_rate_buckets text[] := '{}';
+    v_rate_times bigint[] := '{}';
     v_at integer;
 begin
     for v_row in
         select l.id, l.seq, l.lane, l.buckets, h.seq as head, coalesce(a.name, f.name) as name,
-            case when a.name is null then f.moment else a.moment end as moment, a.name is not null or f.paced as paced,
+            case when a.name is null then f.moment else a.moment end as moment, a.name is not null or f.by_rate as by_rate,
             row_number() over (partition by l.lane, l.priority order by l.id) > 1 as again
-        from mainspring_stored.lane_rows_v1(p_looked) l
+        from mainspring_stored.read_lane_rows_v1(p_examined) l
         left join lateral (
             select j.seq, j.costs from mainspring_stored.jobs j
             where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority order by j.seq limit 1
         ) h on true
         left join lateral (
-            -- A gate that is full holds back the whole group: its lanes stay in their order.
-            select r.name, mainspring_stored.moment_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment, r.unit > 0 as paced
-            from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_rooms) r on r.name = u.name
-            where h.seq is not null and r.room < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
-                and (r.room > 0 or strpos(r.name, '=') > 0)
+            -- A full unkeyed bucket holds back the whole lane set: its lanes stay in the order.
+            select r.name, mainspring_stored.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment,
+                r.unit > 0 as by_rate
+            from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_capacities) r on r.name = u.name
+            where h.seq is not null and r.available < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
+                and (r.available > 0 or strpos(r.name, '=') > 0)
             order by 2 desc nulls first limit 1
         ) f on true
         left join lateral (
-            select o.parked_on as name, o.parked_until as moment from mainspring_stored.lanes o
+            select o.waits_for as name, o.recheck_at as moment from mainspring_stored.keyed_lanes o
             where h.seq is not null and o.lane = l.lane and o.priority > l.priority and mainspring_stored.waits_for_rate_v1(o)
             order by o.priority desc limit 1
         ) a on true
         where l.buckets <@ p_locked order by l.priority desc
     loop
-        -- Who stands behind one that waits for a rate waits with it.
-        v_at := array_position(v_paced, v_row.lane::text);
+        -- A row behind a row of the same lane that waits for a rate waits with it.
+        v_at := array_position(v_rate_lanes, v_row.lane::text);
         if v_at is not null then
-            v_row.name := v_paced_on[v_at];
-            v_row.moment := v_paced_until[v_at];
-        elsif v_row.paced and v_row.moment is not null and not v_row.again then
-            v_paced := array_append(v_paced, v_row.lane::text);
-            v_paced_on := array_append(v_paced_on, v_row.name::text);
-            v_paced_until := array_append(v_paced_until, v_row.moment);
+            v_row.name := v_rate_buckets[v_at];
+            v_row.moment := v_rate_times[v_at];
+        elsif v_row.by_rate and v_row.moment is not null and not v_row.again then
+            v_rate_lanes := array_append(v_rate_lanes, v_row.lane::text);
+            v_rate_buckets := array_append(v_rate_buckets, v_row.name::text);
+            v_rate_times := array_append(v_rate_times, v_row.moment);
         end if;
         if v_row.head is null or v_row.again then
             v_over := array_append(v_over, v_row.id);
@@ -4137,258 +4746,33 @@ begin
             end if;
         end if;
     end loop;
-    update mainspring_stored.lanes l set seq = u.seq, parked_on = u.name, parked_until = u.until
+    update mainspring_stored.keyed_lanes l set seq = u.seq, waits_for = u.name, recheck_at = u.until
     from unnest(v_id, v_seq, v_on, v_until) as u(id, seq, name, until) where l.id = any(array[u.id]);
     if cardinality(v_over) > 0 then
-        v_empty := array(
-            select l.id from unnest(v_over) as i(id) join mainspring_stored.lanes l on l.id = any(array[i.id]) for update of l skip locked
-        );
-        -- A new statement: it sees the jobs of those who held a row until we locked it.
-        delete from mainspring_stored.lanes l using unnest(v_empty) as i(id) where l.id = any(array[i.id]) and (
-            not exists (select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority)
-            or exists (
-                select 1 from mainspring_stored.lanes o
-                where o.lane = l.lane and o.priority = l.priority and o.id < l.id and o.id <> all(v_over)
-            )
-        );
-        -- Those that somebody is bringing a job to stand back, so that they are in nobody's way meanwhile.
-        update mainspring_stored.lanes l set seq = pg_sequence_last_value('mainspring_stored.seq'::regclass) from unnest(v_over) as i(id)
-        where l.id = any(array[i.id]) and l.id <> all(v_empty);
+        perform mainspring_stored.delete_empty_lane_rows_v1(v_over);
     end if;
     return row(
-        case when cardinality(v_left) > 0 then mainspring_stored.open_v1(v_left, false, p_now) else '{}' end,
+        case when cardinality(v_left) > 0 then mainspring_stored.recheck_lanes_v1(v_left, false, p_now) else '{}' end,
         (select min(u.until) from unnest(v_until) as u(until))
     )::mainspring_stored.settled_v1;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.spare_v1(p_room mainspring_stored.room_v1) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-begin
-    return case
-        when strpos(p_room.name, '=') > 0 or p_room.kind in ('rate', 'smooth') then 0
-        when p_room.kind is null then p_room.room
-        when p_room.kind = 'breaker' then p_room.room - 2305843009213693952  -- closed: twice that
-        else p_room.room - greatest(p_room.size / 2, 100)
-    end;
-end
-$$;
-
-CREATE TABLE mainspring_stored.buckets (
-    name text NOT NULL COLLATE pg_catalog."C",
-    tat bigint DEFAULT 0 NOT NULL,
-    blocked bigint DEFAULT 0 NOT NULL
-)
-WITH (fillfactor='50');
-
-CREATE TABLE mainspring_stored.limits (
-    name text NOT NULL COLLATE pg_catalog."C",
-    kind text NOT NULL,
-    size bigint NOT NULL,
-    per bigint NOT NULL,
-    burst bigint NOT NULL,
-    share bigint DEFAULT 0 NOT NULL,
-    span bigint DEFAULT 0 NOT NULL,
-    set_size bigint,
-    CONSTRAINT limits_kind_check CHECK ((kind = ANY (ARRAY['concurrency'::text, 'rate'::text, 'smooth'::text, 'breaker'::text])))
-);
-
-CREATE FUNCTION mainspring_stored.standing_v1(p_name text, p_limit mainspring_stored.limits, p_bucket mainspring_stored.buckets, p_used bigint, p_now bigint) RETURNS mainspring_stored.room_v1
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-declare
-    v_size bigint := coalesce(p_limit.set_size, p_limit.size);
-    v_after bigint := greatest(p_bucket.tat - p_now, 0);
-begin
-    if p_limit.kind is null then
-        return row(p_name, null, null, 0, 4611686018427387904, 1, 0)::mainspring_stored.room_v1;
-    elsif p_limit.kind = 'concurrency' then
-        return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, 1, 0)::mainspring_stored.room_v1;
-    elsif p_limit.kind = 'smooth' then
-        p_used := ceil(v_after::numeric * v_size / greatest(p_limit.per, 1));
-    end if;
-    if v_size <= 0 or p_bucket.blocked > p_now then
-        return row(p_name, p_limit.kind, v_size, p_used, 0, greatest(v_size, 1), greatest(v_size, 0))::mainspring_stored.room_v1;
-    elsif p_limit.kind = 'rate' then
-        return row(p_name, p_limit.kind, v_size, p_used, v_size - p_used, v_size, v_size)::mainspring_stored.room_v1;
-    end if;
-    return row(
-        p_name, p_limit.kind, v_size, p_used,
-        floor(greatest(p_limit.burst, 1) - v_after::numeric * v_size / greatest(p_limit.per, 1)),
-        greatest(p_limit.burst, 1), v_size
-    )::mainspring_stored.room_v1;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.start_lane_v1(p_worker text, p_names text[], p_n bigint, p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_rates text[];
-begin
-    insert into mainspring_stored.uses (bucket, worker, n) select u.name, p_worker, p_n from unnest(p_names) as u(name)
-    on conflict (bucket, worker) do update set n = uses.n + excluded.n;
-    v_rates := array(select l.name from mainspring_stored.limits l where l.name = any(p_names) and l.kind in ('rate', 'smooth'));
-    if cardinality(v_rates) > 0 then
-        perform mainspring_stored.use_up_v1(p_worker, v_rates, array_fill(p_n, array[cardinality(v_rates)]), p_now);
-    end if;
-    if mainspring_stored.guarded_v1(p_names) then
-        perform mainspring_stored.probe_v1(p_names, p_now);
-    end if;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.start_v1(p_worker text, p_names text[], p_costs bigint[], p_numbers bigint[], p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_names text[];
-    v_amounts bigint[];
-begin
-    insert into mainspring_stored.uses (bucket, worker, n)
-    select u.name, p_worker, sum(u.n) from unnest(p_names, p_numbers) as u(name, n) group by u.name
-    on conflict (bucket, worker) do update set n = uses.n + excluded.n;
-    select array_agg(s.name), array_agg(s.amount) into v_names, v_amounts from (
-        select u.name, sum(least(coalesce(u.cost, 1), coalesce(l.set_size, l.size)) * u.n) as amount
-        from unnest(p_names, p_costs, p_numbers) as u(name, cost, n)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind in ('rate', 'smooth')
-        group by u.name
-    ) s;
-    if v_names is not null then
-        perform mainspring_stored.use_up_v1(p_worker, v_names, v_amounts, p_now);
-    end if;
-    if mainspring_stored.guarded_v1(p_names) then
-        perform mainspring_stored.probe_v1(p_names, p_now);
-    end if;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.started_v1(p_ids bytea[]) RETURNS TABLE(id bytea, started bigint)
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return query
-    select j.id, j.started from mainspring_stored.jobs j where j.id = any(p_ids) and j.token > 0
-    union all
-    select f.id, f.started from mainspring_stored.finished f where f.id = any(p_ids) and f.token > 0
-    union all
-    select d.id, d.started from mainspring_stored.dead d where d.id = any(p_ids) and d.token > 0;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.step_v1(p_lane text, p_queue text) RETURNS double precision
+CREATE FUNCTION mainspring_stored.smooth_slack_v1(p_limit mainspring_stored.limits) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$
-    select 1 / split_part(substr(p_lane, mainspring_stored.keyed_at_v1(p_lane, p_queue) + 1), '*', 1)::double precision
+    select case when p_limit.per % greatest(s.size, 1) = 0 then 0
+        else least(greatest(p_limit.burst, 1), mainspring_stored.smooth_time_v1(1, p_limit.per, s.size) - 1) end
+    from (select coalesce(p_limit.set_size, p_limit.size) as size) s
 $$;
 
-CREATE FUNCTION mainspring_stored.stir_v1(p_limit integer, OUT woken text[], OUT more boolean) RETURNS record
-    LANGUAGE plpgsql
+CREATE FUNCTION mainspring_stored.smooth_time_v1(p_cost bigint, p_per bigint, p_size bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
     AS $$
-declare
-    v_stir mainspring_stored.stirs;
-    v_lanes bigint[];
-    v_last text;
-begin
-    select s.* into v_stir from mainspring_stored.stirs s order by s.name limit 1 for update;
-    woken := '{}';
-    more := found;
-    if not found then
-        return;
-    end if;
-    select coalesce(array_agg(n.id), '{}'), max(n.parked_on) into v_lanes, v_last from (
-        select l.id, l.parked_on from mainspring_stored.lanes l
-        where l.parked_on >= v_stir.bucket and l.parked_on < v_stir.name || '>' and split_part(l.parked_on, '=', 1) = v_stir.name
-        order by l.parked_on limit p_limit for no key update skip locked
-    ) n;
-    if cardinality(v_lanes) < p_limit then
-        delete from mainspring_stored.stirs s where s.name = v_stir.name;
-    else
-        update mainspring_stored.stirs s set bucket = v_last where s.name = v_stir.name;
-    end if;
-    with opened as (
-        update mainspring_stored.lanes l set parked_on = null, parked_until = null from unnest(v_lanes) as i(id)
-        where l.id = any(array[i.id]) returning l.queue
-    )
-    select array(select distinct o.queue from opened o) into woken;
-    more := exists (select 1 from mainspring_stored.stirs);
-end
+    select div(greatest(p_cost, 0)::numeric * p_per + greatest(p_size, 1) - 1, greatest(p_size, 1))::bigint
 $$;
 
-CREATE FUNCTION mainspring_stored.strays_v1(p_lane text[], p_priority integer[], p_seq bigint[]) RETURNS TABLE(lane text, priority integer, seq bigint)
-    LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    v_walked bigint := mainspring_stored.walked_v1();
-begin
-    return query
-    select l.lane, l.priority, min(s.seq) from unnest(p_lane, p_priority, p_seq) as l(lane, priority, seq)
-    cross join lateral (
-        select j.seq from mainspring_stored.jobs j
-        where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and j.seq < l.seq
-        order by j.seq limit 100
-    ) s
-    group by l.lane, l.priority;
-    return query select null, null::integer, mainspring_stored.walked_v1() - v_walked;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.succeed_v1(p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint) RETURNS mainspring_stored.moved_v1
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_done bytea[];
-    v_token bigint[];
-    v_parts text[];
-    v_woken text[] := '{}';
-begin
-    -- By primary key, state and worker as expressions: through the index on running(worker) this is a loop over all pairs.
-    with gone as (
-        delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
-        where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
-            and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.follows & 1 = 0
-        returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.follows, j.early,
-            j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
-            j.costs, j.part, a.result, a.error
-    ), kept as (
-        insert into mainspring_stored.finished (
-            seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, follows, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, part
-        )
-        select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, follows, early, id, 'succeeded', task,
-            queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs, part
-        from gone
-        returning id, token, buckets, part
-    ), freed as (
-        select b.name, sum(k.n) as n from (
-            select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
-        ) k cross join unnest(k.buckets) as b(name) group by b.name
-    ), empty as (
-        delete from mainspring_stored.uses u using freed f where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n <= f.n
-    ), fewer as (
-        update mainspring_stored.uses u set n = u.n - f.n from freed f
-        where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
-    )
-    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
-        array_agg(kept.part) filter (where kept.part is not null)
-    into v_done, v_token, v_parts from kept;
-    if exists (select 1 from mainspring_stored.edges e where e.parent = any(v_done)) then
-        v_woken := mainspring_stored.resolve_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
-    end if;
-    return (v_done, v_token, v_woken, v_parts);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.swap_v1(p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint) RETURNS TABLE(ok boolean, now bigint, rev bigint, taken bigint)
+CREATE FUNCTION mainspring_stored.swap_schedule_v1(p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint) RETURNS TABLE(ok boolean, now bigint, rev bigint, taken bigint)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -4410,12 +4794,12 @@ begin
         exit when found or p_rev <> 0 or p_doc is null;
         insert into mainspring_stored.schedules (name, rev) values (p_name, 0) on conflict (name) do nothing;
     end loop;
-    -- New statements: they see what the last holder of the row wrote.
+    -- New statements: they see what the last transaction wrote that locked the row.
     v_now := mainspring_stored.now_v1(p_now);
     v_rev := case when v_row.doc is null then 0 else v_row.rev end;
     v_taken := (
         select u.at from unnest(p_at, p_job) with ordinality as u(at, job, n)
-        join mainspring_stored.runs r on r.schedule = p_name and r.at = u.at
+        join mainspring_stored.schedule_runs r on r.schedule = p_name and r.at = u.at
         where r.job <> u.job order by u.n limit 1
     );
     if v_rev <> p_rev or v_taken is not null then
@@ -4425,21 +4809,21 @@ begin
     v_rev := greatest(v_row.rev + 1, v_now);
     update mainspring_stored.schedules s set rev = v_rev, look = p_look, doc = p_doc where s.name = p_name;
     if p_doc is null then
-        delete from mainspring_stored.runs r where r.schedule = p_name;
+        delete from mainspring_stored.schedule_runs r where r.schedule = p_name;
         return query select true, v_now, 0::bigint, null::bigint;
         return;
     end if;
-    insert into mainspring_stored.runs (schedule, at, job, doc)
+    insert into mainspring_stored.schedule_runs (schedule, at, job, doc)
     select p_name, u.at, u.job, u.doc from unnest(p_at, p_job, p_run) as u(at, job, doc)
     on conflict (schedule, at) do update set job = excluded.job, doc = excluded.doc;
-    delete from mainspring_stored.runs r where r.schedule = p_name and r.at <= (
-        select o.at from mainspring_stored.runs o where o.schedule = p_name order by o.at desc offset p_keep limit 1
+    delete from mainspring_stored.schedule_runs r where r.schedule = p_name and r.at <= (
+        select o.at from mainspring_stored.schedule_runs o where o.schedule = p_name order by o.at desc offset p_keep limit 1
     );
     return query select true, v_now, v_rev, null::bigint;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.sweep_chunk_v1(p_name text, p_after bytea, p_limit integer) RETURNS TABLE(n integer, last bytea)
+CREATE FUNCTION mainspring_stored.sweep_partition_v1(p_name text, p_after bytea, p_limit integer) RETURNS TABLE(n integer, last bytea)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
@@ -4450,35 +4834,74 @@ begin
     execute format('select array(select id from mainspring_stored.%I where id > $1 order by id limit $2)', p_name)
     into v_ids using p_after, p_limit;
     perform mainspring_stored.lock_keys_of_v1(v_ids, false, null);
-    -- A new statement: one that somebody retried meanwhile is not here any more.
+    -- A new statement: a job that was retried meanwhile is not here any more.
     execute format(
         'with gone as (delete from mainspring_stored.%I where id = any($1) returning id) select array(select id from gone)', p_name
     ) into v_gone using v_ids;
-    perform mainspring_stored.forget_v1(v_gone);
+    perform mainspring_stored.delete_details_v1(v_gone);
     return query select cardinality(v_ids), v_ids[cardinality(v_ids)];
 end
 $_$;
 
-CREATE FUNCTION mainspring_stored.take_in_v1(p_ids bytea[]) RETURNS boolean
+CREATE FUNCTION mainspring_stored.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS TABLE(id bytea, state text, woken text)
     LANGUAGE plpgsql
     AS $$
+#variable_conflict use_column
 declare
-    v_queue mainspring_stored.queues;
+    v_blamed integer;
+    v_held integer;
+    v_moves mainspring_stored.taken_back_v1[];
+    v_ids bytea[];
 begin
-    if not exists (select 1 from mainspring_stored.queues q where q.special) then
-        return false;
-    end if;
-    select q.* into v_queue from mainspring_stored.queues q
-    where (q.mode = 'draining' or q.disabled = 'reject')
-        and exists (select 1 from mainspring_stored.jobs j where j.id = any(p_ids) and j.queue = q.name)
-    order by q.name limit 1;
-    if v_queue.mode = 'draining' then
-        raise exception '%', v_queue.name using errcode = 'MS003';
-    elsif v_queue.name is not null then
-        raise exception '%', v_queue.name using errcode = 'MS004', detail = v_queue.disabled_by;
-    end if;
-    perform mainspring_stored.place_new_v1(p_ids);
-    return true;
+    perform 1 from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
+    v_held := (select count(*) from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running');
+    v_blamed := (
+        select coalesce(min(mainspring_stored.guilt_v1(j.crashes, j.crash_limit)), 0) from mainspring_stored.jobs j
+        where j.worker = p_worker and j.state = 'running' and j.crashes > 0
+    );
+    v_moves := array(
+        select case
+            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::mainspring_stored.taken_back_v1
+            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
+                then row(j.id, 'dead', 'crashed', c.charged, null)::mainspring_stored.taken_back_v1
+            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::mainspring_stored.taken_back_v1
+            else row(j.id, 'ready', null, c.charged, null)::mainspring_stored.taken_back_v1 end
+        from mainspring_stored.jobs j cross join lateral (
+            select p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
+                mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
+                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
+        ) c
+        where j.worker = p_worker and j.state = 'running'
+        order by j.seq
+    );
+    v_ids := array(select f.id from unnest(v_moves) f);
+    perform mainspring_stored.record_attempts_v1(v_ids, null, p_cause, p_now);
+    delete from mainspring_stored.bucket_uses where worker = p_worker;
+    -- The owner is cleared, so that its own late ack is answered "stale".
+    return query
+    with placed as materialized (
+        select u.*, case when u.state = 'ready' then nextval('mainspring_stored.seq') end as seq from unnest(v_moves) u
+    ), moved as (
+        update mainspring_stored.jobs j
+        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
+            lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
+            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+        from placed f
+        where j.id = any(array[f.id])
+        returning j.queue, f.state
+    )
+    select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
+    perform mainspring_stored.add_lane_rows_v1(array(select f.id from unnest(v_moves) f where f.state = 'ready'), false);
+    return query select null::bytea, null, w.queue from unnest(
+        mainspring_stored.finish_v1(
+            array(
+                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0)::mainspring_stored.ending_v1
+                from unnest(v_moves) f join mainspring_stored.jobs j on j.id = any(array[f.id]) where f.state in ('dead', 'cancelled')
+            ), p_now
+        )
+    ) as w(queue);
+    return query select f.id, f.state, null from unnest(v_moves) f;
 end
 $$;
 
@@ -4490,7 +4913,7 @@ declare
     v_new record;
     v_now bigint;
     v_holder bytea;
-    v_kept jsonb;
+    v_mode jsonb;
 begin
     return query select null::integer, null::bytea, null::bytea, w.queue from unnest(
         mainspring_stored.lock_keys_v1(
@@ -4498,7 +4921,8 @@ begin
         )
     ) as w(queue);
     if current_setting('transaction_isolation') <> 'read committed' then
-        -- In a caller's transaction with an old snapshot a holder that has ended since looks alive: its lock tells.
+        -- In a caller's transaction with an old snapshot a holder that has ended since looks live: locking it shows
+        -- that.
         perform 1 from mainspring_stored.jobs j where j.id in (
             select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
         ) order by j.id for key share;
@@ -4513,10 +4937,10 @@ begin
         from unnest(p_key, p_window, p_conflict) with ordinality as u(hash, span, conflict, n)
         where u.hash is not null and u.conflict is not null and p_take[u.n] order by u.n
     loop
-        v_holder := mainspring_stored.holder_v1(v_new.hash, v_new.again, v_now);
-        v_kept := p_modes -> v_new.at::text;
-        if v_holder is not null and v_kept is not null then
-            perform mainspring_stored.compare_v1(v_new.hash, v_kept ->> 'print', p_task[v_new.at], v_holder, p_id[v_new.at]);
+        v_holder := mainspring_stored.find_key_holder_v1(v_new.hash, v_new.again, v_now);
+        v_mode := p_modes -> v_new.at::text;
+        if v_holder is not null and v_mode is not null then
+            perform mainspring_stored.compare_print_v1(v_new.hash, v_mode ->> 'print', p_task[v_new.at], v_holder, p_id[v_new.at]);
         end if;
         if v_holder is not null and v_new.conflict = 'error' then
             raise exception '%', encode(v_holder, 'hex') using errcode = 'MS002', detail = p_task[v_new.at];
@@ -4528,191 +4952,83 @@ begin
         if v_holder is not null then
             return query select v_new.at, null::bytea, v_holder, null::text;
             if not exists (select 1 from mainspring_stored.jobs j where j.id = v_holder) then
-                perform mainspring_stored.let_go_v1(v_holder);
+                perform mainspring_stored.resume_pruning_v1(v_holder);
             end if;
         end if;
         update mainspring_stored.keys k
         set job = p_id[v_new.at], until = case when v_new.span > 0 then v_now + v_new.span else 0 end,
-            mode = case when v_kept is null then '' else 'keep' end, span = coalesce((v_kept ->> 'keep')::bigint, 0),
-            print = decode(v_kept ->> 'print', 'hex')
+            mode = case when v_mode is null then '' else 'keep' end, span = coalesce((v_mode ->> 'keep')::bigint, 0),
+            print = decode(v_mode ->> 'print', 'hex')
         where k.hash = v_new.hash;
     end loop;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.take_v1(p_ids bytea[], p_short bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_room bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.take_reservations_v1(p_names text[], p_now bigint) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
 declare
-    v_ids bytea[];
-    v_now bigint := mainspring_stored.now_v1(p_now);
-    v_names text[];
-    v_costs bigint[];
-    v_numbers bigint[];
+    v_reserved jsonb;
 begin
-    if cardinality(p_ids) = 0 then
-        return;
-    end if;
-    v_ids := array(
-        select s.id from (
-            select p.id, p.n, sum(octet_length(j.record)) over (order by p.n) - octet_length(j.record) as before
-            from unnest(p_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id])
-        ) s where s.before < p_room order by s.n
-    );
-    with taken as (
-        update mainspring_stored.jobs j
-        set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
-            attempt = j.attempt + 1, started = greatest(v_now, j.enqueued)
-        where j.id = any(v_ids)
-        returning j.buckets, j.costs
+    with gone as (
+        delete from mainspring_stored.holders g where g.holder = 'next' and g.bucket = any(p_names) returning g.bucket, g.until
     )
-    select array_agg(s.name), array_agg(s.cost), array_agg(s.n) into v_names, v_costs, v_numbers from (
-        select u.name, u.cost, count(*) as n from taken t cross join unnest(t.buckets, t.costs) as u(name, cost) group by 1, 2
+    select jsonb_object_agg(g.bucket, g.until) into v_reserved from gone g where g.until > p_now;
+    return coalesce(v_reserved, '{}');
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.take_share_v1(p_names text[], p_worker text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_first integer := hashtext(p_worker) & (16 - 1);
+    v_name text;
+    v_taken boolean;
+begin
+    foreach v_name in array p_names loop
+        for v_n in 0 .. 16 - 1 loop
+            v_taken := pg_try_advisory_xact_lock(
+                hashtextextended('mainspring_stored unkeyed ' || v_name, 1 + ((v_first + v_n) & (16 - 1)))
+            );
+            exit when v_taken;
+        end loop;
+        if not v_taken then
+            perform pg_advisory_xact_lock(hashtextextended('mainspring_stored unkeyed ' || v_name, 1 + v_first));
+        end if;
+    end loop;
+end
+$$;
+
+CREATE TABLE mainspring_stored.breakers (
+    name text NOT NULL COLLATE pg_catalog."C",
+    failures bigint DEFAULT 0 NOT NULL,
+    calls bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    opened bigint DEFAULT 0 NOT NULL,
+    probing boolean DEFAULT false NOT NULL,
+    tripped boolean DEFAULT false NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    counts jsonb DEFAULT '[]'::jsonb NOT NULL,
+    changed_by xid8
+)
+WITH (fillfactor='50');
+
+CREATE FUNCTION mainspring_stored.trim_window_v1(p_breaker mainspring_stored.breakers, p_span bigint, p_now bigint) RETURNS mainspring_stored.breakers
+    LANGUAGE plpgsql
+    AS $$
+begin
+    select coalesce(jsonb_agg(jsonb_build_array(s.begin, s.good, s.bad)), '[]'), coalesce(sum(s.bad), 0),
+        coalesce(sum(s.good + s.bad), 0)
+    into p_breaker.counts, p_breaker.failures, p_breaker.calls from (
+        select (c ->> 0)::bigint as begin, sum((c ->> 1)::bigint) as good, sum((c ->> 2)::bigint) as bad
+        from jsonb_array_elements(p_breaker.counts) as c where (c ->> 0)::bigint > p_now - p_span group by 1
     ) s;
-    if v_names is not null then
-        perform mainspring_stored.start_v1(p_worker, v_names, v_costs, v_numbers, v_now);
-    end if;
-    return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
-        j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        nullif(concat_ws(' ', case when j.id = any(p_short) then 'short' end, case when j.part is not null then 'part' end), '')
-    from unnest(v_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id]) order by p.n;
+    return p_breaker;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.tell_v1(p_name text, p_started bigint, p_good bigint, p_fault text, p_now bigint) RETURNS TABLE(news text, woken text[])
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_now bigint;
-    v_share bigint := (select l.share from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker');
-    v_woken text[];
-begin
-    perform mainspring_stored.guard_v1();
-    if v_share is null or p_fault = '' and v_share = 0 and not exists (
-        select 1 from mainspring_stored.breakers b where b.name = p_name and (b.until > 0 or b.failures > 0)
-    ) then
-        return query select null, '{}'::text[];
-        return;
-    end if;
-    perform mainspring_stored.lock_buckets_v1(array[p_name]);
-    v_now := mainspring_stored.now_v1(p_now);
-    v_woken := mainspring_stored.hear_one_v1(
-        p_name, case when p_good > 0 then p_started end, case when p_fault <> '' then p_started end, (p_fault <> '')::integer,
-        p_good, p_fault, v_now
-    );
-    return query select (select n from mainspring_stored.news_v1(array[p_name], v_now) n), v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.tidy_buckets_v1(p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    c_most constant integer := 10000;
-    v_idle text[];
-begin
-    if not exists (select 1 from mainspring_stored.buckets) then
-        return;
-    end if;
-    delete from mainspring_stored.starts s where s.ctid = any(array(
-        select o.ctid from mainspring_stored.starts o
-        left join mainspring_stored.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
-        where o.last <= p_now - coalesce(l.per, 0) limit c_most for update of o skip locked
-    ));
-    v_idle := array(
-        select b.name from mainspring_stored.buckets b
-        where b.tat <= p_now and b.blocked <= p_now
-            and not exists (select 1 from mainspring_stored.uses u where u.bucket = b.name)
-            and not exists (select 1 from mainspring_stored.starts s where s.bucket = b.name)
-            and not exists (select 1 from mainspring_stored.guests g where g.bucket = b.name)
-        limit c_most for update skip locked
-    );
-    -- A new statement: somebody may have used one until we locked it.
-    delete from mainspring_stored.buckets b
-    where b.name = any(v_idle) and b.tat <= p_now and b.blocked <= p_now
-        and not exists (select 1 from mainspring_stored.uses u where u.bucket = b.name)
-        and not exists (select 1 from mainspring_stored.starts s where s.bucket = b.name)
-        and not exists (select 1 from mainspring_stored.guests g where g.bucket = b.name);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.tidy_clocks_v1() RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    delete from mainspring_stored.clocks c where not exists (
-        select 1 from mainspring_stored.lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.tidy_lanes_v1(p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-declare
-    c_most constant integer := 1000;
-    v_empty bigint[] := array(
-        select l.id from (
-            select o.* from mainspring_stored.lanes o
-            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from mainspring_stored.lanes x)
-            order by o.id limit c_most
-        ) l
-        -- Not "not exists": with stale statistics that reads all ready jobs, for each lane again.
-        left join lateral (
-            select true as there from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority limit 1
-        ) h on true
-        where h.there is null
-    );
-begin
-    if cardinality(v_empty) > 0 then
-        perform mainspring_stored.settle_v1(
-            v_empty, mainspring_stored.try_buckets_v1(
-                array(
-                    select distinct b.name from mainspring_stored.lane_rows_v1(v_empty) l
-                    cross join unnest(l.buckets) as b(name)
-                )
-            ), p_now
-        );
-    end if;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.tidy_schedules_v1(p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    delete from mainspring_stored.schedules s where s.name = any(array(
-        select o.name from mainspring_stored.schedules o where o.doc is null and o.rev < p_now - 86400000000 limit 1000
-        for update skip locked
-    ));
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.tidy_v1(p_now bigint, p_keep_workers bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    delete from mainspring_stored.workers w where w.lost and w.seen < p_now - p_keep_workers;
-    delete from mainspring_stored.retried r where r.at < p_now - 86400000000;
-    delete from mainspring_stored.guests g where g.until <= p_now;
-    delete from mainspring_stored.fences f where f.token <= p_now - 86400000000;
-    perform mainspring_stored.tidy_buckets_v1(p_now);
-    perform mainspring_stored.tidy_lanes_v1(p_now);
-    perform mainspring_stored.tidy_clocks_v1();
-    perform mainspring_stored.tidy_schedules_v1(p_now);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.told_v1(p_kind text, p_queue text, p_note text) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select p_kind, null::bytea, null::bigint, null::text, p_queue, null::text, null::integer, null::integer, null::integer,
-        null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, p_note
-$$;
-
-CREATE FUNCTION mainspring_stored.trip_v1(p_name text, p_span bigint, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.trip_breaker_v1(p_name text, p_span bigint, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
@@ -4730,32 +5046,32 @@ begin
         insert into mainspring_stored.breakers (name, until, opened, tripped)
         values (p_name, coalesce(v_now + p_span, 4503599627370496), v_now, true);
     end if;
-    with told as (
-        delete from mainspring_stored.waits w where w.bucket = p_name returning w.queue
+    with waiting as (
+        delete from mainspring_stored.waiting_queues w where w.bucket = p_name returning w.queue
     )
-    select array(select t.queue from told t) into v_woken;
+    select array(select t.queue from waiting t) into v_woken;
     return v_woken;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.try_buckets_v1(p_names text[]) RETURNS text[]
+CREATE FUNCTION mainspring_stored.try_lock_buckets_v1(p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
     v_names text[] := array(
         select u.name from unnest(p_names) as u(name)
-        where case when strpos(u.name, '=') > 0 then true else pg_try_advisory_xact_lock(mainspring_stored.gate_lock_v1(u.name)) end
+        where case when strpos(u.name, '=') > 0 then true else pg_try_advisory_xact_lock(mainspring_stored.unkeyed_lock_v1(u.name)) end
     );
 begin
     if cardinality(v_names) = 0 then
         return '{}';
     end if;
-    perform mainspring_stored.make_buckets_v1(v_names, false);
+    perform mainspring_stored.add_buckets_v1(v_names, false);
     return array(select b.name from mainspring_stored.buckets b where b.name = any(v_names) order by b.name for update skip locked);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_room bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[], p_good jsonb DEFAULT NULL::jsonb) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_max_scarce integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_max_bytes bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[], p_good jsonb DEFAULT NULL::jsonb) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -4772,36 +5088,36 @@ declare
     v_open boolean[];
     v_freed text[] := '{}';
     v_locked text[] := '{}';
-    v_gated mainspring_stored.gated_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
+    v_locks mainspring_stored.limit_locks_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
     v_every mainspring_stored.lane_v1[];
-    v_opened bigint[] := '{}';
+    v_rechecked bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
     v_pick mainspring_stored.picked_v1;
     v_settled mainspring_stored.settled_v1;
     v_more boolean := false;
     v_next bigint;
-    v_noted mainspring_stored.noted_v1;
+    v_held_back mainspring_stored.held_back_v1;
     v_held text[] := '{}';
     v_moved mainspring_stored.moved_v1;
     v_woken text[] := '{}';
-    v_heard text[] := '{}';
+    v_breaker_woken text[] := '{}';
     v_acks mainspring_stored.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes mainspring_stored.lane_v1[] := '{}';
     v_suspect boolean;
-    v_part mainspring_stored.lane_v1[];
-    v_line mainspring_stored.lane_v1;
-    v_begun text[] := '{}';
+    v_subset mainspring_stored.lane_v1[];
+    v_only mainspring_stored.lane_v1;
+    v_started text[] := '{}';
     v_starts bigint := 0;
     v_left integer;
-    v_few integer;
+    v_max_scarce integer;
     v_most integer;
     v_taken integer;
-    v_room bigint := p_room;
+    v_bytes_left bigint := p_max_bytes;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0);
-    v_walked bigint := mainspring_stored.walked_v1();
+    v_walked bigint := mainspring_stored.count_walked_v1();
 begin
     perform mainspring_stored.guard_v1();
     select * into v_worker from mainspring_stored.workers w where w.id = p_worker for update;
@@ -4814,90 +5130,93 @@ begin
         return;
     end if;
     if p_number < v_worker.turn then
-        raise exception 'turn % of worker % comes after turn %', p_number, p_worker, v_worker.turn using errcode = 'MS001';
+        raise exception 'turn % of worker % comes after turn %', p_number, p_worker, v_worker.turn
+            using errcode = 'MS001';
     end if;
     v_repeat := p_number = v_worker.turn;
 
     if not v_repeat and cardinality(p_lane) > 0 then
-        -- Whoever pauses a queue waits for the turns that have looked already: none claims after that was confirmed.
-        perform pg_advisory_xact_lock_shared(mainspring_stored.modes_lock_v1());
+        -- A pause waits for the turns that have read the modes already: no turn claims after the pause was confirmed.
+        perform pg_advisory_xact_lock_shared(mainspring_stored.queue_modes_lock_v1());
         v_open := array(
-            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.held)
+            select not exists (select 1 from mainspring_stored.queues q where q.name = split_part(u.lane, '/', 1) and q.stopped)
             from unnest(p_lane) with ordinality as u(lane, n) order by u.n
         );
-        v_lanes := mainspring_stored.lanes_v1(
+        v_lanes := mainspring_stored.find_lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
         v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
-        v_freed := mainspring_stored.used_by_v1(p_worker, p_done, p_acks);
+        v_freed := mainspring_stored.list_acked_buckets_v1(p_worker, p_done, p_acks);
     end if;
     if p_good is not null and not v_repeat then
         v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
     end if;
     if v_limited or cardinality(v_freed) > 0 then
-        v_gated := mainspring_stored.gate_v1(v_lanes, v_freed, p_n, p_few, p_acks, p_good is not null, p_worker, v_now, p_now);
-        if cardinality(v_gated.lanes) < cardinality(v_lanes) then
-            v_lanes := v_gated.lanes;
+        v_locks := mainspring_stored.lock_limits_v1(v_lanes, v_freed, p_n, p_max_scarce, p_acks, p_good is not null, p_worker,
+            v_now, p_now);
+        if cardinality(v_locks.lanes) < cardinality(v_lanes) then
+            v_lanes := v_locks.lanes;
             v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
         end if;
-        v_locked := v_gated.alone;
-        v_now := v_gated.now;
+        v_locked := v_locks.exclusive;
+        v_now := v_locks.now;
     end if;
     v_every := v_lanes;
-    v_walked := mainspring_stored.walked_v1() - v_walked;
-    if cardinality(v_freed) > 0 and mainspring_stored.guarded_v1(v_freed) then
-        v_heard := mainspring_stored.hear_v1(
+    v_walked := mainspring_stored.count_walked_v1() - v_walked;
+    if cardinality(v_freed) > 0 and mainspring_stored.names_breaker_v1(v_freed) then
+        v_breaker_woken := mainspring_stored.report_acks_v1(
             p_worker, p_done, p_token, p_acks, v_freed, case when not v_repeat then p_good end, v_now
         );
     end if;
     if cardinality(p_done) > 0 then
-        v_moved := mainspring_stored.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
+        v_moved := mainspring_stored.ack_successes_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
         if cardinality(v_moved.done) < cardinality(p_done) then
-            v_acks := p_acks || mainspring_stored.rest_v1(v_moved, p_done, p_token, p_result, p_error);
+            v_acks := p_acks || mainspring_stored.list_unmoved_acks_v1(v_moved, p_done, p_token, p_result, p_error);
         end if;
     end if;
     if cardinality(v_acks) > 0 then
         return query select a.kind, a.id, a.token, null, a.queue, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from mainspring_stored.ack_v1(p_worker, v_acks, v_now) a;
+        from mainspring_stored.apply_acks_v1(p_worker, v_acks, v_now) a;
     end if;
-    if v_moved.parts is not null then
-        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.parts, v_now);
+    if v_moved.schedules is not null then
+        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.schedules, v_now);
     end if;
-    if cardinality(p_acks) > 0 and exists (select 1 from unnest(p_acks) a where a.part is not null) then
-        v_woken := v_woken || mainspring_stored.obey_joined_v1(p_acks, v_now);
+    if cardinality(p_acks) > 0 and exists (select 1 from unnest(p_acks) a where a.schedule is not null) then
+        v_woken := v_woken || mainspring_stored.apply_joined_v1(p_acks, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
-        v_opened := mainspring_stored.open_v1(v_freed, v_spent, v_now);
+        v_rechecked := mainspring_stored.recheck_lanes_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
         return query select 'gone', h.id, h.token, null, null, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from mainspring_stored.gone_v1(p_worker, p_held, p_held_token) h
+        from mainspring_stored.find_gone_v1(p_worker, p_held, p_held_token) h
         where not exists (select 1 from unnest(p_acks) a where a.id = h.id and a.token = h.token)
             and not exists (select 1 from unnest(p_done, p_token) as d(id, token) where d.id = h.id and d.token = h.token);
     end if;
 
     if v_repeat or p_seen < v_worker.turn then
-        return query select t.* from mainspring_stored.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
+        return query select t.* from mainspring_stored.repeat_claims_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token,
+            p_inline) t;
     end if;
-    v_walked := mainspring_stored.walked_v1() - v_walked; -- what the acks did there is no walk
+    v_walked := mainspring_stored.count_walked_v1() - v_walked; -- what the acks did in the index does not count
     if v_repeat then
-        v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
+        v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
     else
         for v_want in 1 .. cardinality(p_n) loop
             v_left := p_n[v_want];
             continue when v_left <= 0;
             if v_want > 1 then
-                v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
+                v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
+                exit when v_bytes_left <= 0;
             end if;
-            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
-                v_lanes := mainspring_stored.lanes_v1(
+            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_rechecked) > 0 then
+                v_lanes := mainspring_stored.find_lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free
@@ -4912,9 +5231,9 @@ begin
                     )
                 );
             end if;
-            v_few := coalesce(p_few[v_want], v_left);
-            if v_few <= 0 then
-                v_lanes := mainspring_stored.ahead_v1(v_lanes, v_gated.ahead);
+            v_max_scarce := coalesce(p_max_scarce[v_want], v_left);
+            if v_max_scarce <= 0 then
+                v_lanes := mainspring_stored.claimable_ahead_v1(v_lanes, v_locks.ahead);
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -4922,125 +5241,129 @@ begin
                     array(
                         select distinct u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free and u.lane = any(p_low_lane)
-                    ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_room
+                    ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_max_bytes
                 ) t;
                 get diagnostics v_low = row_count;
                 v_left := v_left - v_low;
                 continue when v_left <= 0;
-                v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
+                v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
+                exit when v_bytes_left <= 0;
             end if;
             continue when cardinality(v_lanes) = 0;
-            v_line := v_lanes[1];
-            if cardinality(v_lanes) = 1 and not v_line.suspect and coalesce(v_line.buckets <@ v_gated.roomy, true) and (
-                p_oldest[v_want] = 0 or mainspring_stored.is_flat_v1(v_line.lane, v_line.priority)
+            v_only := v_lanes[1];
+            if cardinality(v_lanes) = 1 and not v_only.suspect and coalesce(v_only.buckets <@ v_locks.plentiful, true) and (
+                p_oldest[v_want] = 0 or mainspring_stored.has_one_priority_v1(v_only.lane, v_only.priority)
             ) then
-                return query select t.* from mainspring_stored.claim_line_v1(
-                    v_line.lane, v_line.priority, v_line.priority, v_line.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+                return query select t.* from mainspring_stored.claim_lane_v1(
+                    v_only.lane, v_only.priority, v_only.priority, v_only.seq, v_left, p_worker, p_number, p_now, p_inline,
+                        v_bytes_left
                 ) t;
                 get diagnostics v_taken = row_count;
-                if v_taken > 0 and v_line.buckets is not null then
-                    if v_starts > 0 and v_begun <> v_line.buckets then
-                        perform mainspring_stored.start_lane_v1(p_worker, v_begun, v_starts, mainspring_stored.now_v1(p_now));
+                if v_taken > 0 and v_only.buckets is not null then
+                    if v_starts > 0 and v_started <> v_only.buckets then
+                        perform mainspring_stored.record_lane_starts_v1(p_worker, v_started, v_starts, mainspring_stored.now_v1(p_now));
                         v_starts := 0;
                     end if;
-                    v_begun := v_line.buckets;
+                    v_started := v_only.buckets;
                     v_starts := v_starts + v_taken;
                 end if;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
-                v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
-                if v_line.buckets is null then
-                    return query select t.* from mainspring_stored.claim_line_v1(
-                        v_line.lane, v_line.priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
+                exit when v_bytes_left <= 0;
+                if v_only.buckets is null then
+                    return query select t.* from mainspring_stored.claim_lane_v1(
+                        v_only.lane, v_only.priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now,
+                            p_inline, v_bytes_left
                     ) t;
                     get diagnostics v_taken = row_count;
                     if v_taken > 0 and v_taken < v_left then
-                        v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
-                        exit when v_room <= 0;
+                        v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
+                        exit when v_bytes_left <= 0;
                     end if;
                     continue;
                 end if;
             end if;
             if v_starts > 0 then
-                perform mainspring_stored.start_lane_v1(p_worker, v_begun, v_starts, mainspring_stored.now_v1(p_now));
+                perform mainspring_stored.record_lane_starts_v1(p_worker, v_started, v_starts, mainspring_stored.now_v1(p_now));
                 v_starts := 0;
             end if;
             foreach v_suspect in array array[true, false] loop
                 continue when v_suspect and (v_suspects <= 0 or not exists (select 1 from unnest(v_lanes) l where l.suspect));
-                v_part := array(select l from unnest(v_lanes) l where l.suspect = v_suspect);
+                v_subset := array(select l from unnest(v_lanes) l where l.suspect = v_suspect);
                 v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
-                if exists (select 1 from unnest(v_part) l where l.buckets is not null) then
+                if exists (select 1 from unnest(v_subset) l where l.buckets is not null) then
                     v_pick := mainspring_stored.pick_limited_v1(
-                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked,
-                        v_gated.shared, v_gated.passed, v_now
+                        v_subset, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_max_scarce, v_locked,
+                        v_locks.shared, v_locks.skipped, v_now
                     );
                 else
                     v_pick := row(
-                        mainspring_stored.pick_v1(v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
+                        mainspring_stored.pick_v1(v_subset, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
                         '{}', '{}', v_locked, false
                     );
                 end if;
-                return query select t.* from mainspring_stored.take_v1(v_pick.ids, v_pick.short, p_worker, p_number, p_now, p_inline, v_room) t;
+                return query select t.* from mainspring_stored.claim_jobs_v1(v_pick.ids, v_pick.scarce, p_worker, p_number, p_now,
+                    p_inline, v_bytes_left) t;
                 get diagnostics v_taken = row_count;
                 v_locked := v_pick.locked;
                 v_settled := row('{}', null);
-                if cardinality(v_pick.looked) > 0 then
-                    v_settled := mainspring_stored.settle_v1(v_pick.looked, v_locked, v_now);
-                    v_opened := v_opened || v_settled.opened;
+                if cardinality(v_pick.examined) > 0 then
+                    v_settled := mainspring_stored.settle_lane_rows_v1(v_pick.examined, v_locked, v_now);
+                    v_rechecked := v_rechecked || v_settled.rechecked;
                     v_next := least(v_next, v_settled.next_at);
                 end if;
                 if v_taken < v_most and v_limited then
-                    v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
-                    v_noted := mainspring_stored.note_v1(v_part, v_locked, v_now);
-                    v_held := v_held || v_noted.held;
-                    v_next := least(v_next, v_noted.next_at);
+                    v_more := v_more or v_pick.more or cardinality(v_settled.rechecked) > 0;
+                    v_held_back := mainspring_stored.note_held_back_v1(v_subset, v_locked, v_now);
+                    v_held := v_held || v_held_back.queues;
+                    v_next := least(v_next, v_held_back.next_at);
                 end if;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
                     v_left := v_left - v_taken;
-                    v_few := v_few - cardinality(v_pick.short);
-                    v_room := p_room - mainspring_stored.carried_v1(p_worker, p_number);
+                    v_max_scarce := v_max_scarce - cardinality(v_pick.scarce);
+                    v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
                 elsif v_taken < cardinality(v_pick.ids) then
-                    v_room := 0;
+                    v_bytes_left := 0;
                 end if;
-                exit when v_room <= 0 or v_left <= 0;
+                exit when v_bytes_left <= 0 or v_left <= 0;
             end loop;
-            exit when v_room <= 0;
+            exit when v_bytes_left <= 0;
         end loop;
         if v_starts > 0 then
-            perform mainspring_stored.start_lane_v1(p_worker, v_begun, v_starts, mainspring_stored.now_v1(p_now));
+            perform mainspring_stored.record_lane_starts_v1(p_worker, v_started, v_starts, mainspring_stored.now_v1(p_now));
         end if;
         update mainspring_stored.workers w
         set turn = p_number, seen = v_now,
-            limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.uses u where u.worker = p_worker)
+            limited = (v_worker.limited or v_limited) and exists (select 1 from mainspring_stored.bucket_uses u where u.worker = p_worker)
         where w.id = p_worker;
-        if cardinality(p_low_lane) > 0 or not v_limited and mainspring_stored.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
+        if cardinality(p_low_lane) > 0 or not v_limited and mainspring_stored.count_walked_v1() - v_walked > 2000 + 10 * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-            from mainspring_stored.lows_v1(
+            from mainspring_stored.find_low_marks_v1(
                 p_worker, p_number, array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free),
-                p_low_lane, p_low_priority, v_last, case when v_room > 0 then (select sum(n) from unnest(p_n) n) else 0 end
+                p_low_lane, p_low_priority, v_last, case when v_bytes_left > 0 then (select sum(n) from unnest(p_n) n) else 0 end
             ) l;
         end if;
     end if;
-    if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || v_heard || mainspring_stored.wake_v1(v_freed, v_opened, v_spent, v_now);
+    if cardinality(v_freed) > 0 or cardinality(v_rechecked) > 0 then
+        v_woken := v_woken || v_breaker_woken || mainspring_stored.list_wakeups_v1(v_freed, v_rechecked, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
-        return query select t.* from unnest(v_woken) as w(queue) cross join mainspring_stored.told_v1('woken', w.queue, null) t;
+        return query select t.* from unnest(v_woken) as w(queue) cross join mainspring_stored.reply_row_v1('woken', w.queue, null) t;
     end if;
-    if v_room <= 0 or v_more then
+    if v_bytes_left <= 0 or v_more then
         kind := 'more';
         return next;
     end if;
     if cardinality(v_held) > 0 then
-        return query select distinct t.* from unnest(v_held) as h(queue) cross join mainspring_stored.told_v1('held', h.queue, null) t;
+        return query select distinct t.* from unnest(v_held) as h(queue)
+            cross join mainspring_stored.reply_row_v1('held', h.queue, null) t;
     end if;
-    if cardinality(v_locked) > 0 and mainspring_stored.guarded_v1(v_locked) then
-        return query select t.* from mainspring_stored.news_v1(v_locked, v_now) as n(breaker)
-        cross join mainspring_stored.told_v1('breaker', null, n.breaker) t;
+    if cardinality(v_locked) > 0 and mainspring_stored.names_breaker_v1(v_locked) then
+        return query select t.* from mainspring_stored.list_changed_breakers_v1(v_locked, v_now) as n(breaker)
+        cross join mainspring_stored.reply_row_v1('breaker', null, n.breaker) t;
     end if;
     if v_next is not null then
         kind := 'next';
@@ -5053,283 +5376,103 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.unhold_v1(p_ids bytea[], p_new bytea[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.unkeyed_lock_v1(p_name text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select hashtextextended('mainspring_stored unkeyed ' || p_name, 0)
+$$;
+
+CREATE FUNCTION mainspring_stored.update_breaker_v1(p_name text, p_succeeded bigint, p_failed bigint, p_bad bigint, p_good bigint, p_error text, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_woken text[];
-    v_limited bytea[];
+    v_limit mainspring_stored.limits;
+    v_breaker mainspring_stored.breakers;
+    v_before bigint;
+    v_opens boolean := false;
+    v_woken text[] := '{}';
 begin
-    with placed as materialized (
-        select o.id, nextval('mainspring_stored.seq') as seq
-        from (select j.id from mainspring_stored.jobs j where j.id = any(p_ids) and j.held is not null order by j.held) o
-    ), freed as (
-        update mainspring_stored.jobs j
-        set line = null, held = null, deps = j.deps - 1,
-            state = case when j.deps > 1 then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
-            due = case when j.deps > 1 or j.due > p_now then j.due end,
-            seq = case when j.deps > 1 or j.due > p_now or j.id = any(p_new) then j.seq when j.seq < 0 then -u.seq else u.seq end
-        from placed u
-        where j.id = any(array[u.id])
-        returning j.id, j.queue, j.state, j.buckets
-    )
-    select coalesce(array_agg(distinct f.queue) filter (where f.state = 'ready'), '{}'),
-        array_agg(f.id) filter (where f.state = 'ready' and f.buckets is not null)
-    into v_woken, v_limited from freed f;
-    if v_limited is not null then
-        perform mainspring_stored.line_up_v1(v_limited, false);
+    select * into v_limit from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker';
+    if v_limit.name is null then
+        return '{}';
     end if;
+    select * into v_breaker from mainspring_stored.breakers b where b.name = p_name;
+    if v_breaker.name is null then
+        v_breaker := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
+    end if;
+    v_before := v_breaker.until;
+    if v_before > p_now or v_before > coalesce(greatest(p_succeeded, p_failed), 0) then
+        return '{}';
+    elsif v_before > 0 and v_before > coalesce(p_succeeded, 0) then
+        v_opens := true;
+    else
+        if v_before > 0 then
+            v_breaker := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
+        elsif p_bad = 0 and (v_limit.share > 0 and p_good = 0 or v_limit.share = 0 and v_breaker.failures = 0) then
+            return '{}';
+        end if;
+        if v_limit.share > 0 then
+            v_breaker.counts := v_breaker.counts
+                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / 10, 1),
+                    p_good, p_bad));
+            v_breaker := mainspring_stored.trim_window_v1(v_breaker, v_limit.span, p_now);
+            v_opens := p_bad > 0 and v_breaker.calls >= v_limit.burst
+                and v_breaker.failures * 1000000 >= v_limit.share * v_breaker.calls;
+        else
+            v_breaker.failures := case when p_succeeded is null and p_good = 0 then v_breaker.failures else 0 end + p_bad;
+            v_breaker.calls := 0;
+            v_breaker.counts := '[]';
+            v_opens := p_bad > 0 and v_breaker.failures >= v_limit.burst;
+        end if;
+    end if;
+    if p_bad > 0 then
+        v_breaker.error := p_error;
+    end if;
+    if v_opens then
+        v_breaker.until := p_now + v_limit.per;
+        v_breaker.opened := p_now;
+        v_breaker.probing := false;
+        v_breaker.tripped := false;
+        v_breaker.counts := '[]';
+    end if;
+    if v_breaker.until <> v_before then
+        v_breaker.changed_by := pg_current_xact_id();
+        with waiting as (
+            delete from mainspring_stored.waiting_queues w where w.bucket = p_name returning w.queue
+        )
+        select array(select t.queue from waiting t) into v_woken;
+    end if;
+    perform mainspring_stored.write_breaker_v1(v_breaker);
     return v_woken;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.unspent_v1(p_names text[]) RETURNS jsonb
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select jsonb_object_agg(split_part(b.name, '=', 1), 0) from unnest(p_names) as b(name)
-$$;
-
-CREATE FUNCTION mainspring_stored.use_up_v1(p_worker text, p_names text[], p_amounts bigint[], p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    with used as materialized (
-        select u.name, u.amount, l.per, s.at, coalesce((p_now - s.first) * 1000 < l.per, false) as joins
-        from unnest(p_names, p_amounts) as u(name, amount)
-        join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'rate'
-        left join lateral (
-            select x.ctid as at, x.first from mainspring_stored.starts x
-            where x.bucket = u.name and x.worker = p_worker and (p_now - x.last) * 1000 < l.per order by x.last desc limit 1
-        ) s on true
-    ), joined as (
-        update mainspring_stored.starts x set last = greatest(x.last, p_now), n = x.n + u.amount
-        from used u where x.ctid = u.at and u.joins
-    ), over as (
-        delete from mainspring_stored.starts x using used u
-        where not u.joins and x.ctid = any(array(
-            select o.ctid from mainspring_stored.starts o where o.bucket = u.name and o.last <= p_now - u.per for update skip locked
-        ))
-    )
-    insert into mainspring_stored.starts (bucket, worker, first, last, n)
-    select u.name, p_worker, p_now, p_now, u.amount from used u where not u.joins;
-    update mainspring_stored.buckets b
-    set tat = greatest(b.tat, p_now) + ceil(u.amount::numeric * l.per / greatest(coalesce(l.set_size, l.size), 1))
-    from unnest(p_names, p_amounts) as u(name, amount)
-    join mainspring_stored.limits l on l.name = any(array[split_part(u.name, '=', 1)]) and l.kind = 'smooth'
-    where b.name = any(array[u.name]);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.used_by_v1(p_worker text, p_done bytea[], p_acks mainspring_stored.ack_v1[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_names text[] := array(select u.bucket from mainspring_stored.uses u where u.worker = p_worker order by u.bucket limit 9);
-    v_acked integer := cardinality(p_done) + cardinality(p_acks);
-begin
-    if strpos(array_to_string(v_names, ''), '=') = 0 and cardinality(v_names) <= greatest(1, least(8, v_acked / 8)) then
-        return v_names;
-    end if;
-    return mainspring_stored.buckets_of_v1(p_done || array(select a.id from unnest(p_acks) a));
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.vtime_v1(p_lane text, p_queue text, p_priority integer) RETURNS double precision
-    LANGUAGE plpgsql
-    AS $$
-begin
-    if not mainspring_stored.is_fair_v1(p_lane, p_queue) then
-        return null;
-    end if;
-    return coalesce((select c.vtime from mainspring_stored.clocks c where c.queue = p_queue and c.priority = p_priority), 0)
-        + mainspring_stored.step_v1(p_lane, p_queue);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.waiting_for_v1(p_names text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return array(select p.name from mainspring_stored.parts p where p.name = any(p_names));
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.waits_for_rate_v1(p_row mainspring_stored.lanes) RETURNS boolean
+CREATE FUNCTION mainspring_stored.waits_for_rate_v1(p_row mainspring_stored.keyed_lanes) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
 begin
-    return p_row.parked_until is not null and exists (
+    return p_row.recheck_at is not null and exists (
         select 1 from mainspring_stored.limits k
-        where k.name = any(array[split_part(p_row.parked_on, '=', 1)]) and k.kind in ('rate', 'smooth')
+        where k.name = any(array[split_part(p_row.waits_for, '=', 1)]) and k.kind in ('rate', 'smooth')
     );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.wake_v1(p_names text[], p_opened bigint[], p_rates boolean, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_woken text[] := '{}';
-begin
-    if cardinality(p_opened) > 0 then
-        v_woken := array(
-            select distinct l.queue from mainspring_stored.lane_rows_v1(p_opened) l
-            where l.parked_on is null
-        );
-    end if;
-    if exists (select 1 from mainspring_stored.waits w where w.bucket = any(p_names)) then
-        with told as (
-            delete from mainspring_stored.waits w
-            where w.bucket = any(array(
-                select r.name from unnest(mainspring_stored.rooms_v1(p_names, p_now)) r
-                where r.room > 0 and (p_rates or coalesce(r.kind, 'concurrency') in ('concurrency', 'breaker'))
-            ))
-            returning w.queue
-        )
-        select v_woken || array(select distinct t.queue from told t) into v_woken;
-    end if;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.walked_v1() RETURNS bigint
-    LANGUAGE sql
-    AS $$
-    select pg_stat_get_xact_tuples_returned('mainspring_stored.jobs_ready'::regclass)
-        + 20 * pg_stat_get_xact_blocks_fetched('mainspring_stored.jobs_ready'::regclass)
-$$;
-
-CREATE FUNCTION mainspring_stored.weigh_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-    v_child bytea;
-    v_missing bytea;
-begin
-    select p_id[e.at], e.parent into v_child, v_missing
-    from unnest(p_child_at, p_parent, p_parent_at) as e(at, parent, inside)
-    where p_take[e.at] and (e.parent = p_id[e.at] or not coalesce(p_take[e.inside], false))
-        and (e.parent = p_id[e.at] or not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[e.parent])))
-        and not exists (select 1 from mainspring_stored.finished f where f.id = any(array[e.parent]))
-        and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[e.parent]))
-    limit 1;
-    if v_missing is not null then
-        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid, encode(v_missing, 'hex')::uuid
-            using errcode = 'MS001', hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
-    end if;
-    -- A cancelled child is inserted as blocked and leaves by the same door as everybody.
-    return query
-    select v.at, greatest(v.n, v.broken::integer), v.broken from (
-        select e.at, count(*) filter (where e.live)::integer as n, bool_or(not e.live and not e.good and e.policy = 'fail') as broken
-        from (
-            select u.at, u.parent, min(u.policy) as policy,
-                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.parent])) as live,
-                exists (select 1 from mainspring_stored.finished f where f.id = any(array[u.parent]) and f.state = 'succeeded') as good
-            from unnest(p_child_at, p_parent, p_parent_at, p_policy) as u(at, parent, inside, policy)
-            where p_take[u.at]
-            group by u.at, u.parent
-        ) e
-        group by e.at
-    ) v;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.wide_v1(p_room mainspring_stored.room_v1, p_n bigint) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-begin
-    return case
-        when strpos(p_room.name, '=') > 0 or starts_with(p_room.name, '*') then false
-        when p_room.kind is null then true
-        when p_room.kind in ('concurrency', 'rate') then p_n <= p_room.size / 64 and p_room.room >= p_room.size - p_room.size / 4
-        else false
-    end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.widen_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS bytea[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_wide bytea[];
-begin
-    with more as (
-        select o.id, o.home, o.queue, m.pair ->> 0 as name, (m.pair ->> 1)::bigint as cost, m.pair ->> 2 as label
-        from unnest(p_acks) a join mainspring_stored.jobs o on o.id = any(array[a.id]) cross join jsonb_array_elements(a.buckets) as m(pair)
-        where a.id = any(p_ids) and a."to" = 'ready' and not exists (
-            select 1 from unnest(o.buckets) as b(name) where split_part(b.name, '=', 1) = split_part(m.pair ->> 0, '=', 1)
-        )
-    ), named as (
-        select s.id, bool_or(s.cost <> 1) as dear, array_agg(s.name order by s.name collate "C") as names,
-            array_agg(s.cost order by s.name collate "C") as costs
-        from (
-            select n.id, n.name, n.cost from more n
-            union all
-            select o.id, b.name, coalesce(b.cost, 1) from mainspring_stored.jobs o cross join unnest(o.buckets, o.costs) as b(name, cost)
-            where o.id = any(array(select n.id from more n))
-        ) s group by s.id
-    ), placed as (
-        select n.id, mainspring_stored.gated_v1(n.home, n.queue, jsonb_agg(n.label)) as home from more n group by n.id, n.home, n.queue
-    ), moved as (
-        update mainspring_stored.jobs j
-        set home = p.home, lane = mainspring_stored.lane_of_v1(p.home, j.task, j.crashes, j.crash_limit, j.parked),
-            buckets = n.names, costs = case when n.dear then n.costs end
-        from placed p join named n on n.id = p.id
-        where j.id = any(array[p.id])
-        returning j.id
-    )
-    select coalesce(array_agg(m.id), '{}') into v_wide from moved m;
-    return v_wide;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.window_v1(p_is mainspring_stored.breakers, p_span bigint, p_now bigint) RETURNS mainspring_stored.breakers
+CREATE FUNCTION mainspring_stored.write_breaker_v1(p_breaker mainspring_stored.breakers) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-    select coalesce(jsonb_agg(jsonb_build_array(s.begin, s.good, s.bad)), '[]'), coalesce(sum(s.bad), 0),
-        coalesce(sum(s.good + s.bad), 0)
-    into p_is.counts, p_is.failures, p_is.calls from (
-        select (c ->> 0)::bigint as begin, sum((c ->> 1)::bigint) as good, sum((c ->> 2)::bigint) as bad
-        from jsonb_array_elements(p_is.counts) as c where (c ->> 0)::bigint > p_now - p_span group by 1
-    ) s;
-    return p_is;
+    insert into mainspring_stored.breakers select p_breaker.* on conflict (name) do update set
+        failures = excluded.failures, calls = excluded.calls, until = excluded.until, opened = excluded.opened,
+        probing = excluded.probing, tripped = excluded.tripped, error = excluded.error, counts = excluded.counts,
+        changed_by = excluded.changed_by;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.window_v1(p_groups text[], p_size integer, p_age boolean, p_looked bigint[]) RETURNS bigint[]
-    LANGUAGE plpgsql
+CREATE FUNCTION mainspring_stored.zero_costs_v1(p_names text[]) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
     AS $$
-begin
-    if p_age then
-        return array(
-            with recursive levels as (
-                select g.grp, n.priority from unnest(p_groups) as g(grp) cross join lateral (
-                    select l.priority from mainspring_stored.lanes l where l.parked_on is null and l.grp = g.grp
-                    order by l.priority desc limit 1
-                ) n
-                union all
-                select v.grp, n.priority from levels v cross join lateral (
-                    select l.priority from mainspring_stored.lanes l where l.parked_on is null and l.grp = v.grp and l.priority < v.priority
-                    order by l.priority desc limit 1
-                ) n
-            )
-            select x.id from levels v cross join lateral (
-                select l.id, l.seq from mainspring_stored.lanes l
-                where l.parked_on is null and l.grp = v.grp and l.priority = v.priority and l.id <> all(p_looked)
-                order by l.seq limit p_size
-            ) x order by x.seq limit p_size
-        );
-    end if;
-    return array(
-        select x.id from unnest(p_groups) as g(grp) cross join lateral (
-            select l.id, l.priority, l.seq from mainspring_stored.lanes l
-            where l.parked_on is null and l.grp = g.grp and l.id <> all(p_looked)
-            order by l.priority desc, l.seq limit p_size
-        ) x order by x.priority desc, x.seq limit p_size
-    );
-end
+    select jsonb_object_agg(split_part(b.name, '=', 1), 0) from unnest(p_names) as b(name)
 $$;
 
 CREATE TABLE mainspring_stored.attempts (
@@ -5345,10 +5488,11 @@ CREATE TABLE mainspring_stored.attempts (
     error bytea
 );
 
-CREATE TABLE mainspring_stored.clocks (
-    queue text NOT NULL COLLATE pg_catalog."C",
-    priority integer NOT NULL,
-    vtime double precision NOT NULL
+CREATE TABLE mainspring_stored.bucket_uses (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    worker text NOT NULL,
+    n bigint NOT NULL,
+    CONSTRAINT bucket_uses_n_check CHECK ((n > 0))
 )
 WITH (fillfactor='50');
 
@@ -5362,7 +5506,7 @@ CREATE TABLE mainspring_stored.dead (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5384,11 +5528,29 @@ CREATE TABLE mainspring_stored.dead (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT dead_check CHECK (((state = 'dead'::text) AND (reason IS NOT NULL)))
 );
 
-CREATE TABLE mainspring_stored.docs (
+CREATE TABLE mainspring_stored.dependencies (
+    schedule text NOT NULL COLLATE pg_catalog."C",
+    after text NOT NULL COLLATE pg_catalog."C",
+    noted boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.dependency_rechecks (
+    schedule text NOT NULL
+);
+
+CREATE TABLE mainspring_stored.dependents (
+    name text NOT NULL COLLATE pg_catalog."C",
+    released bytea,
+    token bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.documents (
     kind text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
     version bigint NOT NULL,
@@ -5402,9 +5564,10 @@ CREATE TABLE mainspring_stored.edges (
     CONSTRAINT edges_policy_check CHECK ((policy = ANY (ARRAY['fail'::text, 'ignore'::text])))
 );
 
-CREATE TABLE mainspring_stored.fences (
-    bucket text NOT NULL COLLATE pg_catalog."C",
-    token bigint NOT NULL
+CREATE TABLE mainspring_stored.fair_clocks (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority integer NOT NULL,
+    vtime double precision NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -5418,7 +5581,7 @@ CREATE TABLE mainspring_stored.finished (
     epoch integer NOT NULL,
     crashes integer NOT NULL,
     crash_limit integer NOT NULL,
-    follows smallint NOT NULL,
+    followed smallint NOT NULL,
     early boolean NOT NULL,
     id bytea NOT NULL,
     state text NOT NULL,
@@ -5440,7 +5603,7 @@ CREATE TABLE mainspring_stored.finished (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 )
@@ -5456,7 +5619,7 @@ CREATE TABLE mainspring_stored.finished_20261117 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5478,7 +5641,7 @@ CREATE TABLE mainspring_stored.finished_20261117 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5493,7 +5656,7 @@ CREATE TABLE mainspring_stored.finished_20261118 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5515,7 +5678,7 @@ CREATE TABLE mainspring_stored.finished_20261118 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5530,7 +5693,7 @@ CREATE TABLE mainspring_stored.finished_20261119 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5552,7 +5715,7 @@ CREATE TABLE mainspring_stored.finished_20261119 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5567,7 +5730,7 @@ CREATE TABLE mainspring_stored.finished_20261120 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5589,7 +5752,7 @@ CREATE TABLE mainspring_stored.finished_20261120 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5604,7 +5767,7 @@ CREATE TABLE mainspring_stored.finished_20261121 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5626,7 +5789,7 @@ CREATE TABLE mainspring_stored.finished_20261121 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5641,7 +5804,7 @@ CREATE TABLE mainspring_stored.finished_20261122 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5663,7 +5826,7 @@ CREATE TABLE mainspring_stored.finished_20261122 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5678,7 +5841,7 @@ CREATE TABLE mainspring_stored.finished_20261123 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5700,7 +5863,7 @@ CREATE TABLE mainspring_stored.finished_20261123 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5715,7 +5878,7 @@ CREATE TABLE mainspring_stored.finished_20261124 (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5737,7 +5900,7 @@ CREATE TABLE mainspring_stored.finished_20261124 (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5752,7 +5915,7 @@ CREATE TABLE mainspring_stored.finished_rest (
     epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
     crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
     crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    follows smallint CONSTRAINT finished_follows_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
     early boolean CONSTRAINT finished_early_not_null NOT NULL,
     id bytea CONSTRAINT finished_id_not_null NOT NULL,
     state text CONSTRAINT finished_state_not_null NOT NULL,
@@ -5774,12 +5937,12 @@ CREATE TABLE mainspring_stored.finished_rest (
     label text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
+    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
 
-CREATE TABLE mainspring_stored.follows (
+CREATE TABLE mainspring_stored.follow_ups (
     job bytea NOT NULL,
     state text NOT NULL,
     n integer NOT NULL,
@@ -5796,12 +5959,18 @@ CREATE TABLE mainspring_stored.follows (
     keep bigint,
     marks text[] NOT NULL,
     record bytea NOT NULL,
-    CONSTRAINT follows_id_check CHECK ((length(id) = 16)),
-    CONSTRAINT follows_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])))
+    CONSTRAINT follow_ups_id_check CHECK ((length(id) = 16)),
+    CONSTRAINT follow_ups_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])))
 );
 
-CREATE TABLE mainspring_stored.guests (
-    guest bytea NOT NULL,
+CREATE TABLE mainspring_stored.holder_tokens (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    token bigint NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring_stored.holders (
+    holder bytea NOT NULL,
     bucket text NOT NULL COLLATE pg_catalog."C",
     cost bigint NOT NULL,
     until bigint NOT NULL,
@@ -5826,10 +5995,10 @@ CREATE TABLE mainspring_stored.jobs (
     crashes integer DEFAULT 0 NOT NULL,
     crash_limit integer NOT NULL,
     deps integer DEFAULT 0 NOT NULL,
-    follows smallint DEFAULT 0 NOT NULL,
+    followed smallint DEFAULT 0 NOT NULL,
     early boolean NOT NULL,
     parked boolean DEFAULT false NOT NULL,
-    bound boolean DEFAULT false NOT NULL,
+    counted boolean DEFAULT false NOT NULL,
     id bytea NOT NULL,
     state text NOT NULL,
     task text NOT NULL,
@@ -5847,18 +6016,18 @@ CREATE TABLE mainspring_stored.jobs (
     ordered text,
     buckets text[],
     costs bigint[],
-    part text COLLATE pg_catalog."C",
-    line text COLLATE pg_catalog."C",
-    held bigint,
+    schedule text COLLATE pg_catalog."C",
+    held_schedule text COLLATE pg_catalog."C",
+    held_place bigint,
     CONSTRAINT jobs_check CHECK (((state <> 'running'::text) OR (worker IS NOT NULL))),
     CONSTRAINT jobs_check1 CHECK (((state = 'blocked'::text) = (deps > 0))),
-    CONSTRAINT jobs_check2 CHECK ((((held IS NULL) = (line IS NULL)) AND ((held IS NULL) OR (state = 'blocked'::text)))),
+    CONSTRAINT jobs_check2 CHECK ((((held_place IS NULL) = (held_schedule IS NULL)) AND ((held_place IS NULL) OR (state = 'blocked'::text)))),
     CONSTRAINT jobs_state_check CHECK ((state = ANY (ARRAY['blocked'::text, 'scheduled'::text, 'retrying'::text, 'ready'::text, 'running'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
-ALTER TABLE mainspring_stored.lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME mainspring_stored.lanes_id_seq
+ALTER TABLE mainspring_stored.keyed_lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring_stored.keyed_lanes_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -5883,24 +6052,6 @@ CREATE TABLE mainspring_stored.meta (
     id uuid NOT NULL
 );
 
-CREATE TABLE mainspring_stored.part_links (
-    part text NOT NULL COLLATE pg_catalog."C",
-    after text NOT NULL COLLATE pg_catalog."C",
-    noted boolean DEFAULT false NOT NULL
-)
-WITH (fillfactor='50');
-
-CREATE TABLE mainspring_stored.part_news (
-    part text NOT NULL
-);
-
-CREATE TABLE mainspring_stored.parts (
-    name text NOT NULL COLLATE pg_catalog."C",
-    released bytea,
-    token bigint DEFAULT 0 NOT NULL
-)
-WITH (fillfactor='50');
-
 CREATE TABLE mainspring_stored.progress (
     job bytea NOT NULL,
     data bytea NOT NULL
@@ -5921,19 +6072,33 @@ CASE
     WHEN ((declared IS NOT NULL) OR (given IS NOT NULL)) THEN (COALESCE(declared, '{}'::jsonb) || COALESCE(given, '{}'::jsonb))
     ELSE NULL::jsonb
 END) STORED,
-    held boolean GENERATED ALWAYS AS (((mode = 'paused'::text) OR (disabled IS NOT NULL))) STORED,
+    stopped boolean GENERATED ALWAYS AS (((mode = 'paused'::text) OR (disabled IS NOT NULL))) STORED,
     special boolean GENERATED ALWAYS AS (((mode = 'draining'::text) OR (COALESCE(disabled, 'hold'::text) <> 'hold'::text) OR (declared IS NOT NULL) OR (given IS NOT NULL))) STORED,
     bounded boolean GENERATED ALWAYS AS ((COALESCE(((given ->> 'max_depth'::text))::bigint, ((declared ->> 'max_depth'::text))::bigint, (0)::bigint) > 0)) STORED,
     CONSTRAINT queues_disabled_check CHECK ((disabled = ANY (ARRAY['hold'::text, 'skip'::text, 'reject'::text]))),
     CONSTRAINT queues_mode_check CHECK ((mode = ANY (ARRAY['open'::text, 'paused'::text, 'draining'::text])))
 );
 
-CREATE TABLE mainspring_stored.retried (
+CREATE TABLE mainspring_stored.rate_starts (
+    bucket text NOT NULL COLLATE pg_catalog."C",
+    worker text NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    n bigint NOT NULL
+)
+WITH (fillfactor='70');
+
+CREATE TABLE mainspring_stored.rechecks (
+    name text NOT NULL COLLATE pg_catalog."C",
+    bucket text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE mainspring_stored.retried_batches (
     batch bytea NOT NULL,
     at bigint NOT NULL
 );
 
-CREATE TABLE mainspring_stored.runs (
+CREATE TABLE mainspring_stored.schedule_runs (
     schedule text NOT NULL COLLATE pg_catalog."C",
     at bigint NOT NULL,
     job bytea,
@@ -5960,29 +6125,7 @@ CREATE SEQUENCE mainspring_stored.seq
     NO MAXVALUE
     CACHE 1;
 
-CREATE TABLE mainspring_stored.starts (
-    bucket text NOT NULL COLLATE pg_catalog."C",
-    worker text NOT NULL,
-    first bigint NOT NULL,
-    last bigint NOT NULL,
-    n bigint NOT NULL
-)
-WITH (fillfactor='70');
-
-CREATE TABLE mainspring_stored.stirs (
-    name text NOT NULL COLLATE pg_catalog."C",
-    bucket text NOT NULL COLLATE pg_catalog."C"
-);
-
-CREATE TABLE mainspring_stored.uses (
-    bucket text NOT NULL COLLATE pg_catalog."C",
-    worker text NOT NULL,
-    n bigint NOT NULL,
-    CONSTRAINT uses_n_check CHECK ((n > 0))
-)
-WITH (fillfactor='50');
-
-CREATE TABLE mainspring_stored.waits (
+CREATE TABLE mainspring_stored.waiting_queues (
     bucket text NOT NULL COLLATE pg_catalog."C",
     queue text NOT NULL
 );
@@ -6005,51 +6148,51 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794909598620361, 1, 1, 'hand-1-de0fdf', 1794909598657729, 1794909598716415, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794909598620361, 1, 1, 'hand-1-de0fdf', 1794909598657729, 1794909598716415, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794950522967623, 1, 1, 'hand-1-c92dac', 1794950522969096, 1794950522977589, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794950522967623, 1, 1, 'hand-1-c92dac', 1794950522969096, 1794950522977589, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794909598620361, 1794909598509396, 1794909598716415, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-de0fdf', 1794909598657729, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794950522967623, 1794950522951869, 1794950522977589, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', 1794950522969096, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.docs VALUES ('schedules', 'nightly', 1, '\x7b7d');
+INSERT INTO mainspring_stored.dependencies VALUES ('report', 'import', false);
+INSERT INTO mainspring_stored.dependencies VALUES ('report', 'export', false);
+
+INSERT INTO mainspring_stored.dependents VALUES ('report', NULL, 0);
+
+INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794909598620361, 1794909598509396, 1794909598716415, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-de0fdf', 1794909598657729, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794909598855805, 1794909598906375, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794950522967623, 1794950522951869, 1794950522977589, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', 1794950522969096, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794950523016971, 1794950523025323, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794909598620361, 1794909598509396, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-de0fdf', NULL, NULL, 1794909598657729, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794909598620361, 1794909598509396, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-de0fdf', 1794913198716415, NULL, 1794909598657729, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794909598855805, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794909598855805, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794909598855805, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794909598855805, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794909598855805, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794950522967623, 1794950522951869, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', NULL, NULL, 1794950522969096, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794950522967623, 1794950522951869, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-c92dac', 1794954122977589, NULL, 1794950522969096, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794950523016971, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794950523016971, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794950523016971, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794950523016971, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794950523016971, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('0ee40ade-e235-4210-abf6-9e01b7197ce8');
-
-INSERT INTO mainspring_stored.part_links VALUES ('report', 'import', false);
-INSERT INTO mainspring_stored.part_links VALUES ('report', 'export', false);
-
-INSERT INTO mainspring_stored.parts VALUES ('report', NULL, 0);
+INSERT INTO mainspring_stored.meta VALUES ('98a11fd4-0dab-43bf-9a83-fef96f3f9957');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794909598930452, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794950523036039, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried VALUES ('\x01900000000070008000000000000001', 1794909598810896);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794950523001110);
 
-INSERT INTO mainspring_stored.runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
+INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794909598976554, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794950523037663, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-de0fdf', 1, 2, false, false, 1794909598436993, 1794909598716415, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-c92dac', 1, 2, false, false, 1794950522942734, 1794950522977589, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
-SELECT pg_catalog.setval('mainspring_stored.lanes_id_seq', 1, false);
+SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
 SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
 
@@ -6059,26 +6202,35 @@ ALTER TABLE ONLY mainspring_stored.attempts
 ALTER TABLE ONLY mainspring_stored.breakers
     ADD CONSTRAINT breakers_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY mainspring_stored.bucket_uses
+    ADD CONSTRAINT bucket_uses_pkey PRIMARY KEY (bucket, worker);
+
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY mainspring_stored.clocks
-    ADD CONSTRAINT clocks_pkey PRIMARY KEY (queue, priority);
+ALTER TABLE ONLY mainspring_stored.dependencies
+    ADD CONSTRAINT dependencies_pkey PRIMARY KEY (schedule, after);
 
-ALTER TABLE ONLY mainspring_stored.docs
-    ADD CONSTRAINT docs_pkey PRIMARY KEY (kind, name);
+ALTER TABLE ONLY mainspring_stored.dependents
+    ADD CONSTRAINT dependents_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring_stored.documents
+    ADD CONSTRAINT documents_pkey PRIMARY KEY (kind, name);
 
 ALTER TABLE ONLY mainspring_stored.edges
     ADD CONSTRAINT edges_pkey PRIMARY KEY (parent, child);
 
-ALTER TABLE ONLY mainspring_stored.fences
-    ADD CONSTRAINT fences_pkey PRIMARY KEY (bucket);
+ALTER TABLE ONLY mainspring_stored.fair_clocks
+    ADD CONSTRAINT fair_clocks_pkey PRIMARY KEY (queue, priority);
 
-ALTER TABLE ONLY mainspring_stored.follows
-    ADD CONSTRAINT follows_pkey PRIMARY KEY (job, state, n);
+ALTER TABLE ONLY mainspring_stored.follow_ups
+    ADD CONSTRAINT follow_ups_pkey PRIMARY KEY (job, state, n);
 
-ALTER TABLE ONLY mainspring_stored.guests
-    ADD CONSTRAINT guests_pkey PRIMARY KEY (guest, bucket);
+ALTER TABLE ONLY mainspring_stored.holder_tokens
+    ADD CONSTRAINT holder_tokens_pkey PRIMARY KEY (bucket);
+
+ALTER TABLE ONLY mainspring_stored.holders
+    ADD CONSTRAINT holders_pkey PRIMARY KEY (holder, bucket);
 
 ALTER TABLE ONLY mainspring_stored.items
     ADD CONSTRAINT items_pkey PRIMARY KEY (job, n);
@@ -6086,11 +6238,11 @@ ALTER TABLE ONLY mainspring_stored.items
 ALTER TABLE ONLY mainspring_stored.jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY mainspring_stored.keyed_lanes
+    ADD CONSTRAINT keyed_lanes_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY mainspring_stored.keys
     ADD CONSTRAINT keys_pkey PRIMARY KEY (hash);
-
-ALTER TABLE ONLY mainspring_stored.lanes
-    ADD CONSTRAINT lanes_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring_stored.limits
     ADD CONSTRAINT limits_pkey PRIMARY KEY (name);
@@ -6101,38 +6253,31 @@ ALTER TABLE ONLY mainspring_stored.logs
 ALTER TABLE ONLY mainspring_stored.marks
     ADD CONSTRAINT marks_pkey PRIMARY KEY (mark, job);
 
-ALTER TABLE ONLY mainspring_stored.part_links
-    ADD CONSTRAINT part_links_pkey PRIMARY KEY (part, after);
-
-ALTER TABLE ONLY mainspring_stored.parts
-    ADD CONSTRAINT parts_pkey PRIMARY KEY (name);
-
 ALTER TABLE ONLY mainspring_stored.progress
     ADD CONSTRAINT progress_pkey PRIMARY KEY (job);
 
 ALTER TABLE ONLY mainspring_stored.queues
     ADD CONSTRAINT queues_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY mainspring_stored.retried
-    ADD CONSTRAINT retried_pkey PRIMARY KEY (batch);
+ALTER TABLE ONLY mainspring_stored.rechecks
+    ADD CONSTRAINT rechecks_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY mainspring_stored.runs
-    ADD CONSTRAINT runs_pkey PRIMARY KEY (schedule, at);
+ALTER TABLE ONLY mainspring_stored.retried_batches
+    ADD CONSTRAINT retried_batches_pkey PRIMARY KEY (batch);
+
+ALTER TABLE ONLY mainspring_stored.schedule_runs
+    ADD CONSTRAINT schedule_runs_pkey PRIMARY KEY (schedule, at);
 
 ALTER TABLE ONLY mainspring_stored.schedules
     ADD CONSTRAINT schedules_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY mainspring_stored.stirs
-    ADD CONSTRAINT stirs_pkey PRIMARY KEY (name);
-
-ALTER TABLE ONLY mainspring_stored.uses
-    ADD CONSTRAINT uses_pkey PRIMARY KEY (bucket, worker);
-
-ALTER TABLE ONLY mainspring_stored.waits
-    ADD CONSTRAINT waits_pkey PRIMARY KEY (bucket, queue);
+ALTER TABLE ONLY mainspring_stored.waiting_queues
+    ADD CONSTRAINT waiting_queues_pkey PRIMARY KEY (bucket, queue);
 
 ALTER TABLE ONLY mainspring_stored.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+
+CREATE INDEX bucket_uses_worker ON mainspring_stored.bucket_uses USING btree (worker);
 
 CREATE INDEX dead_age ON mainspring_stored.dead USING btree (finished, state, drop_at);
 
@@ -6142,9 +6287,9 @@ CREATE INDEX dead_id ON mainspring_stored.dead USING btree (id);
 
 CREATE INDEX dead_label ON mainspring_stored.dead USING btree (COALESCE(label, reason));
 
-CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
+CREATE INDEX dependencies_after ON mainspring_stored.dependencies USING btree (after);
 
-CREATE INDEX fences_token ON mainspring_stored.fences USING btree (token);
+CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
 
 CREATE INDEX finished_drop ON ONLY mainspring_stored.finished USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
@@ -6206,13 +6351,15 @@ CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finis
 
 CREATE INDEX finished_rest_id_idx ON mainspring_stored.finished_rest USING btree (id);
 
-CREATE INDEX guests_bucket ON mainspring_stored.guests USING btree (bucket, until);
+CREATE INDEX holder_tokens_token ON mainspring_stored.holder_tokens USING btree (token);
 
-CREATE INDEX jobs_bound ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (bound AND (state <> 'running'::text));
+CREATE INDEX holders_bucket ON mainspring_stored.holders USING btree (bucket, until);
+
+CREATE INDEX jobs_counted ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (counted AND (state <> 'running'::text));
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
 
-CREATE INDEX jobs_held ON mainspring_stored.jobs USING btree (line, held) WHERE (held IS NOT NULL);
+CREATE INDEX jobs_held ON mainspring_stored.jobs USING btree (held_schedule, held_place) WHERE (held_place IS NOT NULL);
 
 CREATE INDEX jobs_later ON mainspring_stored.jobs USING btree (due, seq, state) WHERE (state = ANY (ARRAY['scheduled'::text, 'retrying'::text]));
 
@@ -6222,31 +6369,27 @@ CREATE INDEX jobs_ready ON mainspring_stored.jobs USING btree (lane, priority DE
 
 CREATE INDEX jobs_running ON mainspring_stored.jobs USING btree (worker, turn) WHERE (state = 'running'::text);
 
+CREATE INDEX keyed_lanes_fair ON mainspring_stored.keyed_lanes USING btree (lane_set, priority DESC, vtime, seq) WHERE ((waits_for IS NULL) AND (vtime IS NOT NULL));
+
+CREATE INDEX keyed_lanes_lane ON mainspring_stored.keyed_lanes USING btree (lane, priority);
+
+CREATE INDEX keyed_lanes_order ON mainspring_stored.keyed_lanes USING btree (lane_set, priority DESC, seq) WHERE (waits_for IS NULL);
+
+CREATE INDEX keyed_lanes_recheck ON mainspring_stored.keyed_lanes USING btree (recheck_at) WHERE (recheck_at IS NOT NULL);
+
+CREATE INDEX keyed_lanes_waiting ON mainspring_stored.keyed_lanes USING btree (waits_for, lane_set, priority DESC, seq) WHERE (waits_for IS NOT NULL);
+
 CREATE INDEX keys_job ON mainspring_stored.keys USING btree (job);
-
-CREATE INDEX lanes_fair ON mainspring_stored.lanes USING btree (grp, priority DESC, vtime, seq) WHERE ((parked_on IS NULL) AND (vtime IS NOT NULL));
-
-CREATE INDEX lanes_lane ON mainspring_stored.lanes USING btree (lane, priority);
-
-CREATE INDEX lanes_order ON mainspring_stored.lanes USING btree (grp, priority DESC, seq) WHERE (parked_on IS NULL);
-
-CREATE INDEX lanes_parked ON mainspring_stored.lanes USING btree (parked_on, grp, priority DESC, seq) WHERE (parked_on IS NOT NULL);
-
-CREATE INDEX lanes_until ON mainspring_stored.lanes USING btree (parked_until) WHERE (parked_until IS NOT NULL);
 
 CREATE INDEX marks_job ON mainspring_stored.marks USING btree (job);
 
-CREATE INDEX part_links_after ON mainspring_stored.part_links USING btree (after);
+CREATE INDEX rate_starts_bucket ON mainspring_stored.rate_starts USING btree (bucket, last);
 
-CREATE INDEX retried_at ON mainspring_stored.retried USING btree (at);
+CREATE INDEX retried_batches_at ON mainspring_stored.retried_batches USING btree (at);
 
 CREATE INDEX schedules_gone ON mainspring_stored.schedules USING btree (rev) WHERE (doc IS NULL);
 
 CREATE INDEX schedules_look ON mainspring_stored.schedules USING btree (look, name) WHERE (look IS NOT NULL);
-
-CREATE INDEX starts_bucket ON mainspring_stored.starts USING btree (bucket, last);
-
-CREATE INDEX uses_worker ON mainspring_stored.uses USING btree (worker);
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261117_drop_at_idx;
 

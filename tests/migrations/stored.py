@@ -1,7 +1,8 @@
 """Write a database of the current schema to a file, for tests of later versions: ``python -m tests.migrations.stored``.
 
-One file for each version of the PostgreSQL schema that was released; the newest is written anew for as long as it is
-not. Beside it stand the calls that a worker of that version makes, for it works on while others are replaced.
+There is one file for each released version of the PostgreSQL schema. The file of the newest version is written again
+until that version is released. A JSON file beside it has the statements that a worker of that version sends: such a
+worker goes on working while other workers are replaced.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from mainspring.jobs.records import AttemptReport, Batch, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap
 from mainspring.states import Action, Reason
-from mainspring.stores.postgres import PostgresStore, enqueue, fleet, turns
-from mainspring.stores.postgres.migrate import VERSION
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.driver.migrations import VERSION
+from mainspring.stores.postgres.enqueue import enqueue_call
+from mainspring.stores.postgres.fleet import beat_call
+from mainspring.stores.postgres.turn import turn_call
 from mainspring.stores.records import Document
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import ERROR, SECOND, Hand, job, lease
@@ -35,7 +39,7 @@ _SPARE = re.compile(r"^(\\|SET (?!check_function_bodies)|SELECT pg_catalog\.set_
 
 
 async def fill(url: str) -> None:
-    """A job in every state, and something in every table."""
+    """Store a job in every state, and rows in most tables."""
     store = PostgresStore(url, namespace=NAMESPACE)
     await store.migrate()
     await store.open()
@@ -70,12 +74,12 @@ async def fill(url: str) -> None:
 
 
 def calls() -> dict[str, str]:
-    """The statements of the hot path."""
+    """The statements of the hot path, as this version sends them."""
     schema = PostgresStore("postgresql:///none", namespace=NAMESPACE).schema
     return {
-        "enqueue": enqueue.call(Batch(id=b"", jobs=(job(),)), schema, None)[0],
-        "turn": turns.call(Turn(worker="", number=1, seen=0), [], schema, None, {})[0],
-        "beat": fleet.beat([], schema, None)[0],
+        "enqueue": enqueue_call(Batch(id=b"", jobs=(job(),)), schema, None)[0],
+        "turn": turn_call(Turn(worker="", number=1, seen=0), [], schema, None, {})[0],
+        "beat": beat_call([], schema, None)[0],
     }
 
 

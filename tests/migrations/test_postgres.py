@@ -1,4 +1,4 @@
-"""Databases that older versions left: brought up to date with all that is in them, while old workers work on."""
+"""Databases of older versions are migrated with all their data, while old workers go on working."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.queues.records import QueueMode
 from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.migrate import VERSION
+from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in, state
 from tests.migrations.stored import HERE, IDS, NAMESPACE
 
@@ -25,7 +25,7 @@ OLD = sorted(int(file.stem.partition("-")[2]) for file in HERE.glob("postgres-*.
 
 
 class OldWorker:
-    """What a worker of version 1 says to the server, word for word. Nothing here is ever changed."""
+    """The statements that a worker of version 1 sends. After the release of version 1 nothing here may change."""
 
     def __init__(self, url: str, version: int) -> None:
         self.calls: dict[str, Any] = json.loads((HERE / f"postgres-{version}.json").read_text())
@@ -56,14 +56,14 @@ class OldWorker:
         return made
 
     def turn(self, done: list[tuple[bytes, int]], n: int) -> list[tuple[bytes, int]]:
-        """The jobs that it got, with their tokens."""
+        """The claimed jobs with their tokens."""
         self.number += 1
         said = self.say("turn", {
             "worker": self.name, "number": self.number, "seen": self.number - 1, "now": None, "suspects": 1,
             "done": [each for each, _ in done], "token": "{" + ",".join(str(token) for _, token in done) + "}",
             "result": [], "error": [], "want": "{1}", "lane": [LANE], "n": f"{{{n}}}", "oldest": "{0}",
-            "few": "{NULL}",
-            "held": None, "held_token": None, "inline": 1000, "room": 1_000_000,
+            "max_scarce": "{NULL}",
+            "held": None, "held_token": None, "inline": 1000, "max_bytes": 1_000_000,
         })  # fmt: skip
         return [(row[1], row[2]) for row in said if row[0] == "claim"]
 
@@ -96,7 +96,7 @@ def old(store: PostgresStore, postgres_owner_url: str, version: int) -> Iterator
     worker.close()
 
 
-def test_there_is_one_of_the_newest_schema() -> None:
+def test_the_newest_schema_has_a_stored_database() -> None:
     assert list(range(1, VERSION + 1)) == OLD, "python -m tests.migrations.stored"
 
 
@@ -119,7 +119,7 @@ async def test_schedules_go_on(store: PostgresStore) -> None:
     assert (said.ok, len(await store.schedule_runs("nightly"))) == (True, 2)
 
 
-async def test_parts_wait_for_the_same(store: PostgresStore) -> None:
+async def test_dependencies_are_kept(store: PostgresStore) -> None:
     assert await store.dependencies() == [
         ScheduleDependencyRow(name="report", after=(("export", False), ("import", False)))
     ]
@@ -128,7 +128,7 @@ async def test_parts_wait_for_the_same(store: PostgresStore) -> None:
 
 
 async def test_the_jobs_go_on(store: PostgresStore) -> None:
-    """Those of a worker of that time as well: it comes back, or is rescued."""
+    """Also the running jobs of an old worker: it comes back, or is rescued."""
     hand = await Hand(store).join()
     claims = await hand.take(10)
     assert ids(claims) == [IDS["ready"], IDS["keyed"]]

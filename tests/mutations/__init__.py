@@ -1,4 +1,4 @@
-"""Faults planted into the SQLite engine, one per promise, that the contract suite must find.
+"""Faults that are planted into the SQLite engine, one for each promise. The contract suite must find every one.
 
 Run ``python -m tests.mutations`` (all) or ``python -m tests.mutations ack-token rescue-beat`` (some).
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from .runner import ALL, TABLE, UNHARMED, caught, table
+from .runner import ALL, TABLE, WITHOUT_FAULT, caught, table
 
 
 def main(arguments: list[str]) -> int:
@@ -16,8 +16,8 @@ def main(arguments: list[str]) -> int:
     if unknown := [name for name in arguments if name not in known]:
         raise SystemExit(f"no such mutation: {', '.join(unknown)}\nThere are: {', '.join(known)}")
     chosen = [known[name] for name in arguments] or list(ALL)
-    if not arguments and (failing := caught(UNHARMED)):
-        raise SystemExit(f"{failing} fails without any fault: nothing can be shown")
+    if not arguments and (failing := caught(WITHOUT_FAULT)):
+        raise SystemExit(f"{failing} fails without any fault: fix it first")
     survivors = []
     with ThreadPoolExecutor(2) as pool:
         for mutation, failing in zip(chosen, pool.map(caught, chosen), strict=True):

@@ -1,160 +1,169 @@
-"""Faults against limits: rooms, lanes with keys, rates and guests."""
+"""Faults against limits: capacity, lanes with keys, rates and holders."""
 
 from __future__ import annotations
 
-from .word import mutation
+from .mutation import Mutation, mutation
 
-LIMITS = (
+LIMITS: tuple[Mutation, ...] = (
     mutation(
-        "limit-uncounted", "A limit counts what runs already", "buckets races",
-        ("room.py", "running.count(name) + held + guests", "0"),
+        "running-jobs-uncounted", "A limit counts the jobs that run already", "buckets races",
+        ("limits/capacity.py", "running.count(name) + keyed + holders", "0"),
     ),
     mutation(
         "limit-per-job", "A limit holds within one turn", "buckets",
-        ("room.py", "        self._used += n\n", "        pass\n"),
+        ("limits/capacity.py", "        self._used += n\n\n\nclass", "        pass\n\n\nclass"),
     ),
     mutation(
-        "hold-leaks", "Every door out of running frees its place", "limits",
+        "job-hold-leaks", "Every way out of running releases the capacity", "limits",
         ("sql/limits.sql", "where bucket = ? and job = ?", "where bucket = ? and job = ? and 0"),
     ),
     mutation(
-        "freed-unsaid", "Whoever waits for the places of a gate is looked for", "limits",
-        ("sql/ack.sql", "where l.kind is null or l.kind = 'concurrency'", "where false"),
+        "release-unseen-in-bulk", "A success in bulk wakes the jobs that wait for an unkeyed limit", "limits",
+        ("sql/ack.sql", "where l.kind is null or l.kind = {LIMIT_CONCURRENCY}", "where false"),
     ),
     mutation(
-        "uneven-costs", "A lane is claimed from in bulk only if its jobs cost the same", "roomy",
-        ("claims.py", "costs_in(found.pop()) if len(found) == 1 else", "costs_in(min(found)) if found else"),
-        ("claims.py", "return not found and min(", "return min("),
+        "uneven-costs", "A lane is claimed in bulk only if its jobs have equal costs", "roomy",
+        ("claim/wants.py", "costs_in(found.pop()) if len(found) == 1 else", "costs_in(min(found)) if found else"),
+        ("claim/wants.py", "return not found and min(", "return min("),
     ),
     mutation(
-        "one-bucket-is-enough", "With two buckets both need room", "buckets",
-        ("rooms.py", "return [name for name in buckets if not", "return [name for name in list(buckets)[:1] if not"),
+        "one-bucket-is-enough", "A job with two buckets needs capacity in both", "buckets",
+        ("limits/buckets.py",
+         "return [name for name in buckets if not",
+         "return [name for name in list(buckets)[:1] if not"),
     ),
     mutation(
-        "freed-place-wakes-nobody", "Who frees a place of a gate wakes who waits for it", "limits",
-        ("parking.py", "    elif rooms[bucket].most() > 0:\n", "    elif False:\n"),
+        "release-wakes-no-queue", "A release of an unkeyed limit wakes the queues that wait for it", "limits",
+        ("limits/waiting.py", "    elif capacities[bucket].available() > 0:\n", "    elif False:\n"),
     ),
     mutation(
-        "declaration-over-the-operator", "What somebody set outlives declarations", "limits",
+        "declaration-over-override", "A size that a user set outlives declarations", "limits",
         ("sql/limits.sql", "coalesce(override, size)", "size"),
     ),
     mutation(
-        "limit-made-anew", "A job leaves a limit that is known as it stands", "limits",
+        "limit-made-anew", "An enqueue does not change a limit that exists", "limits",
         ("sql/limits.sql", "insert or ignore into {t}limits", "insert or replace into {t}limits"),
     ),
     mutation(
         "unknown-is-full", "A limit that is not known limits nothing", "limits",
-        ("rooms.py", '_UNKNOWN = Size("", ANY, 0, 0)', '_UNKNOWN = Size("concurrency", 0, 0, 0)'),
+        ("limits/buckets.py",
+         '_UNKNOWN = CurrentLimit("", UNLIMITED, 0, 0)',
+         '_UNKNOWN = CurrentLimit("concurrency", 0, 0, 0)'),
     ),
     mutation(
-        "change-wakes-nobody", "A changed limit wakes who waits for it", "limits",
-        ("parking.py", "    tx.woken.update(queue for (queue,) in tx.all(\"waits\", (limit,)))\n", ""),
-    ),
-    # ---- lanes with keys ----------------------------------------------------------------------
-    mutation(
-        "parked-for-ever", "A freed place goes to a key that waits", "limits",
-        ("parking.py", "        if n > 0:\n", "        if False:\n"),
+        "change-wakes-no-queue", "A changed limit wakes the queues that wait for it", "limits",
+        ("limits/waiting.py", "    wake_waiting_queues(tx, limit)\n", ""),
     ),
     mutation(
-        "place-lies-idle", "A place that one lane cannot use goes to the next", "limits",
-        ("keyed.py", "            if name != parked_on and not", "            if False and not"),
+        "parked-for-ever", "Released capacity goes to a key that waits", "limits",
+        ("limits/waiting.py", "        if n > 0:\n", "        if False:\n"),
     ),
     mutation(
-        "full-lanes-hide-others", "However many lanes are full, those with room are found", "limits",
-        ("claims.py", "self.more = self.more or any(line.looked >= PATIENCE for line in lines)", "self.more = False"),
+        "capacity-lies-idle", "Capacity that one lane cannot use goes to the next lane", "limits",
+        ("claim/keyed.py", "            if name != parked_on and not", "            if False and not"),
     ),
     mutation(
-        "new-priority-not-found", "A job that changes its priority is found", "limits",
-        ("act.py", "    if ready:\n", "    if False:\n"),
+        "full-lanes-hide-others", "Lanes with capacity are found behind any number of full lanes", "limits",
+        ("claim/wants.py",
+         "self.more = self.more or any(source.looked >= PATIENCE for source in sources)",
+         "self.more = False"),
     ),
     mutation(
-        "keys-by-priority-only", "The oldest of all keys comes by age", "limits",
-        ("keyed.py", "(front.seq,) if self._aged else", "(front.rank, front.seq) if self._aged else"),
+        "new-priority-not-found", "A claim finds a job whose priority was changed", "limits",
+        ("actions.py", "    if is_ready:\n", "    if False:\n"),
     ),
     mutation(
-        "limited-ahead", "A want gets no more limited jobs than it asks for", "limits",
-        ("picking.py", "self.limited -= picked.is_short", "self.limited -= 0"),
+        "keys-by-priority-only", "The oldest job of all keys is claimed by age", "limits",
+        ("claim/keyed.py", "(lane.seq,) if self._aged else", "(lane.rank, lane.seq) if self._aged else"),
     ),
-    # ---- rates --------------------------------------------------------------------------------
+    mutation(
+        "scarce-jobs-unlimited", "A want gets no more jobs with scarce limits than it asks for", "limits",
+        ("claim/picker.py", "self.limited -= picked.is_scarce", "self.limited -= 0"),
+    ),
     mutation(
         "starts-unwritten", "A rate counts over turns and workers", "rates",
-        ("claims.py", "        rooms.write()\n", "        pass\n"),
+        ("claim/wants.py", "        capacities.write()\n", "        pass\n"),
     ),
     mutation(
-        "window-too-short", "No window ever has more than the rate allows", "rates",
-        ("rates.py", "self._before = tx.now - limit.per\n", "self._before = tx.now - limit.per // 2\n"),
+        "window-too-short", "No window has more starts than the rate allows", "rates",
+        ("limits/rates.py",
+         "self._window_start = tx.now - limit.per\n",
+         "self._window_start = tx.now - limit.per // 2\n"),
     ),
     mutation(
         "start-moved-back", "Starts that share a row count from the last of them on", "rates",
-        ("rates.py", "max(newest[1], tx.now), n + newest[2]", "newest[1], n + newest[2]"),
+        ("limits/rates.py", "max(newest[1], tx.now), n + newest[2]", "newest[1], n + newest[2]"),
     ),
     mutation(
-        "cost-ignored", "Costs add up", "rates",
-        ("places.py", "costs.get(each.name, 0) + max(each.cost, 0)", "1"),
+        "cost-ignored", "A rate counts the cost of each start", "rates",
+        ("lanes.py", "max(costs.get(each.name, 0), each.cost)", "1"),
     ),
     mutation(
-        "dear-job-stuck", "A cost above the size counts as all of it", "rates",
-        ("rates.py", "min(max(cost, 1), self.size) <= self.most()", "cost <= self.most()"),
+        "expensive-job-stuck", "A cost above the size counts as the whole size", "rates",
+        ("limits/rates.py", "min(max(cost, 1), self.size) <= self.available()", "cost <= self.available()"),
     ),
     mutation(
-        "spent-ignored", "What an attempt really cost counts", "rates",
-        ("rates.py", "        more = real - min(cost, self.size)\n", "        more = 0\n"),
+        "spent-ignored", "The real cost of an attempt counts", "rates",
+        ("limits/rates.py", "        more = real - min(cost, self.size)\n", "        more = 0\n"),
     ),
     mutation(
-        "slow-ignored", "A slowed rate lets nothing through", "rates",
-        ("rates.py", "if self._slow <= self._tx.now else 0", "if True else 0"),
+        "slow-ignored", "A blocked rate lets nothing start", "rates",
+        ("limits/rates.py", "if self._blocked_until <= self._tx.now else 0", "if True else 0"),
     ),
     mutation(
-        "slow-shortened", "A shorter word does not shorten it", "rates",
-        ("sql/limits.sql", "slow = max(slow, excluded.slow)", "slow = excluded.slow"),
+        "slow-shortened", "A later and shorter block does not shorten a block", "rates",
+        ("sql/limits.sql",
+         "blocked_until = max(blocked_until, excluded.blocked_until)",
+         "blocked_until = excluded.blocked_until"),
     ),
     mutation(
-        "pace-without-burst", "A burst is let through after quiet time", "rates",
-        ("rates.py", "self._burst = max(limit.burst, 1)", "self._burst = 1"),
+        "smooth-without-burst", "A smooth rate allows its burst after quiet time", "rates",
+        ("limits/rates.py", "SmoothRate(limit.size, limit.per, limit.burst)", "SmoothRate(limit.size, limit.per, 1)"),
     ),
     mutation(
-        "pace-saves-up", "Quiet time gives no more than a burst", "rates",
-        ("rates.py", "self._tat = max(self._tat, self._now) + time", "self._tat = self._tat + time"),
+        "smooth-saves-up", "Quiet time gives a smooth rate no more than its burst", "rates",
+        ("../shared/rates.py", "return max(tat, now) + n * self.time(", "return tat + n * self.time("),
     ),
     mutation(
-        "moment-untold", "A lane that waits for a rate is told by the next moment", "rates",
-        ("promote.py", "(next_due, _look_again(tx))", "(next_due,)"),
+        "recheck-not-returned", "A promotion returns when a lane that waits for a rate can start", "rates",
+        ("promote.py", "(next_due, _open_lanes(tx))", "(next_due,)"),
     ),
-    # ---- guests -------------------------------------------------------------------------------
     mutation(
-        "guest-for-ever", "A guest whose time is over holds nothing", "limits",
+        "holder-never-expires", "An expired holder holds nothing", "limits",
         ("sql/limits.sql", "where bucket = ?1 and until > ?2", "where bucket = ?1 and ?2"),
     ),
     mutation(
-        "guest-starts-again", "Taking again renews and starts nothing", "limits",
-        ("guests.py", 'tx.all("renew_guest", (until, guest, tx.now))', "()"),
+        "renewal-starts-again", "A renewal counts no start", "limits",
+        ("holders.py", 'tx.all("renew_holder", (tx.now + request.ttl, request.holder, tx.now))', "()"),
     ),
     mutation(
-        "guest-takes-a-part", "A guest takes all or nothing", "limits",
-        ("guests.py", "    if stuck:\n", "    if len(stuck) == len(costs):\n"),
+        "holder-takes-a-part", "A holder gets all of its buckets or none", "limits",
+        ("holders.py", "    if full:\n", "    if len(full) == len(costs):\n"),
     ),
     mutation(
-        "number-repeated", "The numbers of a bucket grow, whatever the clock does", "guests",
-        ("guests.py", "last[0] + 1)", "0)"),
+        "fencing-token-repeated", "The fencing tokens of a bucket grow whatever the clock does", "guests",
+        ("holders.py", "last[0] + 1)", "0)"),
     ),
     mutation(
-        "number-renewed", "A renewal repeats its number", "guests",
-        ("guests.py", "until=until, token=token)\n    tx.run", "until=until, token=token + 1)\n    tx.run"),
+        "fencing-token-renewed", "A renewal repeats its fencing token", "guests",
+        ("holders.py", "until=until, token=token)\n    tx.run", "until=until, token=token + 1)\n    tx.run"),
     ),
     mutation(
-        "late-renewal-takes", "A renewal takes nothing for a guest that has left", "guests",
-        ("guests.py", "    if not asked.buckets:\n", "    if False:\n"),
+        "late-renewal-takes", "A renewal without buckets takes nothing for an expired holder", "guests",
+        ("holders.py", "    if not request.buckets:\n", "    if False:\n"),
     ),
     mutation(
-        "stay-made-shorter", "A stay is never made shorter", "guests",
-        ("sql/guests.sql", "max(until, ?)", "?"),
+        "hold-made-shorter", "A renewal never makes a hold shorter", "guests",
+        ("sql/holders.sql", "max(until, ?)", "?"),
     ),
     mutation(
-        "gone-guest-listed", "Who is gone is not told of", "guests",
-        ("sql/guests.sql", "where bucket >= ? and bucket < ? and until > ?", "where bucket >= ? and bucket < ? and ?"),
+        "expired-holder-listed", "An expired holder is not listed", "guests",
+        ("sql/holders.sql",
+         "where bucket >= ? and bucket < ? and until > ?",
+         "where bucket >= ? and bucket < ? and ?"),
     ),
     mutation(
-        "young-number-forgotten", "A number that may come again is kept", "guests",
-        ("sql/guests.sql", "delete from {t}fences where token <= ?", "delete from {t}fences where ?"),
+        "young-token-forgotten", "A fencing token that may come again is kept", "guests",
+        ("sql/holders.sql", "delete from {t}fencing_tokens where token <= ?", "delete from {t}fencing_tokens where ?"),
     ),
 )  # fmt: skip

@@ -1,103 +1,128 @@
-"""Faults in the settings of queues."""
+"""Faults against modes, depth, settings and order of queues."""
 
 from __future__ import annotations
 
-from .word import Mutation, mutation
+from .mutation import Mutation, mutation
 
 QUEUES: tuple[Mutation, ...] = (
-    # ---- depth --------------------------------------------------------------------------------
     mutation(
-        "depth-not-looked-at", "No more jobs wait than may", "depth",
-        ("depths.py", "    if depth <= most:\n", "    if True:\n"),
+        "pause-not-checked", "A paused queue hands out nothing", "modes",
+        ("claim/wants.py", "paused_queues(tx) if wants else None", "None"),
     ),
     mutation(
-        "depth-of-what-runs", "What runs does not count", "depth",
-        ("sql/queues.sql", "bound = 1 and state <> 'running' and queue = ?\n\n", "bound = 1 and queue = ?\n\n"),
+        "pause-of-all-queues", "A pause is for its queue only", "modes",
+        ("claim/wants.py", "if queue_of(lane) not in paused", "if False"),
     ),
     mutation(
-        "earlier-ones-uncounted", "What waited before counts", "depth",
-        ("settings.py", "    tx.cursor.executemany(tx.sql[\"bind\"], [(id,) for id in found])\n", ""),
+        "draining-not-checked", "A draining queue takes no new jobs", "modes",
+        ("queues.py", "    if queue.mode == QueueMode.DRAINING:\n", "    if False:\n"),
     ),
     mutation(
-        "follow-ups-uncounted", "A follow-up job counts", "depth",
-        ("inserts.py", "        bind_free(tx, job, queue)\n", "        pass\n"),
+        "draining-takes-bulk", "A draining queue takes no plain jobs either", "modes",
+        ("enqueue.py", "if stored and any(", "if False and any("),
     ),
     mutation(
-        "retries-uncounted", "A retry by hand counts", "depth",
-        ("act.py", '"bound": is_bound(tx, queue)', '"bound": False'),
+        "opening-wakes-no-listener", "Opening a queue wakes its listeners", "modes",
+        ("queues.py", "    if mode is not QueueMode.PAUSED:\n", "    if False:\n"),
     ),
     mutation(
-        "accepted-refused", "What was accepted before is let in", "depth",
-        ("depths.py", " and not accepted:", ":"),
+        "mode-since-now", "'since' is when the mode was first set", "modes",
+        ("sql/queues.sql", "\nwhere mode <> excluded.mode", ""),
     ),
     mutation(
-        "drops-its-own", "Nothing of the batch itself is dropped", "depth",
-        ("depths.py", " if id not in batch]", "]"),
+        "depth-not-checked", "No more than max_depth jobs wait", "depth",
+        ("enqueue.py", "    if excess <= 0:\n", "    if True:\n"),
     ),
     mutation(
-        "newest-dropped", "The oldest make room", "depth",
+        "depth-of-running-jobs", "Running jobs do not count for the depth", "depth",
+        ("sql/queues.sql", "counted = 1 and state <> {RUNNING} and queue = ?\n\n", "counted = 1 and queue = ?\n\n"),
+    ),
+    mutation(
+        "earlier-jobs-uncounted", "Jobs that waited before max_depth was set count", "depth",
+        ("queues.py", '    tx.cursor.executemany(tx.sql["count_job"], [(id,) for id in found])\n', ""),
+    ),
+    mutation(
+        "follow-ups-uncounted", "A follow-up job counts for the depth", "depth",
+        ("follow_ups.py", "        count_if_limited(tx, job, queue)\n", "        pass\n"),
+    ),
+    mutation(
+        "retries-uncounted", "A retry by hand counts for the depth", "depth",
+        ("actions.py", '"counted": is_counted(tx, queue)', '"counted": False'),
+    ),
+    mutation(
+        "accepted-refused", "A job that was accepted before is let in", "depth",
+        ("enqueue.py", " and not accepted:", ":"),
+    ),
+    mutation(
+        "drops-its-own-batch", "drop_oldest drops no job of the batch itself", "depth",
+        ("enqueue.py", " if id not in batch]", "]"),
+    ),
+    mutation(
+        "newest-dropped", "drop_oldest drops the oldest jobs", "depth",
         ("sql/queues.sql", "order by enqueued, id\n", "order by enqueued desc, id\n"),
     ),
-    # ---- switches -----------------------------------------------------------------------------
     mutation(
         "disabled-handed-out", "A disabled queue hands out nothing", "switches",
-        ("modes.py", "queue.mode == QueueMode.PAUSED or queue.disabled]", "queue.mode == QueueMode.PAUSED]"),
+        ("queues.py", "queue.mode == QueueMode.PAUSED or queue.disabled]", "queue.mode == QueueMode.PAUSED]"),
     ),
     mutation(
-        "reject-takes", "A queue that rejects takes nothing", "switches",
-        ("settings.py", "    if queue.disabled == DisabledMode.REJECT:\n", "    if False:\n"),
+        "reject-ignored", "A queue that is disabled to reject takes no jobs", "switches",
+        ("queues.py", "    if queue.disabled == DisabledMode.REJECT:\n", "    if False:\n"),
     ),
     mutation(
-        "skip-holds", "A queue that skips ends new jobs", "switches",
-        ("depths.py", "    if queue.disabled == DisabledMode.SKIP:\n", "    if False:\n"),
+        "skip-ignored", "A queue that is disabled to skip cancels new jobs", "switches",
+        ("enqueue.py", "    if queue.disabled == DisabledMode.SKIP:\n", "    if False:\n"),
     ),
     mutation(
-        "opening-enables", "Modes and switches are two matters", "switches",
-        ("sql/queues.sql", "set mode = 'open', since = 0 where", "set mode = 'open', since = 0, disabled = null where"),
+        "opening-enables", "Opening a queue does not enable it", "switches",
+        ("sql/queues.sql",
+         "set mode = {QUEUE_OPEN}, since = 0 where",
+         "set mode = {QUEUE_OPEN}, since = 0, disabled = null where"),
     ),
     mutation(
-        "enabling-wakes-nobody", "Enabling a queue wakes its listeners", "switches",
-        ("settings.py", "            tx.woken.add(queue)\n", ""),
+        "enabling-wakes-no-listener", "Enabling a queue wakes its listeners", "switches",
+        ("queues.py", "            tx.woken.add(queue)\n", ""),
     ),
     mutation(
-        "declared-over-given", "What was given lies over what is declared", "switches",
-        ("settings.py", "read(self.given).over(read(self.declared))", "read(self.declared).over(read(self.given))"),
+        "declared-over-given", "Given settings replace declared settings", "switches",
+        ("queues.py", "_read(self.given).over(_read(self.declared))", "_read(self.declared).over(_read(self.given))"),
     ),
     mutation(
-        "batch-declares-anew", "A batch leaves what is declared already", "switches",
-        ("settings.py", "if kept(tx).get(queue, _OPEN).declared is None:", "if True:"),
-    ),
-    # ---- lines --------------------------------------------------------------------------------
-    mutation(
-        "stack-is-a-line", "The newest of a stack comes first", "lines",
-        ("settings.py", 'return -seq if queue.settings.order == "lifo" else seq', "return seq"),
+        "batch-declares-anew", "A batch does not change settings that are declared already", "switches",
+        ("queues.py", "if stored_queues(tx).get(queue, _OPEN).declared is None:", "if True:"),
     ),
     mutation(
-        "stack-lost-in-ack", "Who comes back to a stack comes first", "lines",
+        "lifo-is-fifo", "In a lifo queue the newest job comes first", "lines",
+        ("queues.py", 'return -seq if queue.settings.order == "lifo" else seq', "return seq"),
+    ),
+    mutation(
+        "lifo-lost-in-ack", "In a lifo queue a job that is handed back comes first", "lines",
         ("sql/ack.sql", "case when seq < 0 then -?3 else ?3 end", "?3"),
     ),
     mutation(
-        "stack-lost-in-promotion", "Who is late in a stack comes first", "lines",
+        "lifo-lost-in-promotion", "In a lifo queue a promoted job comes first", "lines",
         ("sql/promote.sql", "case when seq < 0 then -?1 else ?1 end", "?1"),
     ),
     mutation(
-        "stack-lost-in-rescue", "Who is rescued comes first in a stack", "lines",
+        "lifo-lost-in-rescue", "In a lifo queue a rescued job comes first", "lines",
         ("sql/fleet.sql", "case when seq < 0 then -?6 else ?6 end", "?6"),
     ),
     mutation(
-        "stack-lost-in-unblock", "A child comes first in a stack", "lines",
-        ("sql/finish.sql", "case when seq < 0 then -?3 else ?3 end", "?3"),
+        "lifo-lost-in-unblock", "In a lifo queue an unblocked child comes first", "lines",
+        ("sql/dependencies.sql", "case when seq < 0 then -?3 else ?3 end", "?3"),
     ),
     mutation(
-        "stack-lost-in-retry", "Who is retried by hand comes first in a stack", "lines",
-        ("sql/act.sql", "case when seq < 0 then -:seq else :seq end", ":seq", 2),
+        "lifo-lost-in-retry", "In a lifo queue a job that is retried by hand comes first", "lines",
+        ("sql/actions.sql", "case when seq < 0 then -:seq else :seq end", ":seq", 2),
     ),
     mutation(
-        "queue-unlimited", "Every job of a queue names its limits", "lines",
-        ("settings.py", "    return limited(job, queue)\n", "    return job\n"),
+        "queue-limits-ignored", "Every job of a queue names the limits of the queue", "lines",
+        ("queues.py", "    return add_queue_limits(job, queue)\n", "    return job\n"),
     ),
     mutation(
-        "follow-ups-unlimited", "A follow-up job names the limits of its queue", "lines",
-        ("inserts.py", "job, seq = limited(job, queue), placed(seq, queue)", "job, seq = job, placed(seq, queue)"),
+        "queue-limits-of-follow-ups", "A follow-up job names the limits of its queue", "lines",
+        ("follow_ups.py",
+         "job, seq = add_queue_limits(job, queue), seq_in_queue(seq, queue)",
+         "job, seq = job, seq_in_queue(seq, queue)"),
     ),
 )  # fmt: skip

@@ -11,21 +11,21 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .ends import ENDS
+from .claims import CLAIMS
+from .jobs import JOBS
 from .limits import LIMITS
-from .modes import MODES
-from .owners import OWNERS
+from .mutation import Mutation, Patch
+from .query import QUERY
 from .queues import QUEUES
-from .reads import READS
-from .rest import REST
-from .scheduled import SCHEDULED
-from .word import Mutation, Patch
+from .schedules import SCHEDULES
+from .unique_keys import UNIQUE_KEYS
+from .workers import WORKERS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = OWNERS + REST + LIMITS + READS + ENDS + QUEUES + MODES + SCHEDULED
+ALL: tuple[Mutation, ...] = CLAIMS + WORKERS + JOBS + LIMITS + UNIQUE_KEYS + QUEUES + QUERY + SCHEDULES
 
 
 def fits(patch: Patch) -> bool:
@@ -39,11 +39,11 @@ def plant(mutation: Mutation, copy: Path) -> None:
         file = copy / ENGINE / patch.file
         text = file.read_text()
         if text.count(patch.old) != patch.times:
-            raise SystemExit(f"{mutation.name}: {patch.file} has changed: write the patch anew\n{patch.old}")
+            raise SystemExit(f"{mutation.name}: {patch.file} has changed: write the patch again\n{patch.old}")
         file.write_text(text.replace(patch.old, patch.new))
 
 
-UNHARMED = Mutation("unharmed", "The suite passes without a fault", " ".join(sorted(
+WITHOUT_FAULT = Mutation("without-fault", "The suite passes without a fault", " ".join(sorted(
     {module for mutation in ALL for module in mutation.tests.split()}
 )), ())  # fmt: skip
 
@@ -61,7 +61,7 @@ def _failing_test(mutation: Mutation, folder: Path) -> str | None:
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     where = [sys.executable, "-c", "import mainspring; print(mainspring.__file__)"]
     loaded = subprocess.run(where, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
-    assert loaded.startswith(str(folder)), f"the copy is not the one that is imported: {loaded}"
+    assert loaded.startswith(str(folder)), f"another package than the copy was imported: {loaded}"
     tests = [f"tests/contract/test_{module}.py" for module in mutation.tests.split()]
     command = [sys.executable, "-m", "pytest", *tests, "--store", "sqlite", "-x", "-q", "-n0", "-p", "no:cacheprovider"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -72,12 +72,12 @@ def _failing_test(mutation: Mutation, folder: Path) -> str | None:
 
 
 def table(mutations: Iterable[Mutation] = ALL) -> str:
-    """The page that says which promise each fault attacks."""
+    """The page with the promise that each fault breaks."""
     lines = [
-        "# Faults that the contract suite is shown to find",
+        "# Planted faults that the contract suite finds",
         "",
-        "Each is planted into a copy of the SQLite engine by `python -m tests.mutations`; the named modules of",
-        "`mainspring.testing.contract` must fail. Written by `python -m tests.mutations --table`.",
+        "`python -m tests.mutations` plants each fault into a copy of the SQLite engine. Then a test of the named",
+        "modules of `mainspring.testing.contract` must fail. `python -m tests.mutations --table` writes this page.",
         "",
         "| fault | promise | found by |",
         "|---|---|---|",

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from mainspring.stores.connect import connect
-from mainspring.stores.postgres.statements import schema_of
+from mainspring.stores.postgres.driver.statements import schema_of
 from mainspring.testing import servers
 
 LARGE = 1_000_000

@@ -1,16 +1,10 @@
-"""Pytest plugin: `@pytest.mark.row("W3")` ties a test to rows of the mission; `--store` chooses one store's tests.
+"""Pytest plugin: `@pytest.mark.row("W3")` ties a test to rows of the mission; `--store` chooses tests.
 
 `@pytest.mark.stores("sqlite")` keeps a test that asks for `store_name` to the named stores: for what only they have, or
 for what does not depend on the store.
-
-The results of a run go to the file named by MAINSPRING_TEST_RESULTS, for `./dev mission`.
 """
 
 from __future__ import annotations
-
-import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -18,15 +12,12 @@ from tools import mission
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "run only the tests of this store"
-    parser.addoption("--store", action="append", choices=mission.STORES, default=[], help=text)
+    text = "run only the tests of this store; any: tests that need no store, or all stores. May be given several times"
+    parser.addoption("--store", action="append", choices=(*mission.STORES, "any"), default=[], help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "stores(*names): the stores that this test runs on; else on all of them")
-    target = os.environ.get("MAINSPRING_TEST_RESULTS")
-    if target and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(Path(target)), "mission-recorder")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,30 +49,3 @@ def store_of(item: pytest.Item) -> str:
     """The store that the test runs on, or "any"."""
     callspec = getattr(item, "callspec", None)
     return str(callspec.params.get("store_name", "any")) if callspec else "any"
-
-
-class Recorder:
-    """Keeps the worst outcome of every test that carries a row; lives where the reports arrive."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self.tests: dict[str, mission.Tested] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        said = [(str(name), str(value)) for name, value in report.user_properties]
-        rows = [value for name, value in said if name == "row"]
-        if not rows:
-            return
-        fresh = mission.Tested(id=report.nodeid, rows=rows, store=dict(said)["store"], outcome="passed")
-        test = self.tests.setdefault(report.nodeid, fresh)
-        test["outcome"] = max(test["outcome"], outcome_of(report), key=mission.SEVERITY.index)
-
-    def pytest_sessionfinish(self) -> None:
-        self.target.parent.mkdir(parents=True, exist_ok=True)
-        record = mission.Record(commit=mission.commit(), tests=list(self.tests.values()))
-        self.target.write_text(json.dumps(record, indent=1))
-
-
-def outcome_of(report: pytest.TestReport) -> str:
-    """passed, failed, skipped or xfailed."""
-    return "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from mainspring.stores.connect import sqlite_path
-from mainspring.stores.postgres.statements import schema_of
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.postgres.driver.statements import schema_of
+from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.testing import servers
 
 _TABLES = "select string_agg(format('%%I.%%I', schemaname, tablename), ', ') from pg_tables where schemaname = %s"

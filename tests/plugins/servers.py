@@ -14,8 +14,8 @@ import psycopg
 import pytest
 import redis
 
-from mainspring.stores.postgres import roles
-from mainspring.stores.redis import acl
+from mainspring.stores.postgres.driver import roles
+from mainspring.stores.redis.driver import acl
 from mainspring.testing import servers
 
 OWNER = "MAINSPRING_TEST_OWNER"
@@ -48,7 +48,7 @@ def postgres_url(postgres_owner_url: str) -> Iterator[str]:
     role, password = f"mainspring_app_{os.getpid()}", secrets.token_hex(8)
     parts = urlsplit(postgres_owner_url)
     with psycopg.connect(postgres_owner_url, autocommit=True) as owner:
-        rights = roles.grants("public", owner="current_user", app=role).replace(" in schema public", "")
+        rights = roles.grants_script("public", owner="current_user", app=role).replace(" in schema public", "")
         owner.execute(f"create role {role} login password '{password}'".encode())
         owner.execute(rights.encode())
         owner.execute(f"alter default privileges grant usage on schemas to {role}".encode())

@@ -33,7 +33,7 @@ if "FAILING_TRACE" in os.environ:
     trace(os.environ["FAILING_TRACE"])
 
 if __name__ == "__main__":
-    from tests.processes.fleet import SHORT
+    from tests.timing import short_settings
 
-    with app.worker(**SHORT):  # type: ignore[arg-type]  # a dict of durations
+    with app.worker(**short_settings()):
         signal.pause()

@@ -1,6 +1,7 @@
 """Real supervisors and workers on a real store, and a journal of what their jobs did.
 
-Waiting is always for something to happen, with a limit ten times as long as it should take.
+Waiting is always for something to happen, with a limit ten times as long as it should take. Leases and limits allow for
+stalls of the machine (`tests/timing.py`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ from mainspring.worker.lease.shared_state import Phase, SharedState
 from mainspring.worker.records import Beat, WorkerRow
 from mainspring.worker.supervise.process_tree import read_stat
 from tests.processes.playground import JOURNAL, Playground
+from tests.timing import patience, short_settings
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0
-SHORT = {"lease": "3s", "sweep": "500ms", "poll": "200ms", "grace": "1s", "drain": "5s"}
-"""Settings of a worker whose lease is soon over."""
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 def until(ask: Callable[[], T], *, limit: float = LIMIT, what: str = "") -> T:
     """The first true answer; fails after ``limit`` seconds."""
-    end = time.monotonic() + limit
+    end = time.monotonic() + patience(limit)
     while not (answer := ask()):
         if time.monotonic() > end:
             raise AssertionError(f"not within {limit:g} s: {what or ask}")
@@ -97,7 +97,7 @@ class Supervised:
 
     def wait(self) -> int:
         """Its exit code, once it has ended."""
-        return self.popen.wait(LIMIT)
+        return self.popen.wait(patience(LIMIT))
 
 
 class Fleet:
@@ -118,7 +118,7 @@ class Fleet:
         **options: Any,
     ) -> Supervised:  # fmt: skip
         """A supervisor with short settings; ``options`` change them."""
-        arguments = [target, str(processes), json.dumps({**SHORT, **options})]
+        arguments = [target, str(processes), json.dumps({**short_settings(), **options})]
         popen = subprocess.Popen(
             [sys.executable, "-m", "tests.processes.supervise", *arguments],
             cwd=ROOT,

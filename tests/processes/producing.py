@@ -18,7 +18,7 @@ from tests.processes.mixed import app, tasks
 
 
 def batch_of(id: bytes, *, again: bool) -> Batch:
-    new, _ = tasks.good.s().new_job(None, app.client)
+    new = tasks.good.s().new_job()
     return Batch(id=id, jobs=(replace(new, id=id),), retry=again)
 
 

@@ -11,8 +11,7 @@ import pytest
 from mainspring.states import State
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, overlaps, until
-
-pytestmark = pytest.mark.forked
+from tests.timing import patience
 
 
 def runs_once(fleet: Fleet, task: str, seconds: float, **options: Any) -> None:
@@ -29,7 +28,8 @@ def runs_once(fleet: Fleet, task: str, seconds: float, **options: Any) -> None:
 @pytest.mark.row("W2", "B4")
 @pytest.mark.parametrize("task", ["block_loop", "hold_gil"])
 def test_a_worker_with_a_blocked_loop_keeps_its_job(fleet: Fleet, task: str) -> None:
-    runs_once(fleet, task, 6.0, lease="1500ms")
+    lease = patience(1.5)
+    runs_once(fleet, task, 4 * lease, lease=lease)
 
 
 @pytest.mark.slow

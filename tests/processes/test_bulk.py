@@ -13,7 +13,7 @@ from mainspring.states import Reason, State
 from tests.processes.bulking import Bulking
 from tests.processes.fleet import Fleet, overlaps
 
-pytestmark = [pytest.mark.row("W16"), pytest.mark.forked]
+pytestmark = pytest.mark.row("W16")
 
 TARGET = "tests.processes.bulking:app"
 

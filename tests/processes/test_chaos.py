@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from mainspring.testing.history import check
 from tests.soak.arena import arena
 from tests.soak.campaign import SHORT, Campaign
+from tests.timing import patience
 
 SECONDS = 12.0
 
 
-@pytest.mark.forked
 @pytest.mark.row("E3", "W3", "W4", "X5")
 @pytest.mark.parametrize("seed", [22])
 def test_random_faults_under_load_neither_lose_nor_repeat_jobs(store_name: str, tmp_path: Path, seed: int) -> None:
     with arena(store_name, tmp_path) as store:
-        campaign = Campaign(store, tmp_path, seed, SHORT)
+        campaign = Campaign(store, tmp_path, seed, replace(SHORT, lease=patience(SHORT.lease)))
         verdict = campaign.run(SECONDS)
     assert verdict.problems == []
     assert (verdict.lost, verdict.stale_writes, verdict.live_rescued, verdict.duplicates) == (0, 0, 0, 0)

@@ -15,8 +15,9 @@ import pytest
 
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
-from tests.processes.fleet import ROOT, SHORT, Fleet, descendants_of, kill, overlaps
+from tests.processes.fleet import ROOT, Fleet, descendants_of, kill, overlaps
 from tests.processes.playground import JOURNAL
+from tests.timing import patience, short_settings
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -28,7 +29,7 @@ def host(fleet: Fleet) -> Iterator[Start]:
 
     def start(**options: Any) -> subprocess.Popen[str]:
         program = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.hosting", json.dumps({**SHORT, **options})],
+            [sys.executable, "-m", "tests.processes.hosting", json.dumps({**short_settings(), **options})],
             cwd=ROOT,
             env={**os.environ, "MAINSPRING_URL": fleet.url, JOURNAL: str(fleet.journal_path)},
             stdin=subprocess.PIPE,
@@ -50,10 +51,11 @@ def host(fleet: Fleet) -> Iterator[Start]:
 @pytest.mark.row("W2", "B4")
 @pytest.mark.parametrize("task", ["block_loop", "hold_gil"])
 def test_a_host_that_holds_the_gil_keeps_its_job(fleet: Fleet, host: Start, task: str) -> None:
-    program = host(lease="1500ms")
-    job = getattr(fleet.tasks, task).enqueue(5.0)
+    lease = patience(1.5)
+    program = host(lease=lease)
+    job = getattr(fleet.tasks, task).enqueue(3 * lease)
     fleet.started(job)
-    fleet.start(lease="1500ms").wait_ready()
+    fleet.start(lease=lease).wait_ready()
     (info,) = fleet.ended([job])
     assert info.state is State.SUCCEEDED
     assert info.attempts == ()

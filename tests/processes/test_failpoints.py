@@ -37,7 +37,7 @@ AT_THE_END = ("retire", "close")
 ELSEWHERE = {"rescue", "count"}
 """Passed only by a worker that finds a dead one, or that ends when there is no more work."""
 
-pytestmark = [pytest.mark.row("E3"), pytest.mark.forked]
+pytestmark = pytest.mark.row("E3")
 
 
 def points(calls: dict[str, int], *, after: dict[str, int] | None = None) -> list[str]:

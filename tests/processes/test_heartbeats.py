@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -28,8 +29,13 @@ from mainspring.worker.records import Beat, Registration, WorkerRow
 from mainspring.worker.retry_log import Outage
 from tests.plugins.outside import Outside
 from tests.processes.fleet import Fleet, alive, kill, until
+from tests.timing import patience
 
-LEASE = 1.5
+
+@functools.cache
+def lease() -> float:
+    """Seconds; the same for a whole run of tests."""
+    return patience(1.5)
 
 
 class Kept:
@@ -43,9 +49,9 @@ class Kept:
         self.announced: list[str] = []
         self.beater = HeartbeatThread(
             StoreAddress(url=url),
-            lambda: Registration(queues=("default",), lease=int(LEASE * 1e6), info=b'{"pid": 1}'),
+            lambda: Registration(queues=("default",), lease=int(lease() * 1e6), info=b'{"pid": 1}'),
             lambda: self.id,
-            WorkerSettings(lease=int(LEASE * 1e6)),
+            WorkerSettings(lease=int(lease() * 1e6)),
             self.board,
             on_lost=self.lost.set,
             on_lease_low=lambda: self.low.append(boottime()),
@@ -79,7 +85,7 @@ class TestBeater:
         await kept.beater.wait_registered()
         assert kept.beater.registered.is_set()
         assert kept.announced == [kept.id]
-        assert 0 < kept.board.lease_end <= boottime() + LEASE
+        assert 0 < kept.board.lease_end <= boottime() + lease()
 
     def test_the_thread_keeps_sending_heartbeats(self, fleet: Fleet, kept: Kept) -> None:
         kept.beater.start()
@@ -115,7 +121,7 @@ class TestBeater:
         with outside.hold():
             until(lambda: fencing.is_over(boottime(), kept.board.lease_end), what="the lease ends")
             assert len(kept.low) == 1
-        until(lambda: not fencing.is_low(boottime(), kept.board.lease_end, LEASE), what="the lease goes on")
+        until(lambda: not fencing.is_low(boottime(), kept.board.lease_end, lease()), what="the lease goes on")
         assert len(kept.low) == 1
         assert not kept.lost.is_set()
         assert row_of(fleet, kept.id) is not None
@@ -171,7 +177,7 @@ def host(
 
 async def register(fleet: Fleet, worker: str) -> None:
     store = await fleet.tasks.app.client.store()
-    await store.beat([Beat(worker, Registration(lease=int(LEASE * 1e6), info=json.dumps({"pid": 1}).encode()))])
+    await store.beat([Beat(worker, Registration(lease=int(lease() * 1e6), info=json.dumps({"pid": 1}).encode()))])
 
 
 Host = tuple[subprocess.Popen[str], int, str]
@@ -197,7 +203,7 @@ class TestHelper:
             """The number stands still for a whole lease."""
             row = row_of(fleet, worker)
             assert row is not None
-            end = boottime() + LEASE
+            end = boottime() + lease()
             while boottime() < end:
                 if numbers(fleet, worker)(row.number):
                     return False

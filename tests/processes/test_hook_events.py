@@ -15,7 +15,6 @@ from mainspring.jobs.job import Job
 from mainspring.states import Reason, State
 from tests.processes.fleet import Fleet, kill, until
 
-pytestmark = pytest.mark.forked
 APP = """
 import ctypes, json, os, signal, time
 from mainspring import AsyncContext, Event, Mainspring

@@ -14,8 +14,8 @@ import pytest
 
 from mainspring import Mainspring
 from tests.processes.fleet import ROOT, kill, until
+from tests.timing import milliseconds
 
-TTL = "2s"
 Start = Callable[..., "Holder"]
 
 
@@ -60,8 +60,8 @@ def start(store_url: str, tmp_path: Path) -> Iterator[Start]:
     folder = tmp_path / "holders"
     folder.mkdir()
 
-    def start(kind: str, ttl: str = TTL) -> Holder:
-        made.append(Holder(store_url, kind, ttl, folder))
+    def start(kind: str, ttl: str | None = None) -> Holder:
+        made.append(Holder(store_url, kind, ttl or milliseconds(2), folder))
         return made[-1]
 
     yield start
@@ -81,7 +81,7 @@ def app(store_url: str) -> Iterator[Mainspring]:
 
 @pytest.mark.row("L2")
 def test_the_lock_of_a_killed_process_is_free_within_its_ttl(app: Mainspring, start: Start) -> None:
-    holder = start("thread")
+    holder = start("thread", "2s")
     token = holder.number("held")
     holder.signal(signal.SIGKILL)
     holder.popen.wait(60)

@@ -14,8 +14,8 @@ from typing import Any
 
 from mainspring import AsyncContext, Mainspring
 from tests.processes.playground import gate, note
+from tests.timing import short_settings
 
-SHORT: dict[str, Any] = {"lease": "3s", "sweep": "500ms", "poll": "200ms", "grace": "1s", "drain": "5s"}
 PERIOD = 50_000
 """Microseconds between two occurrences of ``tick``."""
 PARTS = ("p1", "p2", "p3", "p4", "p5", "p6", "p7")
@@ -23,7 +23,7 @@ PARTS = ("p1", "p2", "p3", "p4", "p5", "p6", "p7")
 
 def timetable(url: str, folder: Path) -> Mainspring:
     """The app of every process."""
-    app = Mainspring(url, **SHORT)
+    app = Mainspring(url, **short_settings())
 
     @app.schedule("tick", every=PERIOD / 1e6, misfire="all", overlap="allow", history=10_000)
     @app.task(name="timetable.tick", queue="ticks")

@@ -9,12 +9,13 @@ import pytest
 
 from mainspring import Mainspring
 from tests.rows.crew import Crew, Tasks, crew_of
+from tests.timing import short_settings
 
 
 @pytest.fixture
 def app(store_url: str) -> Iterator[Mainspring]:
     """An app on the store under test, with workers that look often."""
-    app = Mainspring(store_url, lease="3s", sweep="500ms", poll="200ms", grace="1s", drain="5s")
+    app = Mainspring(store_url, **short_settings())
     yield app
     app.close()
 

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mainspring import Concurrency, Context, Mainspring
+from tests.timing import patience, short_settings
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0
-SHORT: dict[str, Any] = {"lease": "3s", "sweep": "500ms", "poll": "200ms", "grace": "1s", "drain": "5s"}
 
 T = TypeVar("T")
 
 
 def until(ask: Callable[[], T], what: str = "") -> T:
     """The first true answer."""
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + patience(LIMIT)
     while not (answer := ask()):
         assert time.monotonic() < end, f"not within {LIMIT:g} s: {what or ask}"
         time.sleep(0.02)
@@ -142,7 +142,7 @@ def crew_of(url: str, folder: Path) -> Iterator[Crew]:
 
 
 def main(url: str, folder: str, version: str) -> None:
-    app = Mainspring(url, version=version or None, **SHORT)
+    app = Mainspring(url, version=version or None, **short_settings())
     Tasks(app, Path(folder))
     with app.worker():
         print("up", flush=True)

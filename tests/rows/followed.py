@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
 from uuid import UUID
 
 from mainspring import Cancel, Context, Discard, Mainspring
-
-SHORT: dict[str, Any] = {"lease": "3s", "sweep": "300ms", "poll": "200ms", "grace": "1s", "drain": "5s"}
+from tests.timing import short_settings
 
 
 class Followed:
@@ -55,7 +53,7 @@ class Followed:
         self.work = work
 
 
-app = Mainspring(**SHORT)
+app = Mainspring(**short_settings())
 Followed(app)
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class TestDamage:
 
     def test_a_network_file_system(self, app: Mainspring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         mounts = f"36 25 0:32 / / rw - ext4 /dev/sda rw\n99 36 0:50 / {tmp_path} rw,relatime - nfs4 server:/jobs rw\n"
-        monkeypatch.setattr("mainspring.stores.sqlite.files._mounts", lambda: mounts)
+        monkeypatch.setattr("mainspring.stores.sqlite.driver.files._mounts", lambda: mounts)
         with pytest.raises(UnsupportedFileSystem, match=r"\(nfs4\).*\n  Put the file on a local disk, or use Postgre"):
             app.open()
         assert not Path(file_of(app)).exists()
@@ -143,7 +143,7 @@ def test_a_store_at_its_size_limit_takes_no_job_and_all_acks(app: Mainspring) ->
     jobs = [note.enqueue(n) for n in range(50)]
     stored = total(app)
     limit_pages(app)
-    with pytest.raises(StoreFull, match=r"full.*\n  Make room"):
+    with pytest.raises(StoreFull, match=r"full.*\n  Free disk space"):
         app.enqueue_many(note.s(n, "x" * 10_000) for n in range(1000))
     assert total(app) == stored, "all or nothing"
     with app.worker():
@@ -155,7 +155,7 @@ def limit_pages(app: Mainspring) -> None:
 
     async def limit() -> None:
         inner: Any = (await app.client.store()).inner  # type: ignore[attr-defined]  # the engine behind the door
-        await inner._write(lambda tx: tx.cursor.execute("pragma max_page_count = 1").fetchall())
+        await inner.database.write(lambda tx: tx.cursor.execute("pragma max_page_count = 1").fetchall())
 
     blocking("limit", limit())
 
@@ -207,7 +207,7 @@ def test_on_a_full_disk_enqueue_is_refused_and_acks_pass(tmp_path: Path) -> None
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)
     assert said["disk"] == "No space left on device"
-    assert "no new jobs are taken" in said["enqueue"]
-    assert "\n  Make room on the disk" in said["enqueue"]
+    assert "new jobs are refused" in said["enqueue"]
+    assert "\n  Free disk space" in said["enqueue"]
     assert said["results"], "what was stored ran and was reported"
     assert said["again"] == 101

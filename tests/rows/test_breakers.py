@@ -18,7 +18,7 @@ from mainspring import (
 )
 from mainspring.errors import InvalidOption
 from mainspring.jobs.job import Job
-from mainspring.options.table import BreakerOptions
+from mainspring.options.typed import BreakerOptions
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 
@@ -71,7 +71,7 @@ class TestJobs:
             assert (waiting.state, waiting.attempt) == (State.READY, 0)
             (found,) = [each for each in jobs[5].why().obstacles if each.kind == "breaker"]
             assert "is open until" in found.text
-            assert "3 failures, last ConnectionError: away" in found.text
+            assert "3 failures, the last: ConnectionError: away" in found.text
             assert found.until == info.until
             service.away = False
             app.breakers.reset("shop.pay")
@@ -114,7 +114,7 @@ class TestJobs:
             info = app.breakers.get("together")
             assert (info.state, info.probing, info.probes) == ("half_open", 2, 2)
             last = until(lambda: [each for each in jobs[-1].why().obstacles if each.kind == "breaker"])
-            assert "half open with its probes running" in last[0].text
+            assert "half open, and its probes are running" in last[0].text
             assert len(last[0].jobs) == 2
             assert not inside.acquire(timeout=1.0)
             go_on.set()
@@ -222,7 +222,7 @@ class TestJobs:
     def test_limits_do_not_speak_of_breakers(self, app: Mainspring) -> None:
         Service(app, failures=5).enqueue(True)
         assert [limit.name for limit in app.limits.list()] == ["shop.pay:at-once"]
-        with pytest.raises(InvalidOption, match="not known"):
+        with pytest.raises(InvalidOption, match="not in the store"):
             app.limits.set("shop.pay:breaker", 1)
-        with pytest.raises(InvalidOption, match="not known"):
+        with pytest.raises(InvalidOption, match="not in the store"):
             app.limits.delete("shop.pay:breaker")

@@ -31,7 +31,7 @@ class TestByHand:
         app.breakers.trip("mail")
         with app.worker():
             why = until(lambda: [each for each in waiting[0].why().obstacles if each.kind == "breaker"])
-            assert "open until somebody resets it" in why[0].text
+            assert "open until an operator resets it" in why[0].text
             assert (app.breakers.get("mail").tripped, app.breakers.get("mail").until) == (True, None)
             app.breakers.reset("mail")
             assert ended(*waiting) == [State.SUCCEEDED] * 3
@@ -52,7 +52,7 @@ class TestByHand:
 
     def test_unknown_ones_are_told(self, app: Mainspring, waiting: list[Job[None]]) -> None:
         for verb in (app.breakers.get, app.breakers.trip, app.breakers.reset):
-            with pytest.raises(InvalidOption, match=r"not known to the store.*mail"):
+            with pytest.raises(InvalidOption, match=r"not in the store.*mail"):
                 verb("mial")
         with pytest.raises(InvalidOption, match="for_"):
             app.breakers.trip("mail", "0s")
@@ -64,11 +64,11 @@ class TestRefused:
         ("options", "why"),
         [
             ({"failures": 0}, "whole number from 1"),
-            ({"rate": 1.5}, "above 0 and up to 1"),
-            ({"rate": True}, "above 0 and up to 1"),
-            ({"rate": 0.5, "failures": 5}, "cannot be given with rate"),
-            ({"minimum": 5}, "goes with rate only"),
-            ({"over": "1m"}, "goes with rate only"),
+            ({"rate": 1.5}, "greater than 0 and at most 1"),
+            ({"rate": True}, "greater than 0 and at most 1"),
+            ({"rate": 0.5, "failures": 5}, "cannot be combined with rate"),
+            ({"minimum": 5}, "works with rate only"),
+            ({"over": "1m"}, "works with rate only"),
             ({"open_for": "0s"}, "longer than nothing"),
             ({"probes": 0}, "whole number from 1"),
             ({"trip_on": "ValueError"}, "exception classes"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from mainspring import BreakerEvent, Mainspring
-from mainspring.options.table import BreakerOptions
+from mainspring.options.typed import BreakerOptions
 from tests.rows.crew import LIMIT, until
 
 pytestmark = pytest.mark.row("R8")

@@ -9,13 +9,14 @@ import pytest
 from mainspring import Mainspring
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
-from tests.rows.crew import LIMIT, SHORT, until
+from tests.rows.crew import LIMIT, until
+from tests.timing import short_settings
 
 
 @pytest.fixture
 def publisher(store_url: str) -> Iterator[Mainspring]:
     """A program that has none of the tasks."""
-    app = Mainspring(store_url, **SHORT)
+    app = Mainspring(store_url, **short_settings())
     yield app
     app.close()
 

@@ -149,7 +149,7 @@ class TestElection:
         go_on = threading.Event()
         with app.election("main", elected=lambda _: go_on.wait(LIMIT), ttl=TTL) as it:
             until(lambda: it.leader, "it is elected")
-        assert "does not end" in caplog.text
+        assert "has not ended" in caplog.text
         assert app.locks.list() == []
         go_on.set()
 
@@ -175,7 +175,7 @@ class TestElection:
         it = app.election("main")
         it.stop()
         with it:
-            with pytest.raises(UseError, match="stands already"):
+            with pytest.raises(UseError, match="started already"):
                 it.start()
             until(lambda: it.leader, "it is elected")
             first = it.term

@@ -178,26 +178,26 @@ class TestBadInput:
             app.queue("mail", fair_by="tenant", fair_weights=weights)
 
     def test_weights_of_nothing_are_refused(self, app: Mainspring) -> None:
-        with pytest.raises(InvalidOption, match="no meaning without fair_by"):
+        with pytest.raises(InvalidOption, match="works with fair_by only"):
             app.queue("mail", fair_weights={"acme": 5})
 
     def test_a_task_without_the_argument_is_refused(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tennant")
         with pytest.raises(
-            InvalidOption, match=r"names 'tennant', which is no argument of task 'note'; did you mean 'tenant'"
+            InvalidOption, match=r"names 'tennant', which is not an argument of task 'note'; did you mean 'tenant'"
         ):
             noting(app, [])
 
     def test_whichever_of_them_is_declared_first(self, app: Mainspring) -> None:
         noting(app, [])
-        with pytest.raises(InvalidOption, match="no argument of task 'note'"):
+        with pytest.raises(InvalidOption, match="not an argument of task 'note'"):
             app.queue("mail", fair_by="customer.id")
         app.queue("mail", fair_by="tenant")
 
     def test_a_path_that_leads_nowhere_is_told_by_enqueue(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tenant.id")
         note = noting(app, [])
-        with pytest.raises(InvalidOption, match=r"queue 'mail'.*leads nowhere: there is no 'id'"):
+        with pytest.raises(InvalidOption, match=r"queue 'mail'.*was not found: there is no 'id'"):
             note.enqueue("acme")
         assert lanes_of(app) == []
 

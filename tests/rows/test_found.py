@@ -215,7 +215,7 @@ class TestRun:
                 if __name__ == "__main__":
                     job = path.enqueue()
                     code = app.run(until_empty=True, drain=timedelta(seconds=5), lease=3.0, queues={"default"})
-                    print(job.result(timeout=5))
+                    print(job.result(timeout=60))
                     sys.exit(code)
             """)
         )
@@ -249,7 +249,7 @@ class TestRun:
                 if __name__ == "__main__":
                     job = two.enqueue()
                     code = app.run(until_empty=True)
-                    print(job.result(timeout=5))
+                    print(job.result(timeout=60))
                     sys.exit(code)
             """)
         )

@@ -171,7 +171,7 @@ class TestBlocks:
         api = away.breaker("api")
         with api:
             pass
-        assert "lets everything through" in caplog.text
+        assert "lets every call through" in caplog.text
 
     def test_it_cannot_be_pickled(self, app: Mainspring) -> None:
         import pickle

@@ -12,7 +12,8 @@ from mainspring import Mainspring
 from mainspring.errors import InvalidOption
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
-from tests.rows.crew import LIMIT, SHORT, until
+from tests.rows.crew import LIMIT, until
+from tests.timing import short_settings
 
 Make = Callable[..., Mainspring]
 
@@ -23,7 +24,7 @@ def fleet(store_url: str) -> Iterator[Make]:
     apps: list[Mainspring] = []
 
     def make(ran: list[tuple[str, str]] | None = None, name: str = "", **given: Any) -> Mainspring:
-        app = Mainspring(store_url, **{**SHORT, **given})
+        app = Mainspring(store_url, **{**short_settings(), **given})
         apps.append(app)
         seen = [] if ran is None else ran
 
@@ -127,7 +128,7 @@ class TestLabels:
 
     @pytest.mark.parametrize("needs", [{"cuda"}, set()], ids=["one of two", "none"])
     def test_needs_that_were_taken_off_leave_no_job_behind(self, fleet: Make, needs: set[str]) -> None:
-        before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **SHORT)
+        before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **short_settings())
 
         @before.task(name="infer", needs={"cuda", "large"})
         def infer() -> None: ...
@@ -143,7 +144,7 @@ class TestLabels:
 
     def test_why_tells_when_a_worker_does_not_ask_for_such_jobs(self, fleet: Make) -> None:
         """Of many labels not every set is asked for: what a task needed once is left behind, and that is told."""
-        before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **SHORT)
+        before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **short_settings())
 
         @before.task(name="infer", needs={"a", "b"})
         def infer() -> None: ...
@@ -154,7 +155,7 @@ class TestLabels:
         job = infer.enqueue()
         with after.worker(labels=["a", "b", "c", "d"]):
             until(lambda: [each.kind for each in job.why().obstacles] == ["no_worker"])
-            assert "takes jobs with its needs" in str(job.why())
+            assert "claims jobs with these labels" in str(job.why())
         with after.worker(labels=["a", "b", "c"]):
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
         before.close()
@@ -219,7 +220,7 @@ class TestBadLabels:
 
 
 def pinned(url: str, version: str, ran: list[str]) -> Mainspring:
-    app = Mainspring(url, version=version, **SHORT)
+    app = Mainspring(url, version=version, **short_settings())
 
     @app.task(name="pinned", pin_version=True)
     async def _() -> None:
@@ -266,7 +267,7 @@ class TestPins:
             app.close()
 
     def test_pins_and_needs_go_together(self, store_url: str) -> None:
-        app = Mainspring(store_url, version="2", **SHORT)
+        app = Mainspring(store_url, version="2", **short_settings())
         begun = threading.Event()
 
         @app.task(name="both", needs={"gpu"}, pin_version=True)
@@ -279,7 +280,7 @@ class TestPins:
         app.close()
 
     def test_a_pin_that_was_taken_off_leaves_no_job_behind(self, store_url: str) -> None:
-        pinned, free = (Mainspring(store_url, **{**SHORT, "version": "1"}) for _ in range(2))
+        pinned, free = (Mainspring(store_url, **{**short_settings(), "version": "1"}) for _ in range(2))
 
         @pinned.task(name="report", pin_version=True)
         def report() -> None: ...

@@ -14,7 +14,8 @@ from mainspring import Concurrency, Mainspring, Rate, RateLimited
 from mainspring.errors import InvalidOption, LimitTimeout
 from mainspring.limits import limiter
 from mainspring.states import State
-from tests.rows.crew import LIMIT, SHORT, Crew, Tasks, until
+from tests.rows.crew import LIMIT, Crew, Tasks, until
+from tests.timing import short_settings
 
 
 class Gauge:
@@ -131,7 +132,7 @@ class TestConcurrency:
     def test_unknown_limits_are_told(self, app: Mainspring) -> None:
         for verb in (lambda: app.limits.set("nobody", 1), lambda: app.limits.reset("nobody"),
                      lambda: app.limits.get("nobody"), lambda: app.limits.delete("nobody")):  # fmt: skip
-            with pytest.raises(InvalidOption, match="not known"):
+            with pytest.raises(InvalidOption, match="not in the store"):
                 verb()
 
     def test_the_last_code_decides_about_the_size(self, app: Mainspring, store_url: str) -> None:
@@ -232,7 +233,7 @@ class TestRate:
             return low
 
         monkeypatch.setattr(limiter, "KEEP", int(LIMIT * 1e6))
-        monkeypatch.setattr("mainspring.limits.limiter.random.uniform", refused)
+        monkeypatch.setattr("mainspring.common.pause.random.uniform", refused)
         one = app.limiter("one", Concurrency(1))
 
         @app.task(name="backlog.job", limit=one)
@@ -348,7 +349,10 @@ class TestWhy:
     def test_labels_and_versions(self, store_url: str) -> None:
         def train() -> None: ...
 
-        old, new = Mainspring(store_url, version="1", **SHORT), Mainspring(store_url, version="2", **SHORT)
+        old, new = (
+            Mainspring(store_url, version="1", **short_settings()),
+            Mainspring(store_url, version="2", **short_settings()),
+        )
         pinned = old.task(name="why.pinned", pin_version=True)(train).enqueue()
         labelled = new.task(name="why.labelled", needs={"gpu"})(train).enqueue()
         new.task(name="why.pinned", pin_version=True)(train)

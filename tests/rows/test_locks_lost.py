@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 import time
@@ -15,25 +16,28 @@ from mainspring.errors import LockLost
 from mainspring.locks.lock import Lock
 from tests.rows.crew import LIMIT, until
 from tests.rows.locked import atake_away, take_away
+from tests.timing import patience
 
-TTL = 0.5
-LASTING = 2.0
-"""Of one that must not be lost: a busy machine may be late with a renewal."""
+
+@functools.cache
+def ttl() -> float:
+    """Seconds that a lock outlives a renewal: long enough that only a test takes the lock away."""
+    return patience(2)
 
 
 def live_on(lock: Lock, other: Mainspring, times: int) -> None:
     """For so many ttls, in which nobody else gets it."""
-    end = time.monotonic() + times * LASTING
+    end = time.monotonic() + times * ttl()
     while time.monotonic() < end:
         assert not other.lock(lock.name, on_busy="skip").acquire()
         lock.check()
-        time.sleep(LASTING / 5)
+        time.sleep(ttl() / 5)
 
 
 @pytest.mark.row("L2")
 class TestRenewal:
     def test_a_holder_outlives_its_ttl_tenfold(self, app: Mainspring, other: Mainspring) -> None:
-        with app.lock("nightly", ttl=LASTING) as lock:
+        with app.lock("nightly", ttl=ttl()) as lock:
             token = lock.token
             live_on(lock, other, 10)
             assert (lock.lost, lock.token) == (False, token)
@@ -41,7 +45,7 @@ class TestRenewal:
             assert next_one.token > token
 
     async def test_also_while_it_blocks_its_loop(self, app: Mainspring, other: Mainspring) -> None:
-        async with app.lock("nightly", ttl=LASTING) as lock:
+        async with app.lock("nightly", ttl=ttl()) as lock:
             thread = threading.Thread(target=live_on, args=(lock, other, 3))
             thread.start()
             thread.join(LIMIT)  # that is the blocking
@@ -49,15 +53,15 @@ class TestRenewal:
         await app.aclose()
 
     def test_also_without_a_block(self, app: Mainspring, other: Mainspring) -> None:
-        lock = app.lock("nightly", ttl=LASTING)
+        lock = app.lock("nightly", ttl=ttl())
         lock.acquire()
         live_on(lock, other, 3)
         lock.release()
         assert not other.lock("nightly").is_locked()
 
     def test_a_ttl_that_was_extended_is_renewed_too(self, app: Mainspring, other: Mainspring) -> None:
-        with app.lock("nightly", ttl=LASTING) as lock:
-            lock.extend(2 * LASTING)
+        with app.lock("nightly", ttl=ttl()) as lock:
+            lock.extend(2 * ttl())
             live_on(lock, other, 4)
 
 
@@ -99,7 +103,7 @@ class TestNumbers:
 @pytest.mark.row("L3")
 class TestSyncLoss:
     def lost(self, app: Mainspring, other: Mainspring) -> Lock:
-        lock = app.lock("nightly", ttl=TTL)
+        lock = app.lock("nightly", ttl=ttl())
         lock.acquire()
         assert not lock.lost
         take_away(other)
@@ -165,7 +169,7 @@ class TestSyncLoss:
 class TestAsyncLoss:
     async def test_what_runs_inside_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
         cancelled = False
-        lock = app.lock("nightly", ttl=TTL)
+        lock = app.lock("nightly", ttl=ttl())
 
         async def work() -> None:
             nonlocal cancelled
@@ -189,7 +193,7 @@ class TestAsyncLoss:
         await close(app, other)
 
     async def test_a_decorated_function_too(self, app: Mainspring, other: Mainspring) -> None:
-        @app.lock("nightly", ttl=TTL)
+        @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
             await asyncio.Event().wait()
@@ -202,7 +206,7 @@ class TestAsyncLoss:
         inside = asyncio.Event()
 
         async def work() -> None:
-            async with app.lock("nightly", ttl=TTL):
+            async with app.lock("nightly", ttl=ttl()):
                 inside.set()
                 await asyncio.Event().wait()
 
@@ -218,7 +222,7 @@ class TestAsyncLoss:
         inside, struck = asyncio.Event(), asyncio.Event()
 
         async def work() -> None:
-            async with app.lock("nightly", ttl=TTL):
+            async with app.lock("nightly", ttl=ttl()):
                 inside.set()
                 try:
                     await asyncio.Event().wait()
@@ -238,7 +242,7 @@ class TestAsyncLoss:
         await close(app, other)
 
     async def test_what_it_raises_instead_wins(self, app: Mainspring, other: Mainspring) -> None:
-        @app.lock("nightly", ttl=TTL)
+        @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
             try:
@@ -252,7 +256,7 @@ class TestAsyncLoss:
         await close(app, other)
 
     async def test_one_that_takes_no_notice_is_told_at_the_end(self, app: Mainspring, other: Mainspring) -> None:
-        @app.lock("nightly", ttl=TTL)
+        @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
             with suppress(asyncio.CancelledError):
@@ -266,7 +270,7 @@ class TestAsyncLoss:
         """Another task of the same loop, and what comes after the block, run on."""
         beside = asyncio.create_task(asyncio.sleep(0.01, "ran"))
 
-        @app.lock("nightly", ttl=TTL)
+        @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
             await asyncio.Event().wait()
@@ -279,7 +283,7 @@ class TestAsyncLoss:
         await close(app, other)
 
     async def test_without_a_block_nothing_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
-        lock = app.lock("nightly", ttl=TTL)
+        lock = app.lock("nightly", ttl=ttl())
         await lock.aacquire()
         await atake_away(other)
         while not lock.lost:  # noqa: ASYNC110  # no task is told

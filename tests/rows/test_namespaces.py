@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Key, Mainspring, Query
 from mainspring.tasks.task import Task
-from tests.rows.crew import SHORT
+from tests.timing import short_settings
 
 LIMIT = 60
 
@@ -32,7 +32,7 @@ def lab(store_url: str, make_namespace: Callable[[str], str]) -> Iterator[Projec
 
 
 def project(url: str, namespace: str) -> Iterator[Project]:
-    app = Mainspring(url, namespace=namespace, **SHORT)
+    app = Mainspring(url, namespace=namespace, **short_settings())
 
     @app.task(name="add", queue="work", retries=0)
     def add(n: int) -> str:

@@ -19,8 +19,9 @@ from mainspring.launch.embedded import EmbeddedWorker
 from mainspring.states import State
 from mainspring.tasks.task import AsyncTask
 from mainspring.testing.app import TestApp
-from tests.rows.crew import LIMIT, SHORT, until
+from tests.rows.crew import LIMIT, until
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
+from tests.timing import short_settings
 
 Part = AsyncTask[[], None]
 
@@ -69,7 +70,7 @@ class TestModes:
         info = stage.t.schedules.get("loop")
         assert (info.rule, info.next) == ("continuously, 10m after each run", MONDAY + timedelta(minutes=40))
 
-    @pytest.mark.stores("postgres", "redis")  # SQLite's time does not go back: see tests/stores/sqlite/test_wall.py
+    @pytest.mark.stores("postgres", "redis")  # SQLite's time does not go back: see tests/stores/sqlite/test_clock.py
     def test_a_clock_that_is_set_back_holds_no_loop_up(self, stage: Stage) -> None:
         stage.part("loop", mode="continuous", min_pause="10m")
         stage.t.advance("0s")
@@ -155,7 +156,7 @@ class TestDependencies:
         job = stage.t.schedules.trigger("b")
         stage.t.drain()
         assert (stage.ran, job.info().state) == ([], "blocked")
-        with pytest.raises(NotTriggered, match="still waits for others"):
+        with pytest.raises(NotTriggered, match="still waits for other schedules"):
             stage.t.schedules.trigger("b")
         stage.t.schedules.trigger("b", force=True)
         stage.t.drain()
@@ -501,7 +502,7 @@ def test_once_in_a_fleet(app: Mainspring, store_url: str) -> None:
     """Three programs with the same code, each of which sees the moment come: one run at it, one after a while."""
     ran: list[str] = []
     at = datetime.now(UTC) + timedelta(seconds=3)
-    fleet = [app, *(Mainspring(store_url, **SHORT) for _ in range(2))]
+    fleet = [app, *(Mainspring(store_url, **short_settings()) for _ in range(2))]
     for each in fleet:
         each.schedule("at", at=at)(each.task(name="parts.at")(lambda: ran.append("at")))
         each.schedule("after", after="1s")(each.task(name="parts.after")(lambda: ran.append("after")))

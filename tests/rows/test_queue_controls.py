@@ -230,9 +230,9 @@ class TestBadInput:
             ({"max_depth": 1, "on_full": "drop"}, "drop_oldest"),
             ({"order": "random"}, "lifo"),
             ({"limit": 5}, "is not a limit"),
-            ({"limit": Concurrency(5, by="tenant")}, "needs the arguments of a task"),
-            ({"limit": Rate(5, per="1s", cost="tokens")}, "needs the arguments of a task"),
-            ({"limit": [Concurrency(5), Concurrency(6)]}, "is there twice"),
+            ({"limit": Concurrency(5, by="tenant")}, "needs the arguments of one task"),
+            ({"limit": Rate(5, per="1s", cost="tokens")}, "needs the arguments of one task"),
+            ({"limit": [Concurrency(5), Concurrency(6)]}, "is declared twice"),
         ],
     )
     def test_told_where_it_is_declared(self, app: Mainspring, options: dict[str, object], said: str) -> None:

@@ -134,7 +134,7 @@ class TestDrain:
         assert app.queues.get("slow").mode is QueueMode.DRAINING
 
     def test_a_time_limit_without_wait_is_refused(self, app: Mainspring) -> None:
-        with pytest.raises(InvalidOption, match="without wait=True"):
+        with pytest.raises(InvalidOption, match="works with wait=True only"):
             app.queues.drain("slow", timeout="1s")
         assert app.queues.get("slow").mode is QueueMode.OPEN
 

@@ -13,14 +13,15 @@ from mainspring import Concurrency, Job, Mainspring, Rate
 from mainspring.errors import InvalidOption, JobDead
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
-from tests.rows.crew import LIMIT, SHORT, until
+from tests.rows.crew import LIMIT, until
 from tests.rows.test_limits import Gauge
+from tests.timing import short_settings
 
 
 @pytest.fixture
 def producer(store_url: str) -> Iterator[Mainspring]:
     """A program that has none of the tasks."""
-    app = Mainspring(store_url, **SHORT)
+    app = Mainspring(store_url, **short_settings())
     yield app
     app.close()
 
@@ -206,7 +207,7 @@ class TestOtherCode:
     ) -> None:
         """Then all limits hold; nobody hands it to and fro."""
         gauge = Gauge()
-        other = Mainspring(store_url, **SHORT)
+        other = Mainspring(store_url, **short_settings())
 
         @app.task(name="other.both", limit=Concurrency(2))
         def work(n: int) -> None:

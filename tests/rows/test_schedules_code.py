@@ -149,7 +149,7 @@ def test_one_that_was_disabled_before_it_was_taken_out_of_the_code_may_be_delete
     caplog.clear()
     with caplog.at_level(logging.WARNING, "mainspring.schedules"), fleet.code("2", at=2, a="10m") as t:
         assert caplog.text == ""  # it was said once
-        assert t.schedules.get("b").note == "somebody disabled it, and it is not in the newest code: too loud"
+        assert t.schedules.get("b").note == "an operator disabled it, and the newest code does not declare it: too loud"
         t.schedules.delete("b")
         assert t.schedules.put("c", "shop.a", every="1h").owner == "user"
         assert [info.name for info in t.schedules.list()] == ["a", "c"]

@@ -129,23 +129,23 @@ def needy(a: int, b: int = 1) -> None: ...
         (lambda app: app.schedule("x", cron="61 * * * *")(nothing), "61"),
         (lambda app: app.schedule("x", cron="0 0 31 2 *")(nothing), "cron="),
         (lambda app: app.schedule("x", cron="0 3 * * *", tz="Europe/Kiew")(nothing), "Europe/Kiew"),
-        (lambda app: app.schedule("x", every=0)(nothing), "every=0: must be longer than nothing.*every="),
+        (lambda app: app.schedule("x", every=0)(nothing), "every=0: must be greater than zero.*every="),
         (lambda app: app.schedule("x", every="-1s")(nothing), "every"),
-        (lambda app: app.schedule("x")(nothing), "needs to know when it is due.*triggered"),
-        (lambda app: app.schedule("x", cron="0 3 * * *", every="1h")(nothing), "cannot be given with"),
+        (lambda app: app.schedule("x")(nothing), "has no rule that says when it runs.*triggered"),
+        (lambda app: app.schedule("x", cron="0 3 * * *", every="1h")(nothing), "cannot be combined with"),
         (lambda app: app.schedule("x", at=datetime(2030, 1, 1))(nothing), "no time zone"),  # noqa: DTZ001 - refused
         (lambda app: app.schedule("a b", every="1h")(nothing), "not a name for a schedule"),
         (lambda app: app.schedule("a=b", every="1h")(nothing), "not a name for a schedule"),
-        (lambda app: app.schedule("x", every="1h", mode="triggered")(nothing), "is for mode='scheduled'"),
-        (lambda app: app.schedule("x", mode="continuous", jitter="1s")(nothing), "is for mode='scheduled'"),
-        (lambda app: app.schedule("x", every="1h", min_pause="1s")(nothing), "for mode='continuous' alone"),
-        (lambda app: app.schedule("x", mode="continuous", overlap="allow")(nothing), "runs one copy"),
-        (lambda app: app.schedule("x", every="1h", tz="UTC")(nothing), "is for cron= alone"),
-        (lambda app: app.schedule("x", cron="0 3 * * *", immediate=True)(nothing), "is for every= alone"),
+        (lambda app: app.schedule("x", every="1h", mode="triggered")(nothing), "works with mode='scheduled' only"),
+        (lambda app: app.schedule("x", mode="continuous", jitter="1s")(nothing), "works with mode='scheduled' only"),
+        (lambda app: app.schedule("x", every="1h", min_pause="1s")(nothing), "works with mode='continuous' only"),
+        (lambda app: app.schedule("x", mode="continuous", overlap="allow")(nothing), "one run at a time"),
+        (lambda app: app.schedule("x", every="1h", tz="UTC")(nothing), "works with cron= only"),
+        (lambda app: app.schedule("x", cron="0 3 * * *", immediate=True)(nothing), "works with every= only"),
         (lambda app: app.schedule("x", every="1m", jitter="2m")(nothing), "longer than the interval"),
         (lambda app: app.schedule("x", every="1h", misfire="all", overlap="cancel_previous")(nothing), "misfire"),
         (lambda app: app.schedule("x", every="1h", max_failures=-1)(nothing), "whole number from 0"),
-        (lambda app: app.schedule("x", every="1h", max_failures=0, reenable_after="1h")(nothing), "no meaning"),
+        (lambda app: app.schedule("x", every="1h", max_failures=0, reenable_after="1h")(nothing), "no effect"),
         (lambda app: app.schedule("x", every="1h", history=0)(nothing), "whole number from 1"),
         (lambda app: app.schedule("x", every="1h", overlap="never")(nothing), "must be 'skip' or"),
         (lambda app: app.schedule("x", every="1h", depends_on="x")(nothing), "names the schedule itself"),
@@ -181,7 +181,7 @@ def chained(app: Mainspring, *pairs: tuple[str, str]) -> None:
         (lambda app: chained(app, ("a", "b")), "depends_on='b': is not the name of a schedule"),
         (
             lambda app: chained(app, ("a", "b"), ("b", "c"), ("c", "a")),
-            "schedule 'a': depends_on='b': is a cycle: a -> b -> c -> a.*take one",
+            "schedule 'a': depends_on='b': is a cycle: a -> b -> c -> a.*remove one",
         ),
         (lambda app: app.schedule("x", every="1h", blocks="y")(nothing), "blocks='y': is not the name of a schedule"),
         (lambda app: app.schedule("x", every="1h", group="g")(nothing), "group='g': is not declared.*max_concurrent="),
@@ -312,7 +312,7 @@ class TestOfEachSchedule:
 
     @pytest.mark.stores("sqlite")
     def test_a_definition_is_always_the_same(self, bare: Mainspring, store_name: str) -> None:
-        from mainspring.schedules.changes import code_of
+        from mainspring.schedules.edit import load_code_schedules
 
         bare.schedule("x", cron="0 3 * * *", tags=["b", "a"])(bare.task(on_dead="shop.alert")(nothing))
-        assert code_of(bare) == code_of(bare)
+        assert load_code_schedules(bare) == load_code_schedules(bare)

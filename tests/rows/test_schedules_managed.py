@@ -106,14 +106,14 @@ class TestPut:
         [
             ("x", "shop.reprot", {"every": "1h"}, UnknownTask, "did you mean 'shop.report'"),
             ("x", 7, {"every": "1h"}, InvalidOption, "neither a call nor a task"),
-            ("x", "shop.report", {"every": "0s"}, InvalidOption, "longer than nothing"),
-            ("x", "shop.report", {}, InvalidOption, "when it is due"),
-            ("x", "shop.report", {"at": MONDAY - timedelta(1)}, InvalidOption, "at='2030-01-06 12:.*over already"),
-            ("x", "shop.report", {"every": "1h", "depends_on": "nobody"}, InvalidOption, "not known to the store"),
-            ("x", "shop.report", {"every": "1h", "blocks": "nobody"}, InvalidOption, "not known to the store"),
+            ("x", "shop.report", {"every": "0s"}, InvalidOption, "greater than zero"),
+            ("x", "shop.report", {}, InvalidOption, "says when it runs"),
+            ("x", "shop.report", {"at": MONDAY - timedelta(1)}, InvalidOption, "at='2030-01-06 12:.*is in the past"),
+            ("x", "shop.report", {"every": "1h", "depends_on": "nobody"}, InvalidOption, "not in the store"),
+            ("x", "shop.report", {"every": "1h", "blocks": "nobody"}, InvalidOption, "not in the store"),
             ("x", "shop.report", {"every": "1h", "depends_on": "x"}, InvalidOption, "names the schedule itself"),
             ("x", "shop.report", {"every": "1h", "group": "nobody"}, InvalidOption, "is not declared"),
-            ("code", "shop.report", {"every": "1h"}, InvalidOption, "that of a schedule of the code"),
+            ("code", "shop.report", {"every": "1h"}, InvalidOption, "the name of a schedule that the code declares"),
             ("a", "shop.report", {"every": "1h", "depends_on": "c"}, InvalidOption, "cycle: a -> c -> b -> a"),
         ],
     )
@@ -137,7 +137,7 @@ class TestPut:
         t.advance("1h")
         assert t.schedules.list() == []
         assert len(t.enqueued(report)) == 1
-        with pytest.raises(InvalidOption, match="not known to the store"):
+        with pytest.raises(InvalidOption, match="not in the store"):
             t.schedules.delete("often")
         t.schedules.put("often", report, every="10m")  # a new one, which knows nothing of the old
         assert t.schedules.history("often") == []
@@ -149,7 +149,7 @@ class TestPut:
         t.schedules.put("b", report, every="1h", depends_on="a")
         with pytest.raises(InvalidOption, match="declared by the code"):
             t.schedules.delete("code")
-        with pytest.raises(InvalidOption, match="what others wait for: b"):
+        with pytest.raises(InvalidOption, match="dependency of other schedules: b"):
             t.schedules.delete("a")
         t.schedules.delete("b")
         t.schedules.delete("a")
@@ -211,7 +211,7 @@ class TestPut:
     ) -> None:
         for name in ("x", "y"):
             t.schedules.put(name, report, every="10m")
-        _overtaken(monkeypatch, "link", lambda: t.schedules.aput("y", report, every="10m", depends_on="x"))
+        _overtaken(monkeypatch, "set_dependencies", lambda: t.schedules.aput("y", report, every="10m", depends_on="x"))
         with pytest.raises(InvalidOption, match="is a cycle"):
             t.schedules.put("x", report, every="10m", depends_on="y")
         assert [info.depends_on for info in t.schedules.list()] == [(), ("x",)]
@@ -222,8 +222,8 @@ class TestPut:
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         t.schedules.put("first", report, every="10m")
-        _overtaken(monkeypatch, "link", lambda: t.schedules.adelete("first"))
-        with pytest.raises(InvalidOption, match="depends_on='first': is not known to the store"):
+        _overtaken(monkeypatch, "set_dependencies", lambda: t.schedules.adelete("first"))
+        with pytest.raises(InvalidOption, match="depends_on='first': is not in the store"):
             t.schedules.put("second", report, every="10m", depends_on="first")
         assert t.schedules.list() == []
         assert whose_links(t) == []
@@ -233,8 +233,8 @@ class TestPut:
     ) -> None:
         t.schedules.put("first", report, every="10m")
         second = partial(t.schedules.aput, "second", report, every="10m", depends_on="first")
-        _overtaken(monkeypatch, "swap", second)
-        with pytest.raises(InvalidOption, match="is what others wait for: second"):
+        _overtaken(monkeypatch, "swap_schedule", second)
+        with pytest.raises(InvalidOption, match="is a dependency of other schedules: second"):
             t.schedules.delete("first")
         t.advance("10m")
         assert t.app.jobs.count()[State.SUCCEEDED] == 2
@@ -257,7 +257,7 @@ class TestSwitched:
         assert (info.enabled, info.off, info.note, info.next) == (
             False,
             "operator",
-            "somebody disabled it: holidays",
+            "an operator disabled it: holidays",
             None,
         )
         t.schedules.disable("often", "holidays")
@@ -396,11 +396,11 @@ class TestBackfill:
         t.advance("3h")
         assert minutes(t, "hourly") == [-60, 0, 60, 120, 180]
         for start, end in ((before, MONDAY), (before, before + timedelta(hours=2))):
-            with pytest.raises(InvalidOption, match="earlier occurrences is not remembered") as refused:
+            with pytest.raises(InvalidOption, match="the history of earlier occurrences is gone") as refused:
                 t.schedules.backfill("hourly", start, end)
             assert "history=" in refused.value.hint
         t.schedules.put("hourly", report, cron="0 * * * *", history=50, overlap="queue")  # what is forgotten stays so
-        with pytest.raises(InvalidOption, match="lies before 2030-01-07 11:00"):
+        with pytest.raises(InvalidOption, match="is before 2030-01-07 11:00"):
             t.schedules.backfill("hourly", before, MONDAY)
         assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=1), MONDAY + timedelta(hours=9)) == []
         t.drain()

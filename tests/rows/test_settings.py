@@ -47,7 +47,7 @@ LEASES = """
         return [each.lease.total_seconds() for each in app.workers.list()]
 """
 ASK = "from shop import leases; print(leases.enqueue().id)"
-TELL = "from shop import app; import sys; print(app.jobs.get('{}').result(timeout=1))"
+TELL = "from shop import app; import sys; print(app.jobs.get('{}').result(timeout=60))"
 
 
 @pytest.mark.row("C1")

@@ -22,7 +22,8 @@ from mainspring.options.table import options_for
 from mainspring.states import State
 from mainspring.stores.records import Document
 from tests.plugins.outside import Outside
-from tests.processes.fleet import ROOT, SHORT, Fleet, overlaps, until
+from tests.processes.fleet import ROOT, Fleet, overlaps, until
+from tests.timing import short_settings
 
 LIMIT = 60
 
@@ -271,7 +272,9 @@ def test_an_idle_worker_is_woken_from_another_process(fleet: Fleet) -> None:
 def test_with_the_defaults_the_jobs_of_a_killed_group_run_again(fleet: Fleet, tmp_path: Path, proof: str) -> None:
     """20 jobs, worker and supervisor killed together, another worker alive: by the kernel's proof, or by the lease."""
     table = options_for("worker")
-    defaults: dict[str, Any] = {option.name: option.shown_default for option in table if option.name in SHORT}
+    defaults: dict[str, Any] = {
+        option.name: option.shown_default for option in table if option.name in short_settings()
+    }
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     env = {} if proof == "same host" else {"XDG_RUNTIME_DIR": str(runtime)}

@@ -148,7 +148,7 @@ def test_an_executor_that_does_not_fit_the_function_is_refused(
 def test_an_executor_that_fits_decides_where_it_runs(app: Mainspring) -> None:
     threaded = app.task(name="t", executor="thread")(number)
     looped = app.task(name="l", executor="async")(on_the_loop)
-    assert [task.s().new_job(None, app.client)[0].kind for task in (threaded, looped)] == ["thread", "async"]
+    assert [task.s().new_job().kind for task in (threaded, looped)] == ["thread", "async"]
 
 
 @pytest.mark.option("task.soft_timeout")

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Batch
-from mainspring.schedules.plan import Definition, OccurrenceRecord, SchedulePlan, decode, record_of
+from mainspring.schedules.plan import Definition, OccurrenceRecord, SchedulePlan, decode, decode_run
 from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
@@ -102,7 +102,7 @@ class Judge:
         if before is None:
             return
         new = {job.id for job in batch.jobs} if batch is not None else set[bytes]()
-        records = [(run, record_of(run)) for run in asked.runs]
+        records = [(run, decode_run(run)) for run in asked.runs]
         self._one_job_each(name, before, records, new)
         self._one_record_each(name, before, after, records, new, by)
         self._failures(name, before, after, [each for each in records if each[0].job not in new], now, by)

@@ -11,9 +11,9 @@ from mainspring.schedules.plan import (
     SchedulePlan,
     ScheduleStep,
     decode,
+    decode_run,
     encode,
-    first,
-    record_of,
+    new_plan,
 )
 from mainspring.schedules.records import ScheduleSwap
 from mainspring.schedules.swap import swap_row
@@ -22,7 +22,7 @@ from tests.unit.schedule_samples import T0, definition
 
 
 async def put(store: Store, name: str = "s", plan: SchedulePlan | None = None, **options: Any) -> None:
-    made = plan or first(definition(**options), T0)
+    made = plan or new_plan(definition(**options), T0)
     said = await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=encode(made), look=made.due))
     assert said.ok
 
@@ -34,7 +34,7 @@ async def plan_of(store: Store, name: str = "s") -> SchedulePlan:
 
 async def records(store: Store, name: str = "s") -> list[OccurrenceRecord]:
     """Oldest first."""
-    return [record_of(run) for run in reversed(await store.schedule_runs(name, 1000))]
+    return [decode_run(run) for run in reversed(await store.schedule_runs(name, 1000))]
 
 
 async def what(store: Store, name: str = "s") -> list[str]:

@@ -29,13 +29,13 @@ from mainspring.schedules.plan import (
     ScheduleStep,
     backfill,
     decode,
-    disabled,
-    enabled,
-    first,
-    revised,
+    disable,
+    enable,
+    new_plan,
+    revise,
     trigger,
 )
-from mainspring.schedules.plan.steps import look_of
+from mainspring.schedules.plan.steps import next_look
 from mainspring.schedules.records import ScheduleRow, ScheduleSwap, SwapResult
 from mainspring.schedules.swap import find_runs, swap_row
 from mainspring.states import Action, Reason, State
@@ -80,9 +80,9 @@ class Simulation:
         await self.store.open()
         await self._hand.join()
         for name, definition in self._definitions.items():
-            plan = first(definition, self.clock.now_us())
+            plan = new_plan(definition, self.clock.now_us())
             row = ScheduleRow(name=name, rev=0, look=None, doc=b"")
-            assert await self._store_step(row, ScheduleStep(plan, look_of(plan, self.clock.now_us())), "operator")
+            assert await self._store_step(row, ScheduleStep(plan, next_look(plan, self.clock.now_us())), "operator")
         until = self._own + hours * 3600
         while self._own < until:
             await self._pass_time()
@@ -231,12 +231,12 @@ class Simulation:
             past = [at for at in self.judge.passed(name)[-20:] if not self.judge.has_job(name, at)]
             made = backfill(name, plan, now, self.draw.sample(past, min(len(past), 3)), raw_id)
         elif what in ("disable", "enable"):
-            after = disabled(plan, now, "tired") if what == "disable" else enabled(plan, now)
-            made = ScheduleStep(after, look_of(after, now))
+            after = disable(plan, now, "tired") if what == "disable" else enable(plan, now)
+            made = ScheduleStep(after, next_look(after, now))
         elif what in ("declare", "revise"):
             definition = self._definitions[name] if what == "declare" else self._another(plan)
-            after = revised(plan, definition, now, owner="user")
-            made = ScheduleStep(after, look_of(after, now))
+            after = revise(plan, definition, now, owner="user")
+            made = ScheduleStep(after, next_look(after, now))
         if isinstance(made, ScheduleStep):
             await self._store_step(row, made, what)
 
@@ -286,5 +286,5 @@ class Simulation:
 
     async def _change_until_done(self, name: str) -> None:
         (row,) = await self.store.schedules([name])
-        off = disabled(decode(row.doc), self.clock.now_us(), "the end")
-        assert await self._store_step(row, ScheduleStep(off, look_of(off, self.clock.now_us())), "disable")
+        off = disable(decode(row.doc), self.clock.now_us(), "the end")
+        assert await self._store_step(row, ScheduleStep(off, next_look(off, self.clock.now_us())), "disable")

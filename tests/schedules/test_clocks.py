@@ -37,14 +37,14 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
     await hand.succeed(*await hand.take(3))
     clock.set(to_datetime(T0 - HOUR))
     assert (await store.due_schedules()).rows == ()
-    restarted = connect(store_url, durability="normal", clock=clock)
-    await restarted.open()
-    scheduler = Scheduler(restarted)
+    restart = connect(store_url, durability="normal", clock=clock)
+    await restart.open()
+    scheduler = Scheduler(restart)
     await scheduler.tick()
     assert (await plan_of(store, "r")).open == ()
     clock.advance("5s")
     await scheduler.tick()
-    await restarted.close()
+    await restart.close()
     assert await what(store, "c") == ["fired", "fired"]
     assert await what(store) == ["fired"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.schedules.plan import Definition
-from mainspring.schedules.rules import Cron, Every, Once, window
+from mainspring.schedules.rules import Cron, Every, Once, make_window
 from tests.schedules.simulation import Simulation
 from tests.unit.schedule_samples import HOUR, MINUTE, T0, definition
 
@@ -29,11 +29,11 @@ def crowd() -> dict[str, Definition]:
         for minutes in (47, 95)
     }
     for name, zone in (("kyiv", "Europe/Kyiv"), ("new york", "America/New_York")):
-        rule = window(Cron.of("30 * * * *", tz=zone))
+        rule = make_window(Cron.of("30 * * * *", tz=zone))
         made[name] = definition(rule=rule, misfire="all", overlap="queue", history=EVER)
     made["daily"] = definition(cron="15 3 * * *", tz="Europe/Berlin", jitter=10 * MINUTE, history=EVER)
-    made["window"] = definition(rule=window(Every(HOUR), start=T0 + 20 * HOUR, end=T0 + 200 * HOUR), history=EVER)
-    made["once"] = definition(rule=window(Once(delay=5 * HOUR)), history=EVER)
+    made["window"] = definition(rule=make_window(Every(HOUR), start=T0 + 20 * HOUR, end=T0 + 200 * HOUR), history=EVER)
+    made["once"] = definition(rule=make_window(Once(delay=5 * HOUR)), history=EVER)
     made["by hand"] = definition(mode="triggered", history=EVER)
     for pause in (0, 20):
         made[f"continuous {pause}"] = definition(mode="continuous", min_pause=pause * MINUTE, history=EVER)

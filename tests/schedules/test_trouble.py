@@ -12,7 +12,7 @@ from mainspring.common.ids import raw_id
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import Batch, UniqueKey
 from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
-from mainspring.schedules.plan import ScheduleNews, ScheduleStep, backfill, first, trigger
+from mainspring.schedules.plan import ScheduleNews, ScheduleStep, backfill, new_plan, trigger
 from mainspring.schedules.records import ScheduleSwap
 from mainspring.schedules.rules import Cron, RuleWindow
 from mainspring.schedules.service import Scheduler
@@ -103,7 +103,7 @@ async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableC
     await Scheduler(store).tick()
     (record,) = await records(store)
     assert ((await plan_of(store)).open, record.state) == ((), None)
-    assert "not there any more" in record.note
+    assert "deleted before a scheduler saw its end" in record.note
 
 
 async def test_a_conflict_that_passes_loses_nothing(store: Store, clock: MovableClock) -> None:
@@ -161,7 +161,7 @@ async def test_rows_that_cannot_be_read_are_left_alone(
     """However many: newer code may have stored them, and the others fire all the same."""
     for n in range(250):
         await store.swap_schedule(ScheduleSwap(name=f"new{n:03}", rev=0, doc=b'{"of": "tomorrow"}', look=T0))
-    odd = first(definition(cron="0 3 * * *"), T0)
+    odd = new_plan(definition(cron="0 3 * * *"), T0)
     odd = replace(odd, due=T0, rule=RuleWindow(Cron("0 3 * * *", "Mars/Olympus")))
     await put(store, "mars", odd)
     await put(store, every=SECOND)

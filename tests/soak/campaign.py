@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.breakers.records import BREAKER_SUFFIX as GUARD
 from mainspring.client.blocking import run as blocking
-from mainspring.jobs.info import info_of
+from mainspring.jobs.info import build_info
 from mainspring.jobs.query import Query
 from mainspring.states import LIVE, Reason
 from mainspring.stores.connect import connect
@@ -182,7 +182,7 @@ class Campaign:
         for line in lines:
             by_job.setdefault(line.job, []).append(line)
         for row, attempts in stored.jobs:
-            info = info_of(row, attempts)
+            info = build_info(row, attempts)
             if info.final and (problem := mixed.check(info, by_job.get(str(info.id), []), kills=MANY, ends=ENDS)):
                 verdict.problems.append(problem)
         verdict.problems += blocking("leftovers", self._leftovers())

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from mainspring import Mainspring
 from mainspring.errors import EnqueueError, KeyConflict, StoreError, StoreUnavailable
-from mainspring.jobs.batch import PreparedBatch, batch_of
+from mainspring.jobs.batch import PreparedBatch, prepare
 from mainspring.jobs.call import Call as Asked
 from mainspring.jobs.records import Enqueued
 from mainspring.testing.history import Answer, ClientCall, Request
@@ -25,7 +25,7 @@ class Ledger:
         self._app = app
 
     def enqueue(self, calls: Iterable[Asked[Any]]) -> PreparedBatch[Any]:
-        made, began = batch_of(self._app, calls, None), time.time()
+        made, began = prepare(self._app, list(calls)), time.time()
         try:
             replies = self._app.client.enqueue_now(made.batch)
         except (StoreError, EnqueueError) as error:
@@ -35,7 +35,7 @@ class Ledger:
         return made
 
     async def aenqueue(self, calls: Iterable[Asked[Any]]) -> None:
-        made, began = batch_of(self._app, calls, None), time.time()
+        made, began = prepare(self._app, list(calls)), time.time()
         try:
             replies = await self._app.client.enqueue(made.batch)
         except (StoreError, EnqueueError) as error:

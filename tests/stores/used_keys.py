@@ -8,7 +8,7 @@ from mainspring.jobs.records import Retention, UniqueKey
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import Hand, job, put_in
-from mainspring.testing.contract.latest import latest
+from mainspring.testing.contract.unique_keys.replace import latest
 
 EVERY = Retention(keep=0, keep_count=0, keep_at_least=0, keep_dead=0, keep_dead_count=0, keep_workers=0)
 

@@ -106,17 +106,17 @@ async def test_elections(app: Mainspring) -> None:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[TestApp, str], None]:
-    """``slow(t, "10s")``: the store takes so long to answer whoever takes places."""
+    """``slow(t, "10s")``: the store takes this long to answer a hold."""
 
     def slow(t: TestApp, seconds: str) -> None:
-        take = Door.hold
+        hold = Door.hold
 
         async def late(*args: Any, **named: Any) -> HoldResult:
-            said = await take(*args, **named)
+            said = await hold(*args, **named)
             t.clock.advance(seconds)
             return said
 
-        monkeypatch.setattr(Door, "take", late)
+        monkeypatch.setattr(Door, "hold", late)
 
     return slow
 

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Mainspring, Middleware, Tasks
 from mainspring.errors import InsideTest, NotOpen
-from mainspring.schedules.changes import code_of
+from mainspring.schedules.edit import load_code_schedules
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def test_everything_is_as_before(app: Mainspring) -> None:
     client, settings = app.client, app.settings
 
     def declared() -> tuple[object, ...]:
-        parts = app.settings.parts(app.tasks, {}, lifespans=(), hooks=app.hooks, middleware=(), schedules=code_of(app))
+        parts = app.settings.parts(
+            app.tasks, {}, lifespans=(), hooks=app.hooks, middleware=(), schedules=load_code_schedules(app)
+        )
         spans, wrappers = vars(app)["_lifespans"], vars(app)["_middleware"]
         return sorted(parts.tasks), app.hooks.of("dead", "x"), app.hooks.of("failed", "x"), list(spans), list(wrappers)
 

@@ -107,11 +107,21 @@ HOST = """
     before = [signal.getsignal(number) for number in range(1, 32)]
     with app.worker():
         assert [signal.getsignal(number) for number in range(1, 32)] == before
-        job = wait.enqueue(1)
+        job = wait.enqueue(3)
         while job.info().state != "running":
             time.sleep(0.01)
-        try:
+
+        def tell_when_waiting(main=threading.get_ident()):
+            # Python handles a signal between any two steps, also before a call has begun: here it comes in the wait.
+            while not is_waiting(sys._current_frames()[main]):
+                time.sleep(0.01)
             print("ready", flush=True)
+
+        def is_waiting(frame):
+            return (frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name) == ("wait", "result")
+
+        threading.Thread(target=tell_when_waiting, daemon=True).start()
+        try:
             print(job.result(timeout=60), flush=True)
             time.sleep(60 if "interrupted" in sys.argv else 0)
         except KeyboardInterrupt:

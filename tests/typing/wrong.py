@@ -23,6 +23,7 @@ from mainspring import (
     Secret,
     Tasks,
 )
+from mainspring.stores.door import Door
 
 app = Mainspring("sqlite:///typing.db")
 
@@ -530,3 +531,18 @@ def a_group_without_a_size() -> None:
 
 async def a_trigger_that_is_not_awaited() -> None:
     print(app.schedules.atrigger("x").id)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# ---- a store behind the door: its methods are made from the contract ---------------------------------
+
+
+async def a_store_call_with_an_argument_of_the_wrong_type(door: Door) -> None:
+    await door.enqueue([])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def a_store_call_without_an_argument(door: Door) -> None:
+    await door.turn()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def an_unknown_store_call(door: Door) -> None:
+    await door.enqueue_all()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

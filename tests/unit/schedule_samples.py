@@ -19,12 +19,12 @@ from mainspring.schedules.plan import (
     SchedulePlan,
     ScheduleStep,
     SeenRun,
-    first,
-    record_of,
+    decode_run,
+    new_plan,
     step,
 )
 from mainspring.schedules.records import ScheduleRun
-from mainspring.schedules.rules import Cron, Every, Once, window
+from mainspring.schedules.rules import Cron, Every, Once, make_window
 from mainspring.states import State
 
 SECOND = 1_000_000
@@ -52,17 +52,17 @@ def definition(**options: Any) -> Definition:
     """Each minute, unless another rule or mode is said."""
     every = options.pop("every", None if options.get("mode", "scheduled") != "scheduled" else MINUTE)
     if cron := options.pop("cron", None):
-        options["rule"] = window(Cron.of(cron, tz=options.pop("tz", "UTC")))
+        options["rule"] = make_window(Cron.of(cron, tz=options.pop("tz", "UTC")))
     elif (at := options.pop("at", None)) is not None:
-        options["rule"] = window(Once(at))
+        options["rule"] = make_window(Once(at))
     elif every is not None:
-        options.setdefault("rule", window(Every(every)))
+        options.setdefault("rule", make_window(Every(every)))
     return Definition(**{"job": JOB, **options})
 
 
 def plan(now: int = T0, **options: Any) -> SchedulePlan:
     """A row as it is first stored."""
-    return first(definition(**options), now)
+    return new_plan(definition(**options), now)
 
 
 def opened(plan: SchedulePlan, *runs: OpenRun) -> SchedulePlan:
@@ -82,7 +82,7 @@ def look(plan: SchedulePlan, now: int, seen: SeenRun | str | None = "", **others
 
 def told(runs: Iterable[ScheduleRun]) -> list[tuple[int, OccurrenceRecord]]:
     """What the records say, by occurrence."""
-    return [(each.at, record_of(each)) for each in sorted(runs, key=lambda each: each.at)]
+    return [(each.at, decode_run(each)) for each in sorted(runs, key=lambda each: each.at)]
 
 
 def words(runs: Iterable[ScheduleRun]) -> list[str]:

@@ -12,10 +12,12 @@ import pytest
 from mainspring import Call, Context, Depends, Mainspring, Middleware, Tasks
 from mainspring.common.ids import derived_id
 from mainspring.errors import InvalidOption, NoApp, UnknownArgument
+from mainspring.jobs.batch import prepare
 from mainspring.jobs.new_job import JobOrigin
 from mainspring.jobs.query import parent_mark
 from mainspring.jobs.records import FollowUp, JobBody, NewJob
 from mainspring.states import State
+from mainspring.tasks.middleware import wrap_call
 
 app = Mainspring("sqlite://")
 
@@ -29,7 +31,7 @@ def alert(job: UUID) -> None: ...
 
 
 def made(call: Call[Any], code: str | None = None) -> tuple[NewJob, JobBody]:
-    new, _ = call.new_job(code, app.client)
+    new = call.new_job(code)
     return new, body_of(new)
 
 
@@ -38,13 +40,13 @@ def body_of(new: NewJob) -> JobBody:
 
 
 def test_the_short_way_writes_what_encoding_the_body_would() -> None:
-    new, _ = send.s("a@b.c").new_job(None, app.client)
+    new = send.s("a@b.c").new_job()
     assert new.record == msgspec.json.encode(JobBody(args=msgspec.Raw(b'{"to":"a@b.c"}')))
 
 
 def test_both_ways_make_the_same_job() -> None:
-    plain, _ = send.s("a@b.c").new_job(None, app.client)
-    chosen, _ = send.options(queue="email").s("a@b.c").new_job(None, app.client)
+    plain = send.s("a@b.c").new_job()
+    chosen = send.options(queue="email").s("a@b.c").new_job()
     assert msgspec.structs.replace(plain, id=b"") == msgspec.structs.replace(chosen, id=b"")
 
 
@@ -131,11 +133,11 @@ async def test_an_async_one_too() -> None:
 def test_a_spawned_job_has_the_given_id_and_knows_its_parent_and_trace() -> None:
     parent = UUID(int=7)
     origin = JobOrigin(derived_id(parent.bytes, b"child"), parent, "ab" * 16)
-    new, job = send.s("x").options(tags=["t"]).new_job(None, app.client, origin)
+    new = send.s("x").options(tags=["t"]).new_job(None, origin)
     body = body_of(new)
-    assert new.id == origin.id == job.id.bytes
+    assert new.id == origin.id
     assert (body.parent, body.trace, new.marks) == (str(parent), "ab" * 16, ("t", parent_mark(parent.bytes)))
-    again, _ = send.s("x").new_job(None, app.client, origin)
+    again = send.s("x").new_job(None, origin)
     assert again.id == new.id
 
 
@@ -143,7 +145,7 @@ def test_a_spawned_job_has_the_given_id_and_knows_its_parent_and_trace() -> None
 
 
 def follows(call: Call[Any], **options: Any) -> tuple[NewJob, tuple[FollowUp, ...]]:
-    new, _ = call.new_job(options.pop("code", None), app.client, **options)
+    new = call.new_job(**options)
     return new, new.follows
 
 
@@ -212,7 +214,7 @@ other = Mainspring("sqlite://")
 )
 def test_what_cannot_follow_is_said_at_the_first_enqueue_or_before(follow_up: Any, says: str) -> None:
     with pytest.raises(InvalidOption, match=f"(?s){says}"):
-        app.task(name="wrongly.followed", on_dead=follow_up)(send.fn).s("x").new_job(None, app.client)
+        app.task(name="wrongly.followed", on_dead=follow_up)(send.fn).s("x").new_job()
 
 
 # ---- tasks of a library ----------------------------------------------------------------------------
@@ -246,7 +248,7 @@ class TestTasks:
         app.include(tasks)
         app.include(tasks)
         assert task.s("x").app is before.s("x").app is app
-        assert before.s("x").new_job(None, app.client)[0].priority == 5
+        assert before.s("x").new_job().priority == 5
         assert app.tasks.queues() == ("default", "lib")
         assert [each.name for each in tasks] == list(app.tasks) == ["lib.send"]
 
@@ -258,7 +260,7 @@ class TestTasks:
             each.call("lib.send", "x")
         with pytest.raises(NoApp, match=r"(?s)included in 2 apps.*app\.call\('lib.send'.*app\.tasks\.find"):
             task.enqueue("x")
-        queues = [each.call("lib.send", "x").new_job(None, each.client)[0].queue for each in (one, two)]
+        queues = [each.call("lib.send", "x").new_job().queue for each in (one, two)]
         found = [each.tasks.find("lib.send") for each in (one, two)]
         assert queues == ["lib", "routed"] == [each.queue for each in found if each]
         assert [each.s("x").app for each in found if each] == [one, two]
@@ -278,7 +280,7 @@ class TestTasks:
         apps = [Mainspring("sqlite://", routes={"lib.alarm": name}) for name in ("one", "two")]
         for each in apps:
             each.include(tasks)
-        jobs = [each.call("lib.work", "x").new_job(None, each.client)[0].follows[0].job for each in apps]
+        jobs = [each.call("lib.work", "x").new_job().follows[0].job for each in apps]
         assert [(job.queue, job.priority) for job in jobs] == [("one", 7), ("two", 7)]
 
     def test_what_is_no_library_is_refused(self) -> None:
@@ -299,7 +301,8 @@ def test_middleware_that_leaves_enqueue_alone_is_not_asked() -> None:
     app = Mainspring("sqlite://")
     app.middleware(Middleware())
     call = app.task(name="x")(send.fn).s("x")
-    assert app.through(call) is call
+    assert app.enqueue_middleware == []
+    assert prepare(app, [call]).batch.jobs[0].task == "x"
 
 
 def test_the_first_one_added_is_the_outermost_and_gets_the_call_first() -> None:
@@ -314,9 +317,9 @@ def test_the_first_one_added_is_the_outermost_and_gets_the_call_first() -> None:
     app.middleware(Tag("outer"))
     app.middleware(Tag("inner"))
     task = app.task(name="x", tags=["task"], on_dead="elsewhere")(send.fn)
-    call = app.through(task.s("x").options(tags=["job"]))
+    call = wrap_call(app.enqueue_middleware, task.s("x").options(tags=["job"]))
     assert call.given["tags"] == ("job", "outer", "inner")
-    [follow] = call.new_job(None, app.client)[0].follows
+    [follow] = call.new_job().follows
     assert body_of(follow.job).tags == ("outer", "inner"), "a follow-up is an enqueue too"
 
 
@@ -328,7 +331,7 @@ def test_what_it_returns_must_be_a_call_of_the_app() -> None:
     app = Mainspring("sqlite://")
     app.middleware(Forgets())
     with pytest.raises(InvalidOption, match=r"Forgets: .*must return a call.*\n  return call\.options"):
-        app.through(app.task(name="x")(send.fn).s("x"))
+        prepare(app, [app.task(name="x")(send.fn).s("x")])
 
 
 def test_upgrade_hands_the_function_to_the_worker_and_leaves_it_as_it_is() -> None:

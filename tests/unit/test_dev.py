@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tools import environment, mission, tests
+from tools import environment, mission, outcomes, tests
 
 ROOT = environment.ROOT
 EACH = mission.Row("W3", "works", mission.STORES, ("sqlite",))
 ONE = mission.Row("E2", "works", ("any",), ())
 
 
-def noted(outcome: str, store: str, *rows: str) -> mission.Tested:
-    return mission.Tested(id=f"t[{store}-{outcome}]", rows=list(rows), store=store, outcome=outcome)
+def noted(outcome: str, store: str, *rows: str) -> outcomes.Tested:
+    name = f"t[{store}-{outcome}]"
+    return outcomes.Tested(id=name, rows=list(rows), store=store, outcome=outcome, message="", load=0.0)
 
 
 class TestMissionTable:
@@ -48,6 +49,11 @@ class TestMissionTable:
         assert set(mission.judge(EACH, [noted("passed", "any", "W3")]).values()) == {"missing"}
         assert set(mission.judge(EACH, [noted("failed", "any", "W3")]).values()) == {"failed"}
 
+    def test_a_flaky_test_passes_and_shows(self) -> None:
+        found = mission.judge(EACH, [noted(outcomes.FLAKY, "sqlite", "W3"), noted("passed", "sqlite", "W3")])
+        assert found == {"sqlite": "passed (flaky)", "postgres": "missing", "redis": "missing"}
+        assert set(mission.judge(EACH, [noted(outcomes.FLAKY, "any", "W3")]).values()) == {"missing"}
+
     def test_a_row_that_needs_one_run_takes_any_store(self) -> None:
         assert mission.judge(ONE, [noted("passed", "postgres", "E2")]) == {"any": "passed"}
         assert mission.judge(ONE, []) == {"any": "missing"}
@@ -76,6 +82,17 @@ class TestMissionCommand:
         with pytest.raises(environment.Failed, match=r"\./dev test"):
             mission.load(tmp_path / "none.json")
 
+    def test_an_owed_row_may_be_flaky(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        record = tmp_path / "results.json"
+        record.write_text(json.dumps({"commit": "abc", "tests": [noted(outcomes.FLAKY, "sqlite", "W3")]}))
+        monkeypatch.setattr(tests, "RESULTS", record)
+        mission.command([])
+        said = capsys.readouterr()
+        assert "sqlite passed (flaky)" in said.out
+        assert "W3 on sqlite" not in said.err
+
     def test_unknown_flags_are_refused(self) -> None:
         with pytest.raises(environment.Failed, match="--jsno"):
             mission.command(["--jsno"])
@@ -84,7 +101,7 @@ class TestMissionCommand:
 class TestRecord:
     """The plugin, in a pytest of its own."""
 
-    CONFTEST = 'pytest_plugins = ["tests.plugins.mission"]\n'
+    CONFTEST = 'pytest_plugins = ["tests.plugins.mission", "tests.plugins.outcomes"]\n'
     MODULE = """
 import pytest
 @pytest.fixture
@@ -99,17 +116,17 @@ def test_once():
     pass
 """
 
-    def run(self, folder: Path, module: str, *args: str) -> tuple[str, list[mission.Tested]]:
+    def run(self, folder: Path, module: str, *args: str) -> tuple[str, list[outcomes.Tested]]:
         (folder / "conftest.py").write_text(self.CONFTEST)
         (folder / "test_it.py").write_text(module)
         results = folder / "results.json"
-        env = {"PYTHONPATH": str(ROOT), "MAINSPRING_TEST_RESULTS": str(results), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        env = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         command = [sys.executable, "-m", "pytest", "-p", "xdist", "-c", os.devnull, "--rootdir", str(folder), "-q"]
         done = subprocess.run(
-            [*command, *args, str(folder)],
+            [*command, f"--outcomes={results}", *args, str(folder)],
             cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        kept: list[mission.Tested] = json.loads(results.read_text())["tests"] if results.exists() else []
+        kept: list[outcomes.Tested] = json.loads(results.read_text())["tests"] if results.exists() else []
         return done.stdout + done.stderr, kept
 
     @pytest.mark.parametrize("workers", ["0", "1"])

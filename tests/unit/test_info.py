@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.codec import ErrorRecord, dumps
 from mainspring.common.ids import new_id
-from mainspring.jobs.info import info_of, log_of
+from mainspring.jobs.info import build_info, build_log_entry
 from mainspring.jobs.manager import Counts
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptRow, JobBody, JobRow, LogLine
@@ -42,7 +42,7 @@ def attempt(number: int, start: int, end: int, outcome: Outcome, *, epoch: int =
 
 def test_what_the_producer_wrote_is_read() -> None:
     parent = new_id()
-    info = info_of(
+    info = build_info(
         row(
             JobBody(
                 args=msgspec.Raw(b'{"to":"a@b.c","n":1}'), tags=("vip",), meta=msgspec.Raw(b'{"shop":7}'),
@@ -56,47 +56,47 @@ def test_what_the_producer_wrote_is_read() -> None:
 
 
 def test_without_a_trace_of_its_own_the_id_is_the_trace() -> None:
-    info = info_of(row())
+    info = build_info(row())
     assert UUID(info.trace) == info.id
     assert (info.args, info.tags, info.meta, info.key, info.parent, info.code) == ({}, (), {}, None, None, None)
 
 
 @pytest.mark.parametrize("where", [b'{"token":"s3cret","n":1}', b'{"n":1,"**":{"token":"s3cret","m":2}}'])
 def test_hidden_arguments_are_shown_to_nobody(where: bytes) -> None:
-    info = info_of(row(JobBody(args=msgspec.Raw(where), hide=("token",))))
+    info = build_info(row(JobBody(args=msgspec.Raw(where), hide=("token",))))
     assert "s3cret" not in repr(info)
     assert "***" in repr(info.args)
     assert info.args["n"] == 1
 
 
 def test_options_are_those_that_the_job_carries() -> None:
-    assert info_of(row()).options == {"ack": "late", "crashes": 3}
-    given = info_of(row(JobBody(retries=2, timeout=90 * SECOND), crash_limit=1, early=True))
+    assert build_info(row()).options == {"ack": "late", "crashes": 3}
+    given = build_info(row(JobBody(options={"retries": 2, "timeout": 90 * SECOND}), crash_limit=1, early=True))
     assert given.options == {"ack": "early", "crashes": 1, "retries": 2, "timeout": "1m30s"}
-    assert info_of(row(JobBody(timeout=0))).options["timeout"] is None
+    assert build_info(row(JobBody(options={"timeout": None}))).options["timeout"] is None
 
 
 @pytest.mark.parametrize("record", [b"\xff\xfe", b"[]", b'{"args": 7}', b'{"retries": "many"}'])
 def test_a_record_that_nobody_can_read_still_shows_the_rest(record: bytes) -> None:
-    info = info_of(row(record))
+    info = build_info(row(record))
     assert (info.task, info.state, info.args) == ("shop.send", State.READY, {})
 
 
 def test_wait_and_run_time() -> None:
-    waiting = info_of(row())
+    waiting = build_info(row())
     assert (waiting.wait, waiting.run) == (None, None)
-    running = info_of(row(state=State.RUNNING, started=T0 + 2 * SECOND))
+    running = build_info(row(state=State.RUNNING, started=T0 + 2 * SECOND))
     assert (running.wait, running.run) == (timedelta(seconds=2), None)
-    ended = info_of(row(state=State.SUCCEEDED, started=T0 + 2 * SECOND, finished=T0 + 5 * SECOND))
+    ended = build_info(row(state=State.SUCCEEDED, started=T0 + 2 * SECOND, finished=T0 + 5 * SECOND))
     assert (ended.wait, ended.run) == (timedelta(seconds=2), timedelta(seconds=3))
-    never = info_of(row(state=State.CANCELLED, finished=T0 + 5 * SECOND))
+    never = build_info(row(state=State.CANCELLED, finished=T0 + 5 * SECOND))
     assert (never.wait, never.run) == (None, None)
 
 
 class TestTimeline:
     def test_of_a_job_that_failed_and_then_succeeded(self) -> None:
         """A plain success is no row of its own: it stands in the job."""
-        info = info_of(
+        info = build_info(
             row(
                 state=State.SUCCEEDED, attempt=2, token=9, worker="w2", started=T0 + 8 * SECOND,
                 finished=T0 + 9 * SECOND,
@@ -115,7 +115,7 @@ class TestTimeline:
         assert info.attempts[0].run == timedelta(seconds=2)
 
     def test_of_a_dead_job_in_its_second_epoch(self) -> None:
-        info = info_of(
+        info = build_info(
             row(
                 state=State.DEAD, reason=Reason.RETRIES_EXHAUSTED, attempt=1, epoch=2, token=20, worker="w1",
                 started=T0 + 8 * SECOND, finished=T0 + 9 * SECOND,
@@ -129,7 +129,7 @@ class TestTimeline:
         assert info.timeline[-1].detail == "retries_exhausted"
 
     def test_of_a_job_that_waits_for_its_next_attempt(self) -> None:
-        info = info_of(
+        info = build_info(
             row(state=State.RETRYING, attempt=1, token=1, worker="w1", started=T0 + SECOND, due=T0 + 9 * SECOND),
             [attempt(1, 1, 3, Outcome.TIMED_OUT)],
         )
@@ -137,11 +137,11 @@ class TestTimeline:
 
     def test_of_a_job_that_somebody_cancelled(self) -> None:
         cancelled = row(state=State.CANCELLED, reason=Reason.BY_USER, note="not needed", finished=T0 + SECOND)
-        assert info_of(cancelled).timeline[-1].detail == "by_user: not needed"
+        assert build_info(cancelled).timeline[-1].detail == "by_user: not needed"
 
 
 def test_a_log_line_has_its_number_and_moment() -> None:
-    entry = log_of(LogLine(T0, "info", "hello", 7))
+    entry = build_log_entry(LogLine(T0, "info", "hello", 7))
     assert (entry.n, entry.at, entry.level, entry.text) == (7, START, "info", "hello")
 
 

@@ -27,7 +27,7 @@ def other(month: str) -> None: ...
 
 
 def unique(call: Any) -> UniqueKey:
-    new, _ = call.new_job(None, app.client)
+    new = call.new_job()
     assert new.unique is not None
     found: UniqueKey = new.unique
     return found
@@ -51,7 +51,7 @@ class TestText:
             "def report(month: str, parts: set[str]) -> None: ...\n"
             "task = app.task(name='shop.report')(report)\n"
             "call = task.s('may', {'b', 'a', 'c', 'd'}).options(key=Key.arguments())\n"
-            "print(call.new_job(None, app.client)[0].unique.hash.hex())\n"
+            "print(call.new_job().unique.hash.hex())\n"
         )
         said = {subprocess.check_output([sys.executable, "-c", program]) for _ in range(3)}
         assert len(said) == 1
@@ -176,7 +176,7 @@ def said(call: Any) -> str | None:
 
     from mainspring.jobs.records import JobBody
 
-    return msgspec.json.decode(call.new_job(None, app.client)[0].record, type=JobBody).key
+    return msgspec.json.decode(call.new_job().record, type=JobBody).key
 
 
 class TestPolicy:
@@ -195,7 +195,7 @@ class TestPolicy:
         keyed = app.task(name="keyed", key="of the task")(other.fn)
         assert said(keyed.s("may")) == "of the task"
         assert said(keyed.s("may").options(key="of the job")) == "of the job"
-        new, _ = keyed.s("may").options(key=None).new_job(None, app.client)
+        new = keyed.s("may").options(key=None).new_job()
         assert new.unique is None
 
     def test_each_mode_has_keys_of_its_own(self) -> None:

@@ -10,20 +10,14 @@ import pytest
 from mainspring.common.backoff import DEFAULT, Backoff
 from mainspring.errors import ConfigError, InvalidOption, NotBuilt, UnknownOption
 from mainspring.jobs.keys import Key
-from mainspring.options.table import (
-    NOT_BUILT,
-    OPTIONS,
+from mainspring.options.table import NOT_BUILT, OPTIONS, Scope, beat_us, options_for, overlay_options, resolve_options
+from mainspring.options.typed import (
     BreakerOptions,
     JobOptions,
     QueueOptions,
     ScheduleOptions,
-    Scope,
     TaskOptions,
     WorkerOptions,
-    beat_us,
-    options_for,
-    overlay_options,
-    resolve_options,
 )
 from mainspring.queues.queue import Queue
 

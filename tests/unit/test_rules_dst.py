@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mainspring.common.clock import from_datetime, to_datetime
-from mainspring.schedules.rules import Cron, rule
+from mainspring.schedules.rules import Cron, make_rule
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "time-rules.md"
 
@@ -131,7 +131,7 @@ def test_the_guide_has_its_table() -> None:
 @pytest.mark.row("S4")
 def test_started_in_the_second_pass_of_a_fold() -> None:
     """The first pass has seen to it: cronsim itself would answer with a moment that is over."""
-    nightly = rule(cron="30 1 * * *", tz=NEW_YORK)
+    nightly = make_rule(cron="30 1 * * *", tz=NEW_YORK)
     second_pass = from_datetime(datetime(2026, 11, 1, 6, 10, tzinfo=UTC))  # 01:10 for the second time
     assert to_datetime(nightly.next(second_pass) or 0) == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from mainspring.common.clock import from_datetime
 from mainspring.errors import InvalidOption
-from mainspring.schedules.rules import Cron, Every, Once, rule, text, window
+from mainspring.schedules.rules import Cron, Every, Once, describe, make_rule, make_window
 from tests.unit.cron_reference import Matcher, expressions
 
 NOON = from_datetime(datetime(2030, 1, 1, 12, tzinfo=UTC))
@@ -51,22 +51,22 @@ NOON = from_datetime(datetime(2030, 1, 1, 12, tzinfo=UTC))
     ],
 )
 def test_cron_in_words(expression: str, words: str) -> None:
-    assert text(rule(cron=expression, tz="Europe/Kyiv")) == words
+    assert describe(make_rule(cron=expression, tz="Europe/Kyiv")) == words
 
 
 def test_the_others_in_words() -> None:
-    assert text(Every.of("5m")) == "every 5 minutes"
-    assert text(Every.of("1h")) == "every hour"
-    assert text(Every.of("7d")) == "every week"
-    assert text(Every.of("14d")) == "every 2 weeks"
-    assert text(Every.of("90s")) == "every 90 seconds"
-    assert text(Every.of("1.5s")) == "every 1.5s"
-    assert text(Every.of("90.5s")) == "every 1m30.5s"
-    assert text(Every.of("250ms")) == "every 250ms"
-    assert text(Once(NOON)) == "once at 2030-01-01 12:00:00 UTC"
-    assert text(Once.after("10m")) == "once, 10m after it is stored"
-    both = window(rule(cron="@daily"), NOON, NOON + 10**12)
-    assert text(both) == "at 00:00 every day (UTC) from 2030-01-01 12:00:00 UTC until 2030-01-13 01:46:40 UTC"
+    assert describe(Every.of("5m")) == "every 5 minutes"
+    assert describe(Every.of("1h")) == "every hour"
+    assert describe(Every.of("7d")) == "every week"
+    assert describe(Every.of("14d")) == "every 2 weeks"
+    assert describe(Every.of("90s")) == "every 90 seconds"
+    assert describe(Every.of("1.5s")) == "every 1.5s"
+    assert describe(Every.of("90.5s")) == "every 1m30.5s"
+    assert describe(Every.of("250ms")) == "every 250ms"
+    assert describe(Once(NOON)) == "once at 2030-01-01 12:00:00 UTC"
+    assert describe(Once.after("10m")) == "once, 10m after it is stored"
+    both = make_window(make_rule(cron="@daily"), NOON, NOON + 10**12)
+    assert describe(both) == "at 00:00 every day (UTC) from 2030-01-01 12:00:00 UTC until 2030-01-13 01:46:40 UTC"
 
 
 # ---- the sentence read back ------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def read(words: str) -> tuple[set[tuple[int, int, int]], str]:
 def test_a_sentence_means_what_the_expression_means(expression: str) -> None:
     """Every sentence that is made is read back as the same times and the same days."""
     try:
-        words = text(Cron.of(expression))
+        words = describe(Cron.of(expression))
     except InvalidOption:
         return
     if words.startswith("cron "):
@@ -167,4 +167,4 @@ def test_sentences_are_made_for_ordinary_rules() -> None:
         "0 */6 * * *",
         "15 10 L * *",
     ]
-    assert not [each for each in ordinary if text(Cron.of(each)).startswith("cron ")]
+    assert not [each for each in ordinary if describe(Cron.of(each)).startswith("cron ")]

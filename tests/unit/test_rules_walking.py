@@ -17,12 +17,12 @@ from mainspring.schedules.rules import (
     MissedOccurrences,
     Once,
     Rule,
-    delay_of,
-    jitter_us,
-    missed,
-    rule,
-    upcoming,
-    window,
+    check_jitter,
+    find_missed,
+    jitter_delay,
+    make_rule,
+    make_window,
+    next_occurrences,
 )
 
 NOW = from_datetime(datetime(2026, 6, 10, 12, tzinfo=UTC))
@@ -35,28 +35,28 @@ periods = st.integers(1_000, 400 * DAY)
 
 
 def test_a_window_holds_its_start_and_not_its_end() -> None:
-    hourly = window(rule(cron="@hourly"), NOW, NOW + 3 * HOUR)
-    assert upcoming(hourly, 0, 9) == [NOW, NOW + HOUR, NOW + 2 * HOUR]
+    hourly = make_window(make_rule(cron="@hourly"), NOW, NOW + 3 * HOUR)
+    assert next_occurrences(hourly, 0, 9) == [NOW, NOW + HOUR, NOW + 2 * HOUR]
     assert hourly.next(NOW) == NOW + HOUR
     assert hourly.next(NOW + 2 * HOUR) is None
-    assert missed(hourly, 0, NOW + DAY, 2) == MissedOccurrences(3, (NOW + HOUR, NOW + 2 * HOUR))
+    assert find_missed(hourly, 0, NOW + DAY, 2) == MissedOccurrences(3, (NOW + HOUR, NOW + 2 * HOUR))
 
 
 def test_an_interval_begins_with_its_window() -> None:
     """Also when it is stored before; in a window that has begun, it counts from when it was stored."""
-    ahead = window(rule(every="1h"), NOW + 5, NOW + DAY).anchored(NOW)
+    ahead = make_window(make_rule(every="1h"), NOW + 5, NOW + DAY).anchored(NOW)
     assert ahead.next(0) == NOW + 5
-    assert window(rule(every="1h"), NOW - 5).anchored(NOW).next(0) == NOW + HOUR
-    assert ahead.declared == window(rule(every="1h"), NOW + 5, NOW + DAY)
+    assert make_window(make_rule(every="1h"), NOW - 5).anchored(NOW).next(0) == NOW + HOUR
+    assert ahead.declared == make_window(make_rule(every="1h"), NOW + 5, NOW + DAY)
 
 
 def test_an_empty_window_is_refused() -> None:
     with pytest.raises(InvalidOption, match="not later than start"):
-        window(rule(every="1h"), NOW, NOW)
-    with pytest.raises(InvalidOption, match="leaves nothing to run"):
-        window(rule(cron="0 0 1 1 *"), NOW, NOW + DAY)
-    with pytest.raises(InvalidOption, match="leaves nothing to run"):
-        window(rule(at=datetime(2026, 1, 1, tzinfo=UTC)), NOW)
+        make_window(make_rule(every="1h"), NOW, NOW)
+    with pytest.raises(InvalidOption, match="leaves no occurrence"):
+        make_window(make_rule(cron="0 0 1 1 *"), NOW, NOW + DAY)
+    with pytest.raises(InvalidOption, match="leaves no occurrence"):
+        make_window(make_rule(at=datetime(2026, 1, 1, tzinfo=UTC)), NOW)
 
 
 # ---- jitter ----------------------------------------------------------------------------------------
@@ -64,31 +64,31 @@ def test_an_empty_window_is_refused() -> None:
 
 @given(st.text(max_size=10), moments, periods)
 def test_jitter_is_the_same_everywhere_and_below_its_bound(name: str, occurrence: int, jitter: int) -> None:
-    assert 0 <= delay_of(name, occurrence, jitter) < jitter
-    assert delay_of(name, occurrence, jitter) == delay_of(name, occurrence, jitter)
+    assert 0 <= jitter_delay(name, occurrence, jitter) < jitter
+    assert jitter_delay(name, occurrence, jitter) == jitter_delay(name, occurrence, jitter)
 
 
 def test_jitter_is_the_same_for_ever() -> None:
     """These values must never change: half a fleet may run the version before."""
-    assert delay_of("report", NOW, 60 * SECOND) == 39_451_896
-    assert delay_of("report", NOW, 0) == 0
+    assert jitter_delay("report", NOW, 60 * SECOND) == 39_451_896
+    assert jitter_delay("report", NOW, 0) == 0
 
 
 def test_jitter_spreads() -> None:
     """A hundred schedules of one moment fill the time; so do the occurrences of one."""
-    by_name = sorted(delay_of(f"job-{n}", NOW, 100) for n in range(1_000))
-    by_moment = sorted(delay_of("job", NOW + n * HOUR, 100) for n in range(1_000))
+    by_name = sorted(jitter_delay(f"job-{n}", NOW, 100) for n in range(1_000))
+    by_moment = sorted(jitter_delay("job", NOW + n * HOUR, 100) for n in range(1_000))
     for found in (by_name, by_moment):
         assert len(set(found)) > 95
         assert 40 < found[500] < 60
 
 
 def test_jitter_is_not_longer_than_its_interval() -> None:
-    assert jitter_us("30s", Every.of("30s")) == 30 * SECOND
-    assert jitter_us(None, Every.of("30s")) == 0
-    assert jitter_us("1h", Cron("* * * * *")) == HOUR
+    assert check_jitter("30s", Every.of("30s")) == 30 * SECOND
+    assert check_jitter(None, Every.of("30s")) == 0
+    assert check_jitter("1h", Cron("* * * * *")) == HOUR
     with pytest.raises(InvalidOption, match="longer than the interval"):
-        jitter_us("31s", Every.of("30s"))
+        check_jitter("31s", Every.of("30s"))
 
 
 # ---- missed ----------------------------------------------------------------------------------------
@@ -109,23 +109,23 @@ def test_what_was_missed_is_what_a_walk_finds(since: int, length: int, cap: int,
         "once": Once(NOW + HOUR),
     }
     walked = [moment for moment in islice(rules[kind].walk(after), 100) if moment <= until]
-    assert missed(rules[kind], after, until, cap) == MissedOccurrences(
+    assert find_missed(rules[kind], after, until, cap) == MissedOccurrences(
         len(walked), tuple(walked[len(walked) - min(cap, len(walked)) :])
     )
 
 
 def test_a_year_of_seconds_is_not_walked_through() -> None:
     """Exact for an interval; of cron the newest, and that there were many."""
-    seconds = missed(Every(SECOND, 5), NOW - 365 * DAY, NOW, 3)
+    seconds = find_missed(Every(SECOND, 5), NOW - 365 * DAY, NOW, 3)
     assert seconds == MissedOccurrences(365 * 86_400, (NOW - 3 * SECOND + 5, NOW - 2 * SECOND + 5, NOW - SECOND + 5))
     for cap in (0, 1, 3, 1_000):
-        many = missed(Cron("* * * * * *", "Europe/Kyiv"), NOW - 365 * DAY, NOW, cap)
+        many = find_missed(Cron("* * * * * *", "Europe/Kyiv"), NOW - 365 * DAY, NOW, cap)
         assert (many.count, many.exact) == (1_000, False)
         assert many.last == tuple(NOW - n * SECOND for n in reversed(range(cap)))
 
 
 def test_the_newest_are_found_where_they_lie_apart() -> None:
     """Crowded once a month, and nothing since."""
-    monthly = missed(Cron("* * 3 1 * *"), NOW - 365 * DAY, NOW, 5)
+    monthly = find_missed(Cron("* * 3 1 * *"), NOW - 365 * DAY, NOW, 5)
     last = from_datetime(datetime(2026, 6, 1, 3, 59, 59, tzinfo=UTC))
     assert monthly.last == tuple(last - n * SECOND for n in reversed(range(5)))

@@ -13,14 +13,14 @@ from mainspring.schedules.plan import (
     ScheduleStep,
     SeenRun,
     TriggerRefusal,
-    answered,
     backfill,
-    disabled,
-    had,
-    orphaned,
-    put_off,
-    rejected,
+    disable,
+    mark_orphaned,
+    postpone,
+    reject_jobs,
+    skip_taken_keys,
     trigger,
+    use_existing_job,
 )
 from tests.unit.schedule_samples import (
     DONE,
@@ -72,11 +72,11 @@ def test_one_that_is_never_on_a_timer() -> None:
 
 
 def test_disabled_is_refused_with_the_reason() -> None:
-    assert refused(disabled(plan(), T0, "we move")).why == "it is disabled: we move"
+    assert refused(disable(plan(), T0, "we move")).why == "it is disabled: we move"
     failed = ended(plan(max_failures=1), FAILED)
     assert refused(failed).why == "it was disabled after 1 runs failed in a row: ValueError: no"
-    assert refused(orphaned(plan(), T0, "2.0")).why.startswith("it is not in the newest code any more")
-    for there in (disabled(plan(), T0), failed):
+    assert refused(mark_orphaned(plan(), T0, "2.0")).why.startswith("it is orphaned")
+    for there in (disable(plan(), T0), failed):
         assert asked(there, force=True).forced
 
 
@@ -95,7 +95,7 @@ def test_a_trigger_obeys_overlap(overlap: str, refuses: bool) -> None:
     if refuses:
         refusal = refused(there)
         assert (refusal.why.split(" ", 2)[2], refusal.job) == ("has not ended", run(1).job)
-        assert refused(there, seen=WAITS).why.endswith("still waits for others")
+        assert refused(there, seen=WAITS).why.endswith("still waits for other schedules")
         assert len(asked(there, force=True).plan.open) == 2
         assert len(asked(there, seen=DONE).plan.open) == 1
     else:
@@ -165,7 +165,7 @@ def test_a_backfill_runs_each_moment_once() -> None:
 
 def test_too_many_are_refused() -> None:
     made = backfill(NAME, opened(plan(), run(1)), T0, range(100), ids())
-    assert made == TriggerRefusal("1 runs have not ended and 100 would be added; 100 is the most")
+    assert made == TriggerRefusal("1 runs have not ended and 100 would be added; the maximum is 100")
 
 
 def test_backfills_are_not_cancelled_by_what_comes() -> None:
@@ -186,7 +186,7 @@ def test_backfills_are_not_cancelled_by_what_comes() -> None:
 def test_rejected_jobs_leave_records() -> None:
     there = opened(plan(misfire="all", overlap="queue"), run(1))
     late = DUE + MINUTE + 40 * SECOND
-    made = rejected(look(there, late, DONE), late, "the queue drains")
+    made = reject_jobs(look(there, late, DONE), late, "the queue drains")
     assert words(made.runs) == ["fired", "rejected", "rejected"]
     assert [each.job for each in made.runs] == [run(1).job, None, None]
     assert (made.jobs, made.plan.open, made.plan.watermark) == ((), (), DUE + MINUTE)
@@ -196,26 +196,26 @@ def test_rejected_jobs_leave_records() -> None:
 
 def test_continuous_tries_again() -> None:
     there = plan(mode="continuous", min_pause=0)
-    assert rejected(look(there, T0), T0, "no").plan.due == T0 + SECOND
+    assert reject_jobs(look(there, T0), T0, "no").plan.due == T0 + SECOND
     made = look(there, T0)
-    held = answered(made.plan, T0, {made.jobs[0].id: b"h" * 16})
+    held = skip_taken_keys(made.plan, T0, {made.jobs[0].id: b"h" * 16})
     assert (held.plan.open, held.plan.due, held.look) == ((), T0 + SECOND, T0 + SECOND)
-    assert had(look(there, T0), T0, made.runs[0].at).plan.due == T0 + SECOND
+    assert use_existing_job(look(there, T0), T0, made.runs[0].at).plan.due == T0 + SECOND
 
 
 def test_a_key_that_another_job_has() -> None:
     made = look(plan(), DUE)
-    said = answered(made.plan, DUE, {made.jobs[0].id: b"h" * 16})
+    said = skip_taken_keys(made.plan, DUE, {made.jobs[0].id: b"h" * 16})
     ((at, record),) = told(said.runs)
     assert (at, record.what, said.runs[0].job, said.plan.open) == (DUE, "skipped", None, ())
-    assert record.note == "job 68686868-6868-6868-6868-686868686868 has its unique key"
-    assert said.news == (ScheduleNews("skipped", "another job has its unique key", 1),)
+    assert record.note == "job 68686868-6868-6868-6868-686868686868 holds its unique key"
+    assert said.news == (ScheduleNews("skipped", "another job holds its unique key", 1),)
 
 
 def test_an_occurrence_that_has_a_job_already() -> None:
     """Somebody backfilled it while it was due: what else is due is fired, and the schedule goes on."""
     made = look(plan(misfire="all", overlap="queue"), DUE + 2 * MINUTE)
-    less = had(made, DUE + 2 * MINUTE, DUE + MINUTE)
+    less = use_existing_job(made, DUE + 2 * MINUTE, DUE + MINUTE)
     assert [each.at for each in less.runs] == [DUE, DUE + 2 * MINUTE]
     assert [job.id for job in less.jobs] == [each.job for each in less.plan.open] == [each.job for each in less.runs]
     assert (less.plan.due, less.plan.watermark) == (made.plan.due, made.plan.watermark)
@@ -223,5 +223,5 @@ def test_an_occurrence_that_has_a_job_already() -> None:
 
 def test_what_has_no_room_stays_due() -> None:
     there = plan()
-    made = put_off(there, DUE)
+    made = postpone(there, DUE)
     assert (made.plan, made.look, made.jobs, made.runs) == (there, DUE + SECOND, (), ())

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.schedules.plan import ScheduleNews, SchedulePlan
-from mainspring.schedules.rules import Cron, Every, RuleWindow, window
+from mainspring.schedules.rules import Cron, Every, RuleWindow, make_window
 from tests.unit.schedule_samples import (
     HOUR,
     MINUTE,
@@ -99,7 +99,7 @@ def test_what_was_passed_over_says_why() -> None:
     assert made.news == (ScheduleNews("skipped", record.note, 1),)
     assert record.made == DUE
     ((_, record),) = told(look(there, DUE, WAITS).runs)
-    assert record.note.endswith("still waits for others")
+    assert record.note.endswith("still waits for other schedules")
 
 
 def test_a_run_that_ended_is_not_in_the_way() -> None:
@@ -136,7 +136,7 @@ def test_cron_counts_no_further_than_a_thousand_and_says_so() -> None:
     made = look(plan(cron="* * * * *"), T0 + 3000 * MINUTE)
     ((at, first), *others) = told(made.runs)
     assert at == T0
-    assert first.note.endswith("more than are counted here")
+    assert first.note.endswith("more occurrences than this record counts")
     assert first.count == 901
     assert not any("more" in record.note for _, record in others)
 
@@ -194,7 +194,7 @@ def test_the_last_occurrence() -> None:
     made = look(plan(at=DUE), DUE)
     assert words(made.runs) == FIRED
     assert (made.plan.due, made.plan.watermark) == (None, DUE)
-    made = look(plan(rule=window(Every(MINUTE), end=DUE + MINUTE)), DUE + HOUR)
+    made = look(plan(rule=make_window(Every(MINUTE), end=DUE + MINUTE)), DUE + HOUR)
     assert (words(made.runs), made.plan.due) == (FIRED, None)
 
 

@@ -18,20 +18,20 @@ from mainspring.schedules.plan import (
     Definition,
     OpenRun,
     SchedulePlan,
+    block_limit,
     decode,
-    disabled,
-    enabled,
+    describe_full_bucket,
+    disable,
+    enable,
     encode,
-    first,
-    held_by,
-    one_of_two,
-    orphaned,
-    revised,
-    some_of,
+    group_limit,
+    mark_orphaned,
+    new_plan,
+    revise,
     step,
 )
-from mainspring.schedules.plan.run_job import KEPT, ONE_AT_A_TIME, RunBuilder
-from mainspring.schedules.rules import Cron, Every, Once, delay_of, window
+from mainspring.schedules.plan.run_job import MIN_KEEP, ONE_AT_A_TIME, RunBuilder
+from mainspring.schedules.rules import Cron, Every, Once, jitter_delay, make_window
 from mainspring.states import State
 from tests.unit.schedule_samples import (
     FAILED,
@@ -57,27 +57,27 @@ from tests.unit.schedule_samples import (
 def test_an_interval_is_anchored_once() -> None:
     assert plan().due == T0 + MINUTE
     assert plan(immediate=True).due == T0
-    later = window(Every(MINUTE), start=T0 + HOUR)
+    later = make_window(Every(MINUTE), start=T0 + HOUR)
     assert plan(rule=later).due == T0 + HOUR
-    assert plan(rule=window(Once(delay=HOUR))).due == T0 + HOUR
+    assert plan(rule=make_window(Once(delay=HOUR))).due == T0 + HOUR
 
 
 def test_what_is_declared_again_changes_nothing() -> None:
     """At whatever time, by whatever process: its phase, its watermark, its failures stay."""
-    for options in ({}, {"immediate": True}, {"cron": "*/5 * * * *"}, {"rule": window(Once(delay=HOUR))}):
+    for options in ({}, {"immediate": True}, {"cron": "*/5 * * * *"}, {"rule": make_window(Once(delay=HOUR))}):
         there = ended(look(plan(**options), T0 + 2 * MINUTE).plan, FAILED)
-        again = revised(there, definition(**options), T0 + 3 * MINUTE, owner="user")
+        again = revise(there, definition(**options), T0 + 3 * MINUTE, owner="user")
         assert again == there
 
 
 def test_a_change_keeps_the_phase_unless_it_is_the_rule() -> None:
     there = replace(look(plan(), T0 + MINUTE).plan, failures=2, trips=1)
-    changed = revised(there, definition(overlap="queue", max_failures=9), T0 + 90 * SECOND, owner="code", version="2")
+    changed = revise(there, definition(overlap="queue", max_failures=9), T0 + 90 * SECOND, owner="code", version="2")
     assert (changed.due, changed.rule, changed.watermark, changed.open) == (
         there.due, there.rule, there.watermark, there.open,
     )  # fmt: skip
     assert (changed.failures, changed.trips, changed.owner, changed.version) == (2, 1, "code", "2")
-    other = revised(there, definition(every=HOUR), T0 + 90 * SECOND, owner="user")
+    other = revise(there, definition(every=HOUR), T0 + 90 * SECOND, owner="user")
     assert (other.due, other.watermark, other.open, other.failures) == (
         T0 + 90 * SECOND + HOUR, there.watermark, there.open, 2,
     )  # fmt: skip
@@ -85,48 +85,48 @@ def test_a_change_keeps_the_phase_unless_it_is_the_rule() -> None:
 
 def test_another_rule_does_not_fire_what_has_fired() -> None:
     there = look(plan(cron="* * * * *"), T0).plan
-    other = revised(there, definition(cron="*/2 * * * *"), T0, owner="user")
+    other = revise(there, definition(cron="*/2 * * * *"), T0, owner="user")
     assert (there.watermark, other.due) == (T0, T0 + 2 * MINUTE)
-    ahead = revised(there, definition(cron="*/2 * * * *"), T0 - HOUR, owner="user")
+    ahead = revise(there, definition(cron="*/2 * * * *"), T0 - HOUR, owner="user")
     assert ahead.due == T0 + 2 * MINUTE
 
 
 def test_a_change_leaves_it_disabled() -> None:
-    off = disabled(plan(), T0, "no")
+    off = disable(plan(), T0, "no")
     for other in (definition(), definition(every=HOUR)):
-        changed = revised(off, other, T0 + 1, owner="code")
+        changed = revise(off, other, T0 + 1, owner="code")
         assert (changed.enabled, changed.off, changed.note) == (False, "operator", "no")
         assert look(changed, T0 + 24 * HOUR).jobs == ()
 
 
 def test_off_and_on() -> None:
-    off = disabled(opened(plan(misfire="all"), run(1)), T0 + 1, "why not")
+    off = disable(opened(plan(misfire="all"), run(1)), T0 + 1, "why not")
     assert (off.enabled, off.off, off.note, off.off_at, off.open) == (False, "operator", "why not", T0 + 1, (run(1),))
     assert (look(off, T0 + HOUR).jobs, look(replace(off, open=()), T0 + HOUR).look) == ((), None)
-    on = enabled(off, T0 + HOUR + 1)
+    on = enable(off, T0 + HOUR + 1)
     assert (on.enabled, on.off, on.note, on.off_at) == (True, "", "", 0)
     assert (on.due, on.watermark) == (T0 + HOUR + MINUTE, T0 + HOUR + 1)
-    assert enabled(plan(), T0) == plan()
+    assert enable(plan(), T0) == plan()
 
 
 def test_orphans_come_back_with_their_code() -> None:
-    gone = orphaned(plan(), T0, "2.0")
+    gone = mark_orphaned(plan(), T0, "2.0")
     assert (gone.enabled, gone.off, gone.note) == (False, "orphaned", "version 2.0 does not declare it")
-    back = revised(gone, definition(), T0 + HOUR, owner="code", version="1.9")
+    back = revise(gone, definition(), T0 + HOUR, owner="code", version="1.9")
     assert (back.enabled, back.off, back.note, back.due) == (True, "", "", T0 + HOUR + MINUTE)
-    at_once = revised(gone, definition(every=HOUR, immediate=True), T0 + HOUR, owner="code")
+    at_once = revise(gone, definition(every=HOUR, immediate=True), T0 + HOUR, owner="code")
     assert at_once.due == T0 + HOUR
-    assert "started last" in orphaned(plan(), T0, "").note
+    assert "started last" in mark_orphaned(plan(), T0, "").note
 
 
 def test_what_somebody_disabled_is_not_enabled_by_code() -> None:
-    gone = orphaned(disabled(plan(), T0, "no"), T0 + 1, "2.0")
+    gone = mark_orphaned(disable(plan(), T0, "no"), T0 + 1, "2.0")
     assert (gone.off, gone.note) == ("operator", "no")
-    assert not revised(gone, definition(), T0 + 2, owner="code").enabled
+    assert not revise(gone, definition(), T0 + 2, owner="code").enabled
 
 
 def test_one_that_failures_disabled_does_not_come_back_without_its_code() -> None:
-    gone = orphaned(ended(plan(max_failures=1), FAILED), T0 + 1, "2.0")
+    gone = mark_orphaned(ended(plan(max_failures=1), FAILED), T0 + 1, "2.0")
     assert look(gone, T0 + 24 * HOUR).plan == gone
 
 
@@ -139,11 +139,12 @@ FULL = SchedulePlan(
             follows=(FollowUp(State.DEAD, NewJob(id=b"f" * 16, task="shop.tell", queue="q")),),
         ),
         limits=(Limit(name="api", kind="rate", size=3, per=SECOND),),
-        rule=window(Cron.of("0 3 * * *", tz="Europe/Kyiv"), T0, T0 + 24 * HOUR * 365),
+        rule=make_window(Cron.of("0 3 * * *", tz="Europe/Kyiv"), T0, T0 + 24 * HOUR * 365),
         immediate=True, jitter=5, overlap="queue", misfire="all", depends_on=("a",), blocks=("b",), group="g",
         max_failures=7, reenable_after=8, min_pause=9, history=10,
     ),
-    rule=window(Cron.of("0 3 * * *", tz="Europe/Kyiv")), owner="code", version="1.2", enabled=False, off="failures",
+    rule=make_window(Cron.of("0 3 * * *", tz="Europe/Kyiv")), owner="code", version="1.2", enabled=False,
+    off="failures",
     note="x", off_at=1, back_at=2, trial=True, trips=3, watermark=4, due=5, asked=6,
     open=(OpenRun(1, b"j" * 16, 2, "triggered"),), failures=6, succeeded=7, failed=8, error="e",
 )  # fmt: skip
@@ -174,7 +175,7 @@ def test_definitions_that_say_the_same_are_equal() -> None:
     for options in ({}, {"cron": "@daily", "tz": "Europe/Kyiv"}, {"mode": "continuous"}, {"overlap": "queue"}):
         one, other = definition(**options), definition(**options)
         assert one == other
-        assert decode(encode(first(one, T0))).definition == other
+        assert decode(encode(new_plan(one, T0))).definition == other
     assert definition() != definition(jitter=1)
 
 
@@ -208,7 +209,7 @@ def test_a_long_run_is_not_looked_at_often() -> None:
 
 
 def test_a_look_that_finds_nothing_changes_nothing() -> None:
-    for there in (plan(), plan(mode="triggered"), opened(plan(), run(1)), disabled(plan(), T0)):
+    for there in (plan(), plan(mode="triggered"), opened(plan(), run(1)), disable(plan(), T0)):
         made = look(there, T0 + SECOND)
         assert (made.plan, made.runs, made.jobs, made.news, made.cancel) == (there, (), (), (), ())
 
@@ -217,7 +218,7 @@ def test_a_look_that_finds_nothing_changes_nothing() -> None:
 
 
 def made_by(**options: Any) -> NewJob:
-    return RunBuilder(NAME, definition(**options), ids()).job(T0, T0)
+    return RunBuilder(NAME, definition(**options), ids()).occurrence_job(T0, T0)
 
 
 def test_a_run_is_the_declared_job() -> None:
@@ -240,16 +241,16 @@ def test_runs_that_must_not_overlap_need_a_place() -> None:
 
 
 def test_jitter_is_the_same_for_everybody() -> None:
-    delay = delay_of(NAME, T0, MINUTE)
+    delay = jitter_delay(NAME, T0, MINUTE)
     assert made_by(jitter=MINUTE).run_at == made_by(jitter=MINUTE).run_at == T0 + delay
-    late = RunBuilder(NAME, definition(jitter=MINUTE), ids()).job(T0, T0 + delay)
+    late = RunBuilder(NAME, definition(jitter=MINUTE), ids()).occurrence_job(T0, T0 + delay)
     assert late.run_at is None
     both = made_by(jitter=MINUTE, job=replace(JOB, delay=SECOND))
     assert (both.run_at, both.delay) == (T0 + delay + SECOND, 0)
 
 
 def test_a_run_is_kept_until_it_was_seen() -> None:
-    assert made_by(job=replace(JOB, keep=0)).keep == KEPT
+    assert made_by(job=replace(JOB, keep=0)).keep == MIN_KEEP
     assert made_by(job=replace(JOB, keep=24 * HOUR)).keep == 24 * HOUR
     assert made_by().keep is None
 
@@ -263,7 +264,7 @@ def test_follow_up_jobs_follow_the_run() -> None:
     )
     declared = replace(JOB, follows=(FollowUp(State.DEAD, tell), FollowUp(State.SUCCEEDED, tell)))
     new_id = ids()
-    runs = [RunBuilder(NAME, definition(job=declared), new_id).job(T0 + n, T0) for n in range(3)]
+    runs = [RunBuilder(NAME, definition(job=declared), new_id).occurrence_job(T0 + n, T0) for n in range(3)]
     follow_ups = [follow.job for made in runs for follow in made.follows]
     assert len({job.id for job in follow_ups}) == 6
     assert all(job.id.endswith(b"\0\0") for job in follow_ups)
@@ -283,9 +284,12 @@ def test_a_step_brings_the_limits_of_its_jobs() -> None:
     assert look(opened(plan(limits=(own,)), run(1)), T0 + 1, RUNS).limits == ()
 
 
-def test_what_holds_a_run_back_is_told_in_the_words_of_schedules() -> None:
+def test_full_buckets_of_schedules_are_described_in_words() -> None:
     own = Bucket(ONE_AT_A_TIME.name, "process").name
-    assert held_by(own) == "schedule 'process' runs one at a time"
-    assert held_by(one_of_two("process", "cleanup").name) == "schedules cleanup and process block each other"
-    assert held_by(some_of("etl", 2).name) == "group 'etl' has as many running as it may"
-    assert held_by("shop.send:at-once") == held_by("queue/mail:at-once") == held_by("group/etl") == ""
+    assert describe_full_bucket(own) == "schedule 'process' runs one job at a time"
+    assert (
+        describe_full_bucket(block_limit("process", "cleanup").name) == "schedules cleanup and process block each other"
+    )
+    assert describe_full_bucket(group_limit("etl", 2).name) == "group 'etl' has reached max_concurrent"
+    for other in ("shop.send:at-once", "queue/mail:at-once", "group/etl"):
+        assert describe_full_bucket(other) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.schedules.plan import ScheduleNews, SchedulePlan, SeenRun, disabled, enabled, first, revised, step
+from mainspring.schedules.plan import ScheduleNews, SchedulePlan, SeenRun, disable, enable, new_plan, revise, step
 from mainspring.schedules.plan.settle import settle
 from mainspring.states import Reason, State
 from tests.unit.schedule_samples import (
@@ -52,7 +52,7 @@ def test_a_job_that_is_gone_ends_its_run() -> None:
     settled, runs = settle(opened(plan(), run(1)), T0 + 5, {run(1).job: None})
     ((_, record),) = told(runs)
     assert (record.state, record.ended) == (None, T0 + 5)
-    assert "not there any more" in record.note
+    assert "deleted before a scheduler saw its end" in record.note
     assert (settled.open, settled.failures) == ((), 0)
 
 
@@ -126,7 +126,7 @@ def test_failures_after_it_was_disabled() -> None:
     there = opened(plan(max_failures=2, overlap="allow"), *(run(n, T0 + n) for n in range(4)))
     off = look(there, T0 + 10, FAILED).plan
     assert (off.enabled, off.failures, off.trips, off.back_at) == (False, 4, 1, T0 + 10 + 10 * MINUTE)
-    by_hand = disabled(opened(plan(max_failures=1), run(1)), T0, "tired of it")
+    by_hand = disable(opened(plan(max_failures=1), run(1)), T0, "tired of it")
     still = look(by_hand, T0 + 10, FAILED)
     assert (still.plan.off, still.plan.note, still.plan.failures) == ("operator", "tired of it", 1)
     assert still.news == ()
@@ -185,9 +185,9 @@ def test_after_zero_somebody_has_to_enable_it() -> None:
 
 def test_a_pause_that_was_changed_meanwhile() -> None:
     there = ended(plan(max_failures=1), FAILED)
-    shorter = revised(there, definition(max_failures=1, reenable_after=MINUTE), T0, owner="user")
+    shorter = revise(there, definition(max_failures=1, reenable_after=MINUTE), T0, owner="user")
     assert look(shorter, T0 + SECOND).look == T0 + SECOND + MINUTE
-    never = revised(there, definition(max_failures=1, reenable_after=0), T0, owner="user")
+    never = revise(there, definition(max_failures=1, reenable_after=0), T0, owner="user")
     assert look(never, T0 + HOUR).plan.back_at is None
     assert not look(never, T0 + HOUR).plan.enabled
 
@@ -198,14 +198,14 @@ def test_a_clock_that_goes_back_does_not_hold_it_off_for_longer() -> None:
 
 
 def test_enabling_resets() -> None:
-    on = enabled(ended(plan(max_failures=2), FAILED, FAILED), T0 + MINUTE)
+    on = enable(ended(plan(max_failures=2), FAILED, FAILED), T0 + MINUTE)
     assert (on.enabled, on.off, on.note, on.failures, on.trips, on.trial, on.back_at) == (
         True, "", "", 0, 0, False, None,
     )  # fmt: skip
     assert ended(on, FAILED).enabled
-    once = enabled(ended(plan(max_failures=2), FAILED), T0 + MINUTE)
+    once = enable(ended(plan(max_failures=2), FAILED), T0 + MINUTE)
     assert (once.failures, once.due) == (0, T0 + MINUTE)
-    tried = enabled(_on_trial(), T0 + HOUR)
+    tried = enable(_on_trial(), T0 + HOUR)
     assert (tried.trial, tried.failures) == (False, 0)
 
 
@@ -247,14 +247,14 @@ def test_continuous_does_not_wait_for_a_clock_that_went_back() -> None:
 
 def test_continuous_off_and_on_while_it_runs() -> None:
     there = look(plan(mode="continuous", min_pause=MINUTE), T0).plan
-    off = disabled(there, T0 + 1)
+    off = disable(there, T0 + 1)
     assert look(off, T0 + SECOND).jobs == ()
     ended_off = look(off, T0 + SECOND, SeenRun(state=State.SUCCEEDED, ended=T0 + SECOND))
     assert (ended_off.plan.due, ended_off.plan.open, ended_off.look) == (None, (), None)
-    on = enabled(ended_off.plan, T0 + 2 * SECOND)
+    on = enable(ended_off.plan, T0 + 2 * SECOND)
     assert on.due == T0 + SECOND + MINUTE  # the pause is kept
-    assert enabled(ended_off.plan, T0 + HOUR).due == T0 + HOUR
-    on_again = enabled(off, T0 + 2)
+    assert enable(ended_off.plan, T0 + HOUR).due == T0 + HOUR
+    on_again = enable(off, T0 + 2)
     assert (on_again.due, look(on_again, T0 + 3).jobs) == (None, ())
     assert look(on_again, T0 + HOUR, SeenRun(state=State.SUCCEEDED, ended=T0 + 4)).jobs != ()
 
@@ -268,10 +268,10 @@ def test_continuous_that_failures_disable_comes_back() -> None:
 
 
 def test_another_mode() -> None:
-    there = opened(first(definition(), T0), run(1))
-    continuous = revised(there, definition(mode="continuous"), T0 + 1, owner="user")
+    there = opened(new_plan(definition(), T0), run(1))
+    continuous = revise(there, definition(mode="continuous"), T0 + 1, owner="user")
     assert (continuous.due, continuous.rule) == (None, None)
     made = step(NAME, continuous, T0 + 2, {run(1).job: DONE}, ids())
     assert len(made.jobs) == 1
-    back = revised(made.plan, definition(), T0 + 3, owner="user")
+    back = revise(made.plan, definition(), T0 + 3, owner="user")
     assert back.due == T0 + 3 + MINUTE

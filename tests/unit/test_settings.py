@@ -13,7 +13,7 @@ from mainspring import Mainspring
 from mainspring.common.redact import redact
 from mainspring.errors import BadUrl, InvalidOption, UnknownOption
 from mainspring.jobs.records import Retention
-from mainspring.options.table import WorkerOptions
+from mainspring.options.typed import WorkerOptions
 from mainspring.settings.schema import schema
 from mainspring.settings.settings import AppSettings, Settings
 from mainspring.settings.table import OF_ONE_RUN, TABLE

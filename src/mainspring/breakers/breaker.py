@@ -1,4 +1,4 @@
-"""Breaker: guards tasks, and any code, against what fails again and again, for the whole fleet."""
+"""Breaker: stops tasks and other code while a service that they use keeps failing, for the whole fleet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from mainspring.breakers.declare import DeclaredBreaker, function, is_failure
+from mainspring.breakers.declare import DeclaredBreaker, is_failure
 from mainspring.client import blocking
 from mainspring.codec.failures import words_of
 from mainspring.common.callables import is_async
@@ -22,6 +22,7 @@ from mainspring.errors import BreakerOpen, InvalidOption, StoreError
 from mainspring.limits.declare import bind
 from mainspring.limits.holder import CapacityHolder
 from mainspring.limits.records import Bucket, Limit
+from mainspring.options import checks
 from mainspring.tasks.notify import announce
 
 if TYPE_CHECKING:
@@ -29,39 +30,42 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TELL = 1.0
-"""Seconds between two words about successes of which only the number matters."""
+REPORT_EVERY = 1.0
+"""Seconds between two reports of successes to the store, for a breaker with ``rate=``."""
 
 log = logging.getLogger("mainspring.breakers")
 
 
 class BreakerEntry:
-    """One passage through a breaker."""
+    """One call or block that a breaker guards."""
 
-    __slots__ = ("counts", "name", "over", "started", "visit")
+    __slots__ = ("counts", "holder", "name", "over", "started")
 
     def __init__(
-        self, name: str, started: int = 0, visit: CapacityHolder | None = None, *, counts: bool = True
+        self, name: str, started: int = 0, holder: CapacityHolder | None = None, *, counts: bool = True
     ) -> None:
         self.name = name
         self.started = started
-        """By the store's clock, if it is a probe; else it is none, whenever the breaker opens."""
-        self.visit = visit
-        """The place of a probe."""
+        """The time of the store when a probe started; 0 if it is no probe, also if the breaker opens meanwhile."""
+        self.holder = holder
+        """The capacity of a probe."""
         self.counts = counts
-        """False inside of another passage through the same breaker."""
+        """False inside another call or block of the same breaker: only the outer one is counted."""
         self.over = False
-        """Contexts are copied (by tasks, by frameworks), and a copy may outlive the block."""
+        """The block has ended. asyncio and frameworks copy contexts, and a copy may outlive the block."""
 
 
 _entries: contextvars.ContextVar[tuple[BreakerEntry, ...]] = contextvars.ContextVar("mainspring_breakers", default=())
 
 
 class Breaker(Handle, DeclaredBreaker):
-    """``breaker=`` guards tasks: their jobs wait while it is open. ``with``, ``async with`` and the decorator guard any
-    code: ``BreakerOpen`` is raised instead of running it, or ``fallback`` is called in its place."""
+    """``breaker=`` guards tasks: their jobs wait while the breaker is open.
 
-    INSTEAD = "Make it again: app.breaker(name, ...)."
+    ``with``, ``async with`` and the decorator guard other code: while the breaker is open they raise ``BreakerOpen``,
+    or call ``fallback``.
+    """
+
+    INSTEAD = "Call app.breaker(name, ...) again."
 
     def __init__(self, app: Mainspring, guard: DeclaredBreaker) -> None:
         super().__init__(guard.name, guard.options)
@@ -69,60 +73,57 @@ class Breaker(Handle, DeclaredBreaker):
         [(self._limit, _, _)] = bind("", (self,), f"breaker {self.name!r}")
         self._known = False
         self._lock = threading.Lock()
-        self._good = 0
-        self._told = time.monotonic()
-        self._inside: list[BreakerEntry] = []
+        self._successes = 0
+        self._reported = time.monotonic()
+        self._open: list[BreakerEntry] = []
 
     def at(self, *, fallback: Callable[..., Any]) -> Breaker:
-        """The same breaker with a fallback: what a function that it decorates returns while it is open."""
+        """Return the same breaker with a fallback, for a decorated function. It is called while the breaker is open."""
         return Breaker(
-            self._app, DeclaredBreaker(self.name, {**self.options, "fallback": function(fallback, "fallback")})
+            self._app, DeclaredBreaker(self.name, {**self.options, "fallback": checks.fallback(fallback, "fallback")})
         )
 
-    def told_to(self, known: dict[str, Limit]) -> Self:
-        """Itself; refused if another of its name is known with other options."""
+    def register(self, known: dict[str, Limit]) -> Self:
+        """Add itself to the breakers of an app. A breaker of the same name with other options is refused."""
         if known.setdefault(self.name, self._limit) != self._limit:
-            why, hint = (
-                "is that of a breaker with other options",
-                "Declare it once and pass what app.breaker(...) returned.",
-            )
+            why = "is the name of a breaker with other options"
+            hint = "Declare it once, and pass the object that app.breaker(...) returned."
             raise InvalidOption("name", self.name, why, subject=repr(self), hint=hint)
         return self
 
     def __call__(self, fn: F) -> F:
         """Guard a function."""
-        self._check(fn)
+        self._check_function(fn)
         return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
 
     def __enter__(self) -> Self:
-        self._push(blocking.run(f"with {self!r}", self._enter(self._is_inside())))
+        self._push(blocking.run(f"with {self!r}", self._enter(self._is_nested())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        blocking.run(f"with {self!r}", self._exit(self._popped(), error))
+        blocking.run(f"with {self!r}", self._exit(self._pop(), error))
 
     async def __aenter__(self) -> Self:
-        self._push(await self._enter(self._is_inside()))
+        self._push(await self._enter(self._is_nested()))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self._exit(self._popped(), error)
+        await self._exit(self._pop(), error)
 
     def __repr__(self) -> str:
         return f"<Breaker {self.name}>"
 
     # ---- private ------------------------------------------------------------------------------
 
-    def _check(self, fn: Any) -> None:
+    def _check_function(self, fn: Any) -> None:
         subject = f"breaker {self.name!r}"
-        check_guardable(fn, "breaker", subject, "of a task say breaker= instead.")
+        check_guardable(fn, "breaker", subject, "for a task use breaker= instead.")
         if self.fallback is not None and is_async(self.fallback) and not is_async(fn):
-            hint = "A def needs a def as its fallback."
-            raise InvalidOption(
-                "fallback", self.fallback, "is async and the function is not", subject=subject, hint=hint
-            )
+            hint = "The fallback of a def must be a def."
+            why = "is an async def, and the function is a def"
+            raise InvalidOption("fallback", self.fallback, why, subject=subject, hint=hint)
 
     def _guard(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -165,24 +166,24 @@ class Breaker(Handle, DeclaredBreaker):
 
         return guarded
 
-    def _is_inside(self) -> bool:
-        """Whether the caller has passed it already, or runs in a job that has: that one tells how it ended."""
+    def _is_nested(self) -> bool:
+        """Whether the caller is inside a block or a job of this breaker already, which then reports the result."""
         from mainspring.worker.run.context import current
 
         attempt = current.get(None)
         own = attempt is not None and any(limit.name == self._limit.name for limit in attempt.spec.limits)
         return own or any(entry.name == self.name and not entry.over for entry in _entries.get())
 
-    async def _enter(self, inside: bool) -> BreakerEntry:
-        if inside:
+    async def _enter(self, nested: bool) -> BreakerEntry:
+        if nested:
             return BreakerEntry(self.name, counts=False)
         try:
-            return await self._admitted()
+            return await self._admit()
         except StoreError as error:
-            log.warning("%r lets everything through: the store cannot be asked: %s", self, error)
+            log.warning("%r lets every call through, because the store does not answer: %s", self, error)
             return BreakerEntry(self.name)
 
-    async def _admitted(self) -> BreakerEntry:
+    async def _admit(self) -> BreakerEntry:
         store, bucket = await self._app.client.store(), Bucket(self._limit.name)
         if not self._known:
             await store.declare_limits([self._limit])
@@ -190,13 +191,13 @@ class Breaker(Handle, DeclaredBreaker):
         found = await store.buckets([bucket])
         if not found or found[0].breaker is None or found[0].breaker.state == "closed":
             return BreakerEntry(self.name)
-        visit = CapacityHolder(self._app.client, self, [bucket], [self._limit])
-        said = await visit.ask()
+        holder = CapacityHolder(self._app.client, self, [bucket], [self._limit])
+        said = await holder.ask()
         for row in said.breakers:
             announce(self._app.hooks, row, said.now)
         if said.ok:
-            visit.keep()
-            return BreakerEntry(self.name, said.now, visit)
+            holder.keep()
+            return BreakerEntry(self.name, said.now, holder)
         wait = self.options["open_for"] if said.next_at is None else max(said.next_at - said.now, 0)
         raise BreakerOpen(self.name, timedelta(microseconds=wait), found[0].breaker.error)
 
@@ -205,20 +206,20 @@ class Breaker(Handle, DeclaredBreaker):
             return
         fault = words_of(error) if error is not None and is_failure(self, error) else ""
         try:
-            await self._tell(entry, error is None, fault)
-            if entry.visit is not None:
-                await entry.visit.leave()
+            await self._report(entry, error is None, fault)
+            if entry.holder is not None:
+                await entry.holder.leave()
         except BaseException as trouble:
-            if entry.visit is not None:
-                entry.visit.give_up()
+            if entry.holder is not None:
+                entry.holder.give_up()
             if not isinstance(trouble, StoreError):
                 raise
-            log.warning("%r was not told how a call ended: %s", self, trouble)
+            log.warning("%r could not report the result of a call to the store: %s", self, trouble)
 
-    async def _tell(self, entry: BreakerEntry, succeeded: bool, fault: str) -> None:
+    async def _report(self, entry: BreakerEntry, succeeded: bool, fault: str) -> None:
         good = int(succeeded)
-        if self.weighs and entry.visit is None:
-            good = self._due(good, fault)
+        if self.uses_rate and entry.holder is None:
+            good = self._take_successes(good, fault)
         if not good and not fault:
             return
         store = await self._app.client.store()
@@ -226,25 +227,25 @@ class Breaker(Handle, DeclaredBreaker):
         if changed is not None:
             announce(self._app.hooks, changed)
 
-    def _due(self, good: int, fault: str) -> int:
-        """How many successes are to be told now: all there are, with a failure or after a second."""
+    def _take_successes(self, good: int, fault: str) -> int:
+        """Return the number of successes to report now: all of them, together with a failure or after one second."""
         with self._lock:
-            self._good += good
+            self._successes += good
             now = time.monotonic()
-            if not fault and now - self._told < TELL:
+            if not fault and now - self._reported < REPORT_EVERY:
                 return 0
-            self._told, good, self._good = now, self._good, 0
+            self._reported, good, self._successes = now, self._successes, 0
         return good
 
     def _push(self, entry: BreakerEntry) -> None:
-        self._inside.append(entry)
+        self._open.append(entry)
         _entries.set((*[each for each in _entries.get() if not each.over], entry))
 
-    def _popped(self) -> BreakerEntry:
-        """The last of its passages in this context; if it was entered in another one, the last of all."""
+    def _pop(self) -> BreakerEntry:
+        """Remove the last entry of this context; if the block was entered in another context, the last of all."""
         with self._lock:
-            mine = [each for each in _entries.get() if each in self._inside]
-            entry = (mine or self._inside)[-1]
-            self._inside.remove(entry)
+            mine = [each for each in _entries.get() if each in self._open]
+            entry = (mine or self._open)[-1]
+            self._open.remove(entry)
         entry.over = True
         return entry

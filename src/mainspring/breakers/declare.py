@@ -1,7 +1,7 @@
-"""Breakers as users declare them: when they open, for how long, and what is tried then.
+"""Breakers as users declare them: when they open, for how long, and how many probes they start.
 
-A breaker is known to the store by its name with ``:breaker`` behind it, so that no limit has the same one. What it
-goes by is no part of the name, so it can change.
+The name of a breaker in the store ends in ``:breaker``, so no limit has the same name. Its options are not part of the
+name, so they can change.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _MILLION = 1_000_000
 
 
 class DeclaredBreaker:
-    """What a breaker goes by, under a name of its own or under that of the task which has it."""
+    """The options of a breaker, with a name of its own; "" for a breaker that is named after its task."""
 
     by = None
-    """A breaker is one for all: it has no keys."""
+    """A breaker has no keys: there is one for all jobs."""
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        """``options`` are resolved ones."""
+        """``options`` must be resolved (``resolve_options``)."""
         self.name = name
         self.options = options
         self.trip_on: tuple[type[BaseException], ...] = options["trip_on"]
-        """Errors that count; empty for those that may be retried."""
+        """The errors that count as failures; empty: every error that may be retried."""
         self.fallback: Callable[..., Any] | None = options["fallback"]
 
     @property
-    def weighs(self) -> bool:
-        """Whether it goes by a share of failures, so that successes have to be counted."""
+    def uses_rate(self) -> bool:
+        """Whether a share of failures opens it (``rate=``), so that successes must be counted too."""
         return self.options["rate"] is not None
 
     def limit(self, owner: str = "") -> Limit:
-        """What the store is told of it."""
+        """Return the breaker as the store keeps it."""
         o, name = self.options, (self.name or owner) + BREAKER_SUFFIX
-        if self.weighs:
+        if self.uses_rate:
             share = max(1, round(o["rate"] * _MILLION))
             return Limit(
                 name=name, kind="breaker", size=o["probes"], per=o["open_for"], burst=o["minimum"], share=share,
@@ -47,58 +47,39 @@ class DeclaredBreaker:
         return Limit(name=name, kind="breaker", size=o["probes"], per=o["open_for"], burst=o["failures"])
 
     def counts(self, error: BaseException, *, retryable: bool) -> bool:
-        """Whether this error is a failure of what the breaker guards."""
+        """Whether this error counts as a failure."""
         return isinstance(error, self.trip_on) if self.trip_on else retryable
 
 
-def guarded(name: str, given: Mapping[str, object], subject: str) -> DeclaredBreaker:
-    """A breaker with these options."""
-    from mainspring.options.table import resolve_options  # the table there names the check below
-
-    resolved = resolve_options("breaker", given, subject=subject)
+def declare_breaker(
+    name: str, resolved: Mapping[str, Any], given: Mapping[str, object], subject: str
+) -> DeclaredBreaker:
+    """A breaker with these resolved options; refused if the ``given`` ones do not go together."""
     if resolved["rate"] is not None and "failures" in given:
-        hint = "failures=5 counts those in a row; rate=0.5, minimum=20, over='1m' goes by a share."
-        raise InvalidOption("failures", given["failures"], "cannot be given with rate", subject=subject, hint=hint)
+        hint = "failures=5 counts consecutive failures; rate=0.5, minimum=20, over='1m' counts a share of the calls."
+        raise InvalidOption("failures", given["failures"], "cannot be combined with rate", subject=subject, hint=hint)
     for option in ("minimum", "over"):
         if resolved["rate"] is None and option in given:
-            raise InvalidOption(option, given[option], "goes with rate only", subject=subject, hint="rate=0.5")
+            raise InvalidOption(option, given[option], "works with rate only", subject=subject, hint="Add rate=0.5.")
     return DeclaredBreaker(name, resolved)
 
 
 def to_breaker(value: Any, name: str) -> tuple[DeclaredBreaker, ...]:
-    """The option of a task in normal form: one breaker or none."""
+    """Return the option of a task in normal form: a tuple with one breaker or none."""
     if value is None or value == ():
         return ()
     if isinstance(value, DeclaredBreaker):
         found = value
-    elif isinstance(value, Mapping):
-        found = guarded("", value, "")
     else:
         hint = 'breaker=app.breaker("payments"), or its options: breaker={"failures": 5, "open_for": "30s"}'
         raise InvalidOption(name, value, "is not a breaker", hint=hint)
     if found.fallback is not None:
-        hint = "Jobs wait while a breaker is open. A fallback is for functions: @breaker.at(fallback=...)."
-        raise InvalidOption(name, value, "has a fallback, and a job has no use for it", hint=hint)
+        hint = "Jobs wait while a breaker is open. Use a fallback for a function: @breaker.at(fallback=...)."
+        raise InvalidOption(name, value, "has a fallback, which does not work for tasks", hint=hint)
     return (found,)
 
 
 def is_failure(guard: DeclaredBreaker, error: BaseException) -> bool:
-    """Whether guarded code that raised this has failed: an end by order, or a word to the worker, is none."""
+    """Whether this error of guarded code counts as a failure. Cancellation and the signals to the worker do not."""
     ordinary = isinstance(error, Exception) and not isinstance(error, (Signal, BreakerOpen))
     return guard.counts(error, retryable=ordinary)
-
-
-# ---- checks of its options -------------------------------------------------------------------------
-
-
-def share(value: Any, name: str) -> float | None:
-    if value is None or (type(value) in (int, float) and 0 < value <= 1):
-        return None if value is None else float(value)
-    raise InvalidOption(name, value, "must be a share above 0 and up to 1", hint=f"{name}=0.5: half of the calls fail.")
-
-
-def function(value: Any, name: str) -> Any:
-    if value is None or (callable(value) and not isinstance(value, type) and not hasattr(value, "declared")):
-        return value
-    hint = "It gets the arguments of the call and returns what that returns. To run a job, enqueue it there."
-    raise InvalidOption(name, value, "must be a function", hint=hint)

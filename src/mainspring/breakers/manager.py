@@ -1,4 +1,4 @@
-"""app.breakers: which breakers there are and how they stand; opened and closed by hand. Every verb has its a-twin."""
+"""app.breakers: list breakers, open and close them by hand. Every method ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
@@ -25,90 +25,90 @@ if TYPE_CHECKING:
 
 
 class BreakerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A breaker when the store was asked."""
+    """A breaker, at the time of the call."""
 
     name: str
     state: Literal["closed", "open", "half_open"]
     failures: int
-    """In a row, or within the window; of one that is not closed, those that opened it."""
+    """Failures in a row, or within the window. For a breaker that is not closed: the failures that opened it."""
     calls: int
-    """Calls within the window, of one that goes by a rate."""
+    """Calls within the window, for a breaker with ``rate=``."""
     opened: datetime | None
     until: datetime | None
-    """When it is tried again; None of one that is closed, or open until it is reset."""
+    """When the next probe starts; None for a closed breaker, and for one that is open until ``reset``."""
     error: str
-    """What failed last."""
+    """The last error."""
     tripped: bool
-    """Somebody opened it by hand."""
+    """An operator opened it with ``trip``."""
     probing: int
     """Probes that run now."""
     probes: int
+    """Probes that may run at the same time."""
     open_for: timedelta
     threshold: int
-    """Failures in a row that open it; of one that goes by a rate, the least number of calls."""
+    """Failures in a row that open it. For a breaker with ``rate=``: the minimum number of calls."""
     rate: float | None
     over: timedelta | None
 
 
 BreakerInfos = list[BreakerInfo]
+BreakerNames = list[str]
 
 
 class Breakers(Reserved):
-    """A breaker is there once a job named it or code entered it. What is done by hand holds for the whole fleet."""
+    """The breakers of the whole fleet. A breaker is in the store after the first job named it or code entered it."""
+
+    PATH = "app.breakers"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    def list(self) -> BreakerInfos:
-        """Every breaker that the store knows, by name."""
-        return blocking.run("app.breakers.list", self.alist())
-
     async def alist(self) -> BreakerInfos:
-        return await _infos(await self._app.client.store())
+        """Return every breaker in the store, by name."""
+        return await _load_infos(await self._app.client.store())
 
-    def get(self, name: str | Breaker) -> BreakerInfo:
-        """One breaker by its name."""
-        return blocking.run("app.breakers.get", self.aget(name))
+    list = blocking.twin(alist)
 
     async def aget(self, name: str | Breaker) -> BreakerInfo:
-        wanted, infos = _checked(name), await self.alist()
+        """Return one breaker; ``InvalidOption`` if it is not in the store."""
+        wanted, infos = _check_name(name), await self.alist()
         for info in infos:
             if info.name == wanted:
                 return info
-        raise _unknown(wanted, [info.name for info in infos])
+        raise _unknown_breaker(wanted, [info.name for info in infos])
 
-    def trip(self, name: str | Breaker, for_: Duration | None = None) -> None:
-        """Open it now, for a time or until it is reset. Jobs that run go on; nothing else that it guards starts."""
-        return blocking.run("app.breakers.trip", self.atrip(name, for_))
+    get = blocking.twin(aget)
 
     async def atrip(self, name: str | Breaker, for_: Duration | None = None) -> None:
-        wanted, span = _checked(name), checks.span_or_none(for_, "for_")
+        """Open a breaker now: for ``for_``, or until ``reset``. Running jobs continue; no other guarded code starts."""
+        wanted, span = _check_name(name), checks.span_or_none(for_, "for_")
         store = await self._app.client.store()
         if not await store.trip_breaker(wanted + BREAKER_SUFFIX, span):
-            raise _unknown(wanted, [info.name for info in await _infos(store)])
+            raise _unknown_breaker(wanted, [info.name for info in await _load_infos(store)])
         until = None if span is None else SystemClock().now_us() + span
         announce(self._app.hooks, BreakerRow(name=wanted + BREAKER_SUFFIX, state="open", until=until, tripped=True))
 
-    def reset(self, name: str | Breaker) -> None:
-        """Close it now and forget its failures."""
-        return blocking.run("app.breakers.reset", self.areset(name))
+    trip = blocking.twin(atrip)
 
     async def areset(self, name: str | Breaker) -> None:
-        wanted, store = _checked(name), await self._app.client.store()
+        """Close a breaker now and reset its failure count."""
+        wanted, store = _check_name(name), await self._app.client.store()
         before = await store.buckets([Bucket(wanted + BREAKER_SUFFIX)])
         if not await store.reset_breaker(wanted + BREAKER_SUFFIX):
-            raise _unknown(wanted, [info.name for info in await _infos(store)])
+            raise _unknown_breaker(wanted, [info.name for info in await _load_infos(store)])
         if any(row.breaker is not None and row.breaker.state != "closed" for row in before):
             announce(self._app.hooks, BreakerRow(name=wanted + BREAKER_SUFFIX))
 
+    reset = blocking.twin(areset)
 
-async def _infos(store: Store) -> BreakerInfos:
+
+async def _load_infos(store: Store) -> BreakerInfos:
     limits = [row.limit for row in await store.limits() if row.limit.kind == "breaker"]
     rows = {row.name: row for row in await store.buckets([Bucket(limit.name) for limit in limits])}
-    return [_info(limit, rows[limit.name]) for limit in limits if limit.name in rows]
+    return [_build_info(limit, rows[limit.name]) for limit in limits if limit.name in rows]
 
 
-def _info(limit: Limit, row: BucketRow) -> BreakerInfo:
+def _build_info(limit: Limit, row: BucketRow) -> BreakerInfo:
     found = row.breaker
     assert found is not None
     return BreakerInfo(
@@ -129,14 +129,11 @@ def _info(limit: Limit, row: BucketRow) -> BreakerInfo:
     )
 
 
-def _checked(name: object) -> str:
-    """The name of a breaker; one that code has in hand may stand for its name."""
+def _check_name(name: object) -> str:
+    """Return the name of a breaker, given as a name or as a breaker object."""
     return checks.some_task_name(name.name if isinstance(name, DeclaredBreaker) else name, "breaker")
 
 
-def _unknown(name: str, known: BreakerNames) -> InvalidOption:
-    hint = "A breaker is there once a job named it or code entered it; app.breakers.list() shows them all."
-    return InvalidOption("breaker", name, f"is not known to the store{did_you_mean(name, known)}", hint=hint)
-
-
-BreakerNames = list[str]
+def _unknown_breaker(name: str, known: BreakerNames) -> InvalidOption:
+    hint = "A breaker is in the store after the first job named it or code entered it. See app.breakers.list()."
+    return InvalidOption("breaker", name, f"is not in the store{did_you_mean(name, known)}", hint=hint)

@@ -1,28 +1,93 @@
-"""The blocking face: one background event loop per process, started when first needed.
+"""Blocking methods: one background event loop per process runs the async methods for blocking callers.
 
-``x`` blocks and ``ax`` awaits; the async core is written once and the blocking verbs hand it to
-this loop. Enqueueing does not come here: it runs in the calling thread.
+Every method that uses the store exists twice: ``ax`` is awaited, ``x`` blocks. Only ``ax`` is written; ``x`` is made
+from it with :func:`twin`, or with :func:`iterator_twin` if the method returns an iterator. The loop starts when a
+blocking method is called for the first time. Enqueueing does not use the loop: it runs in the calling thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from typing import Any, TypeVar
+from functools import update_wrapper
+from typing import Any, ParamSpec, TypeVar, cast
 
 from mainspring.errors import WouldBlockLoop
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
+# ---- twins -------------------------------------------------------------------------------------------
+
+
+def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """Make the blocking method ``x`` of the async method ``ax``, with the same parameters and docstring.
+
+    The class says in ``PATH`` how users write its objects (``"app.jobs"``). ``WouldBlockLoop`` names the method with
+    it: ``app.jobs.get() would block the running event loop. Use: await app.jobs.aget(...)``.
+
+    >>> class Greeter:
+    ...     PATH = "greeter"
+    ...     async def agreet(self, name: str = "you") -> str:
+    ...         "Greet somebody by name."
+    ...         return f"Hello, {name}"
+    ...     greet = twin(agreet)
+    >>> Greeter().greet("Ada")
+    'Hello, Ada'
+    """
+    name = method.__name__[1:]
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> R:
+        made: Coroutine[Any, Any, R] = cast("Any", method)(self, *args, **kwargs)
+        return run(f"{self.PATH}.{name}", made)
+
+    return cast("Callable[P, R]", _named(call, method))
+
+
+def iterator_twin(method: Callable[P, AsyncIterator[R]]) -> Callable[P, Iterator[R]]:
+    """Make the blocking iterator ``x`` of the method ``ax``, which returns an :class:`ItemStream`."""
+    name = method.__name__[1:]
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[R]:
+        return each(f"{self.PATH}.{name}", cast("Any", method)(self, *args, **kwargs).batches)
+
+    twin = _named(call, method)
+    wanted = inspect.signature(method)
+    returns = str(wanted.return_annotation).replace("AsyncIterator[", "Iterator[")
+    cast("Any", twin).__signature__ = wanted.replace(return_annotation=returns)
+    return cast("Callable[P, Iterator[R]]", twin)
+
+
+def _named(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the blocking function the name, signature and docstring of its twin; the twin's docstring names both."""
+    assert method.__name__.startswith("a"), f"{method.__name__} must be named a + the name of the blocking method"
+    name = method.__name__[1:]
+    update_wrapper(call, method)  # `inspect.signature` and `help` find the signature by `__wrapped__`
+    call.__name__ = name
+    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{name}"
+    method.__doc__ = _with_first_line(f"Async version of ``{name}``.", method.__doc__ or "")
+    return call
+
+
+def _with_first_line(line: str, doc: str) -> str:
+    """The docstring with a line before it, indented so that `inspect.cleandoc` removes the indentation again."""
+    indents = [len(each) - len(each.lstrip()) for each in doc.split("\n")[1:] if each.strip()]
+    return f"{line}\n\n{' ' * min(indents, default=0)}{doc}" if doc else line
+
+
+# ---- the background loop -----------------------------------------------------------------------------
+
+
 class _Background:
-    """The loop of this process and the thread that runs it."""
+    """The event loop of this process and the thread that runs it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,9 +102,9 @@ class _Background:
             return self._loop
 
     def after_fork(self) -> None:
-        """The child has no loop thread; the parent's loop object is left alone, never closed."""
+        """Forget the parent's loop in a forked child: its thread does not exist there. The loop is never closed."""
         _inherited.append(self._loop)
-        self.__init__()  # type: ignore[misc]  # begin anew in place
+        self.__init__()  # type: ignore[misc]  # reset in place: other modules hold this object
 
 
 _inherited: list[object] = []
@@ -49,7 +114,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
-    """Run ``call`` to its end from blocking code. ``verb`` names the method for the error."""
+    """Run ``call`` to its end from blocking code. The error ``WouldBlockLoop`` shows ``verb``."""
     if in_loop() and not in_notebook():
         call.close()
         raise WouldBlockLoop(verb)
@@ -57,26 +122,51 @@ def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
     try:
         return future.result()
     except BaseException:
-        future.cancel()  # Ctrl-C while waiting: end the call too
+        future.cancel()  # Ctrl-C during the wait ends the call too
         raise
 
 
 def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:
-    """Start ``call`` on the background loop and let it run; cancel what is returned to end it."""
+    """Start ``call`` on the background loop and return its future; cancel the future to end the call."""
     return asyncio.run_coroutine_threadsafe(call, _background.loop)
 
 
-def each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
-    """Go through ``batches`` from blocking code, item by item: the loop is asked once per batch.
+class ItemStream(AsyncIterator[R]):
+    """The items of an async generator of batches, one by one: what a method with an iterator twin returns."""
 
-    Between two batches nothing runs and nothing is held, so an iterator that is given up leaves nothing behind.
+    def __init__(self, batches: AsyncGenerator[Sequence[R]]) -> None:
+        self.batches = batches
+        """The batches, for the blocking twin: it asks the loop once for each batch."""
+        self._items = _items_of(batches)
+
+    def __anext__(self) -> Awaitable[R]:
+        return self._items.__anext__()
+
+    async def aclose(self) -> None:
+        """End the iteration and the generator of the batches."""
+        await self._items.aclose()
+        await self.batches.aclose()
+
+
+async def _items_of(batches: AsyncGenerator[Sequence[R]]) -> AsyncGenerator[R]:
+    async with aclosing(batches):
+        async for batch in batches:
+            for item in batch:
+                yield item
+
+
+def each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
+    """Iterate over the items of ``batches`` from blocking code, asking the loop once for each batch.
+
+    Between two batches nothing runs and nothing is open, so an iterator that is not read to its end leaves nothing
+    behind.
     """
     _refuse_loop(verb)
     return _each(verb, batches)
 
 
 def _each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
-    while (batch := run(verb, _step(batches))) is not None:
+    while (batch := run(verb, _next_batch(batches))) is not None:
         yield from batch
         _refuse_loop(verb)
 
@@ -88,16 +178,11 @@ def _refuse_loop(verb: str) -> None:
         raise error
 
 
-async def _step(batches: AsyncGenerator[Sequence[R]]) -> Sequence[R] | None:
+async def _next_batch(batches: AsyncGenerator[Sequence[R]]) -> Sequence[R] | None:
     return await anext(batches, None)
 
 
-async def aeach(batches: AsyncGenerator[Sequence[R]]) -> AsyncIterator[R]:
-    """The async twin of :func:`each`."""
-    async with aclosing(batches):
-        async for batch in batches:
-            for item in batch:
-                yield item
+# ---- inside a running loop ---------------------------------------------------------------------------
 
 
 def in_loop() -> bool:
@@ -106,14 +191,14 @@ def in_loop() -> bool:
 
 
 def warn_blocking(verb: str) -> None:
-    """Say once per place that a blocking verb holds up the event loop it was called in."""
+    """Warn, once per place in the caller's code, that the blocking method stops the running event loop."""
     if not in_notebook():
         text = f"{verb}() blocks the running event loop; use: await a{verb}(...)"
         warnings.warn(text, stacklevel=_outside())
 
 
 def _outside() -> int:
-    """The stack level of the caller that is not of this package."""
+    """The stack level of the first caller outside of this package."""
     level, frame = 2, sys._getframe(2)  # noqa: SLF001  # the only way to walk the stack without its cost
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mainspring."):
         level, frame = level + 1, frame.f_back
@@ -121,5 +206,5 @@ def _outside() -> int:
 
 
 def in_notebook() -> bool:
-    """IPython keeps a loop running in every cell; a blocking wait is what its user means."""
+    """Whether this is IPython, which runs a loop in every cell: there a user who blocks means to block."""
     return "IPython" in sys.modules and "get_ipython" in dir(__import__("builtins"))

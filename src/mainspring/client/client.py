@@ -1,4 +1,4 @@
-"""An app's way to its store: opened on first use, one client per event loop, safe after a fork."""
+"""The client of a store: opened on first use, one store per event loop, safe after a fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from mainspring.client import blocking, test_guard
-from mainspring.client.patience import EnqueueRetry, WaitForCapacity
+from mainspring.client.patience import EnqueuePatience
 from mainspring.common.clock import boottime
 from mainspring.errors import QueueFull, StoreUnavailable
 from mainspring.jobs.records import Batch, Enqueued
@@ -24,23 +24,23 @@ ENQUEUE_PATIENCE = 10.0
 """Seconds during which an enqueue is repeated while the store cannot be reached."""
 
 _inherited: list[Any] = []
-"""What a forked child got from its parent: kept for ever, for collecting a handle would close the parent's."""
+"""Stores that a forked child got from its parent. They are kept for ever: to collect one would close the parent's."""
 
 
 class Client:
-    """Holds the stores of one app. Opens nothing until a verb needs it."""
+    """Holds the stores of one app. Opens nothing until a method needs the store."""
 
     glance = 1.0
-    """Seconds between two looks at whether what is held is over."""
+    """Seconds between two checks whether a lock is still held."""
 
     def __init__(self, address: StoreAddress, full_wait: int = 10_000_000) -> None:
-        """``full_wait``: microseconds that an enqueue waits for room in a full queue."""
+        """``full_wait``: microseconds that an enqueue waits for capacity in a full queue."""
         self.address = address
         self._full_wait = full_wait / 1e6
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is open yet in this process."""
+        """Reset: no store is open in this process."""
         self._pid = os.getpid()
         self._making = threading.Lock()
         self._own: Store | None = None
@@ -48,58 +48,50 @@ class Client:
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Store]] = {}
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
-        """Insert the batch, blocking, in this thread. Repeated safely while the store is out of reach."""
-        if connection is not None:  # the caller's transaction: the caller repeats it
+        """Insert the batch in this thread, blocking. Repeated, and inserted once, while the store is unreachable."""
+        if connection is not None:  # the caller repeats its own transaction
             return self._blocking_store().enqueue_now(batch, connection)
-        room: WaitForCapacity | None = None
-        trouble: EnqueueRetry | None = None
+        patience: EnqueuePatience | None = None
         while True:
             try:
-                return self._blocking_store().enqueue_now(batch)  # asked anew: it may have been closed meanwhile
-            except StoreUnavailable as error:
-                batch = msgspec.structs.replace(batch, retry=True)
-                trouble = trouble or EnqueueRetry(ENQUEUE_PATIENCE)
-                pause = trouble.pause(error)
-            except QueueFull as full:
-                if blocking.in_loop():  # to wait here would stop everything else
+                return self._blocking_store().enqueue_now(batch)  # looked up for each try: it may have been closed
+            except (StoreUnavailable, QueueFull) as error:
+                if isinstance(error, QueueFull) and blocking.in_loop():  # a wait here would stop the event loop
                     raise
-                room, trouble = room or WaitForCapacity(self._full_wait), None
-                pause = room.pause(full)
+                patience = patience or EnqueuePatience(ENQUEUE_PATIENCE, self._full_wait)
+                pause = patience.pause(error)
+                batch = _repeated(batch, error)
             time.sleep(pause)
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
-        """The async twin of :meth:`enqueue_now`."""
-        room: WaitForCapacity | None = None
-        trouble: EnqueueRetry | None = None
+        """Async version of :meth:`enqueue_now`, without a connection."""
+        patience: EnqueuePatience | None = None
         while True:
             try:
                 return await (await self.store()).enqueue(batch)
-            except StoreUnavailable as error:
-                batch = msgspec.structs.replace(batch, retry=True)
-                trouble = trouble or EnqueueRetry(ENQUEUE_PATIENCE)
-                pause = trouble.pause(error)
-            except QueueFull as full:
-                room, trouble = room or WaitForCapacity(self._full_wait), None
-                pause = room.pause(full)
+            except (StoreUnavailable, QueueFull) as error:
+                patience = patience or EnqueuePatience(ENQUEUE_PATIENCE, self._full_wait)
+                pause = patience.pause(error)
+                batch = _repeated(batch, error)
             await asyncio.sleep(pause)
 
     def now(self) -> float:
-        """Seconds by which this process tells for how long it holds what the store gave it."""
+        """Seconds of the clock that this process measures its locks with; goes on while the machine sleeps."""
         return boottime()
 
     async def store(self) -> Store:
-        """The store for the running loop, open."""
+        """The open store of the running event loop."""
         self._check_fork()
         loop = asyncio.get_running_loop()
         store = self._by_loop.get(loop)
         return store if store is not None else await self._open_once(loop)
 
     async def durability(self) -> str:
-        """The class that enqueues and acks are held to."""
+        """The durability class of enqueues and acks."""
         return await (await self.store()).durability()
 
     async def migrate(self) -> tuple[int, int]:
-        """Run the missing migrations; the schema's number before and after. Opens a store of its own for it."""
+        """Run the missing migrations with a store of its own; returns the schema version before and after."""
         store = self._connect()
         try:
             return await store.migrate()
@@ -107,7 +99,7 @@ class Client:
             await store.close()
 
     async def plan(self) -> MigrationPlan:
-        """What :meth:`migrate` would do."""
+        """The plan of :meth:`migrate`, without running it."""
         store = self._connect()
         try:
             return await store.migration_plan()
@@ -115,7 +107,7 @@ class Client:
             await store.close()
 
     async def _open_once(self, loop: asyncio.AbstractEventLoop) -> Store:
-        """Whoever comes while it is being opened waits for the same one; what failed is tried anew by the next."""
+        """Open the store of this loop once for all callers that wait; after a failure the next caller tries again."""
         opening = self._opening.get(loop)
         if opening is None:
             opening = self._opening[loop] = loop.create_task(self._open(loop))
@@ -132,14 +124,14 @@ class Client:
             self._opening.pop(loop, None)
 
     def _forget_closed(self) -> None:
-        """A loop that was closed without closing its async generators: its connections keep it, and nobody else."""
+        """Drop the stores of closed loops: the connections of a store keep its loop, and so the entry, alive."""
         for ref in self._by_loop.keyrefs():
             loop = ref()
             if loop is not None and loop.is_closed():
                 self._by_loop.pop(loop, None)
 
     async def close(self) -> None:
-        """Let go of what this loop and the blocking side hold. The next use opens anew."""
+        """Close the store of this loop and the blocking store. The next use opens them again."""
         mine = self._by_loop.pop(asyncio.get_running_loop(), None)
         if self._own is not None:
             await self._own.close()
@@ -151,7 +143,7 @@ class Client:
 
     @property
     def _shared(self) -> bool:
-        """SQLite's writer serves every loop and thread of the process; network drivers live on one loop."""
+        """Whether one store serves every loop and thread, as on SQLite; network drivers are bound to one loop."""
         return self.address.url.startswith("sqlite:")
 
     def _blocking_store(self) -> Store:
@@ -162,8 +154,8 @@ class Client:
                 store = self._own = self._own or self._connect()
         return store
 
-    def check_worker(self, verb: str) -> None:  # noqa: ARG002 - named by the client of a test, which refuses
-        """Whether workers may be started on this store; ``verb`` is what would start them."""
+    def check_worker(self, verb: str) -> None:  # noqa: ARG002 - the client of a test names it in its error
+        """Raise if workers may not be started on this store; ``verb`` is the method that starts them."""
         test_guard.ask(self.address.url)
 
     def _connect(self) -> Store:
@@ -176,3 +168,8 @@ class Client:
         if self._pid != os.getpid():
             _inherited.append((self._own, self._by_loop, self._opening))
             self._begin()
+
+
+def _repeated(batch: Batch, error: StoreUnavailable | QueueFull) -> Batch:
+    """The batch for the next try: after a lost reply the store must look whether it has the batch already."""
+    return msgspec.structs.replace(batch, retry=True) if isinstance(error, StoreUnavailable) else batch

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from mainspring.codec import wire
-from mainspring.common.callables import shape_of
+from mainspring.common.callables import Dependency, shape_of
 from mainspring.common.secret import Secret
 from mainspring.errors import BadSignature
 
@@ -62,8 +62,6 @@ class Parameters:
 
 def resolve_parameters(fn: Callable[..., Any], task: str, *, skip_first: bool) -> Parameters:
     """Read the signature of ``fn``; ``BadSignature`` names the parameter that cannot be used."""
-    from mainspring.tasks.dependencies import Dependency
-
     found = Parameters()
     for parameter in _parameters_of(fn, task)[int(skip_first) :]:
         if isinstance(parameter.default, Dependency):

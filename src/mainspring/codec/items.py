@@ -12,8 +12,9 @@ from msgspec import UNSET
 from mainspring.codec.annotations import Parameters, check_type, declared_return, declared_type, parameter_names
 from mainspring.codec.signature import PAYLOAD_LIMIT, Signature
 from mainspring.errors import BadSignature, WrongArgument
-from mainspring.tasks.bulk import ITEM
 
+ITEM = "item"
+"""The name of the one argument of a bulk task's job, whatever the handler calls its list."""
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection)
 
 

@@ -1,4 +1,4 @@
-"""What a callable is behind its wrapping: its colour, whether it yields, its parameters. And what was never run."""
+"""Facts about a callable behind its wrappers: async or not, generator or not, its parameters, its context."""
 
 from __future__ import annotations
 
@@ -9,45 +9,54 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 UNRUN = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
-"""Types of what a function returns that has not run yet."""
+"""Types of return values that have not run yet."""
+
+
+class Dependency(NamedTuple):
+    """The default of a parameter that ``Depends(fn)`` supplies; such a parameter is not an argument of a job."""
+
+    fn: Callable[..., Any]
+    cache: bool
+    """Whether one value serves all parameters of an attempt with the same function."""
+
 
 _CONTEXTS = ("Context", "AsyncContext")
 _NAME = r"[A-Za-z_][\w.]*"
 
 
 def shape_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs when it is called: the function in a ``partial``, the ``__call__`` of an object."""
+    """The function that runs at a call: the function of a ``partial``, or the ``__call__`` of an object."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     plain = inspect.isroutine(fn) or inspect.isclass(fn)
-    found: Callable[..., Any] = fn if plain else getattr(type(fn), "__call__", fn)  # noqa: B004 - not whether, which
+    found: Callable[..., Any] = fn if plain else getattr(type(fn), "__call__", fn)  # noqa: B004 - we want the method, not whether it exists
     return found
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether a call of it is to be awaited."""
+    """Whether a call must be awaited."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(shape_of(fn))
 
 
 def yields(fn: Callable[..., Any]) -> bool:
-    """Whether a call of it only makes a generator, of either colour."""
+    """Whether a call returns a generator or an async generator."""
     shape = shape_of(fn)
     return inspect.isgeneratorfunction(shape) or inspect.isasyncgenfunction(shape)
 
 
 def let_go(value: Any) -> str:
-    """Close what nobody will run; says what it was."""
-    if not isinstance(value, AsyncGeneratorType):  # that one has no end of its own that could be reached from here
+    """Close a coroutine or generator that will not run; returns a description for the error message."""
+    if not isinstance(value, AsyncGeneratorType):  # closing an async generator needs an event loop
         with suppress(Exception):
             value.close()
     return "a coroutine" if isinstance(value, CoroutineType) else "a generator"
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Its parameters, annotations as they stand; none for one that cannot be read."""
+    """The parameters, with annotations as written; an empty list if the signature cannot be read."""
     try:
         if sys.version_info >= (3, 14):
             from annotationlib import Format
@@ -59,7 +68,7 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def takes_context(fn: Callable[..., Any]) -> str:
-    """``Context`` or ``AsyncContext`` if the first parameter is annotated as one, else nothing."""
+    """``Context`` or ``AsyncContext`` if the first parameter is annotated with it, else an empty text."""
     first = next(iter(parameters_of(fn)), None)
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         return ""
@@ -69,7 +78,7 @@ def takes_context(fn: Callable[..., Any]) -> str:
 
 
 def misplaced_context(fn: Callable[..., Any]) -> str:
-    """A parameter that is annotated as a context and will not get one, if there is such."""
+    """The name of a parameter annotated as a context that is not the first parameter, or an empty text."""
     rest = parameters_of(fn)[int(bool(takes_context(fn))) :]
     for each in rest:
         said = getattr(each.annotation, "__forward_arg__", each.annotation)
@@ -79,7 +88,7 @@ def misplaced_context(fn: Callable[..., Any]) -> str:
 
 
 def _contexts(fn: Callable[..., Any], said: Any) -> Iterator[tuple[str, bool]]:
-    """The contexts that an annotation names, each with whether it is ours for sure."""
+    """The context classes that an annotation names, each with whether it is certainly the class of this package."""
     if not isinstance(said, str):
         yield from ((each.__name__, True) for each in (said, *get_args(said)) if _ours(each))
         return
@@ -98,7 +107,7 @@ def _ours(found: Any) -> bool:
 
 
 def _lookup(fn: Callable[..., Any], dotted: str) -> Any:
-    """What a name means where the function stands; None if that cannot be told."""
+    """The object that a name means in the module of the function; None if it is unknown."""
     first, *rest = dotted.split(".")
     found = getattr(inspect.unwrap(shape_of(fn)), "__globals__", {}).get(first)
     for name in rest:
@@ -107,7 +116,7 @@ def _lookup(fn: Callable[..., Any], dotted: str) -> Any:
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """What people call it."""
+    """The name of the function, for messages."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return cast("str", getattr(fn, "__name__", type(fn).__name__))

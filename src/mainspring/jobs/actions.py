@@ -1,4 +1,4 @@
-"""Doing something to many jobs: in slices, each job at most once, no faster than asked."""
+"""Actions on many jobs: in slices, on each job at most once, no faster than the given rate."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 Which = Query | Job[Any] | UUID | str
-"""Which jobs are meant: a query, or one job by its handle or id."""
+"""The jobs of a call: a query, or one job by its handle or its id."""
 
 SLICE = 100
-"""Jobs that are read at once, with their payloads."""
-MOST_IDS = 1_000
+"""The number of jobs that are read at once, with their payloads."""
+MAX_IDS = 1_000
+"""The number of ids that one query to a store may name."""
 FASTEST = 1_000_000
 
 
-def query_of(which: Which) -> Query:
-    """The query that is meant."""
+def to_query(which: Which) -> Query:
+    """Return the query of a query, a job or an id."""
     if isinstance(which, Query):
         return which.checked()
     if isinstance(which, (Job, UUID, str)):
         return Query.of(which.id if isinstance(which, Job) else which)
-    raise InvalidOption("query", which, "is not a query", hint="Give a Query, a Job or the id of a job.")
+    raise InvalidOption("query", which, "is not a query", hint="Pass a Query, a Job or the id of a job.")
 
 
-def named(which: Which) -> Query:
-    """The query of something that changes jobs: one that says nothing is refused."""
-    query = query_of(which)
+def query_to_change(which: Which) -> Query:
+    """Return the query of a call that changes jobs. An empty query is refused."""
+    query = to_query(which)
     if query.empty:
-        raise InvalidOption("query", query, "is empty", hint="To mean every job, say Query.everything().")
+        raise InvalidOption("query", query, "is empty", hint="To act on every job, pass Query.everything().")
     return query
 
 
-def asked(which: Which | None) -> Query:
-    """The query of something that only looks: None asks for everything."""
-    return Query.everything() if which is None else query_of(which)
+def query_to_read(which: Which | None) -> Query:
+    """Return the query of a call that only reads jobs. None means every job."""
+    return Query.everything() if which is None else to_query(which)
 
 
 async def pages(store: Store, query: Query, size: int = SLICE) -> AsyncGenerator[tuple[JobRow, ...]]:
-    """The jobs of a query, newest first, slice by slice. One that fits all the while is seen once, whatever moves."""
+    """Read the jobs of a query, newest first, in slices. A job that matches the whole time is returned exactly once."""
     cursor = None
     while True:
         found = await store.find(query, limit=size, cursor=cursor)
@@ -62,12 +63,13 @@ async def pages(store: Store, query: Query, size: int = SLICE) -> AsyncGenerator
 
 
 async def act(store: Store, action: Action, query: Query, *, reason: str = "", priority: int = 0) -> int:
-    """Do it to every job of the query that is in a state for it; how many there were.
+    """Act on every job of the query whose state allows it. Return the number of jobs that were changed.
 
-    For what takes a job out of the query: what could come back into it needs :func:`act_once`.
+    Use it for an action after which a job no longer matches the query. If a job can match again, use
+    :func:`act_once`.
     """
     done = 0
-    for part in _parts(query):
+    for part in _split_ids(query):
         acted = ActResult(more=True)
         while acted.more:
             acted = await store.act(action, part, reason=reason, priority=priority, cursor=acted.cursor)
@@ -76,10 +78,10 @@ async def act(store: Store, action: Action, query: Query, *, reason: str = "", p
 
 
 async def act_once(store: Store, action: Action, query: Query, *, rate: float | None = None) -> int:
-    """Do it to every job of the query, to each once even if it fits again soon; at most ``rate`` jobs a second."""
+    """Act on each job of the query once, also if the job matches again soon; at most ``rate`` jobs per second."""
     size = SLICE if rate is None else max(1, min(SLICE, int(rate / 10)))
     done = 0
-    for part in _parts(query):
+    for part in _split_ids(query):
         async for rows in pages(store, part, size):
             if done and rate is not None:
                 await asyncio.sleep(size / rate)
@@ -89,23 +91,23 @@ async def act_once(store: Store, action: Action, query: Query, *, rate: float | 
 
 
 def check_rate(rate: float | None) -> None:
-    """Refuse a rate that lets nothing through, and one that no store can keep up with."""
+    """Refuse a rate of zero or less, and a rate that no store reaches."""
     number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
     if rate is not None and not (number and 0 < rate <= FASTEST):
-        why = f"is jobs per second, above 0 and at most {FASTEST:,}"
-        raise InvalidOption("rate", rate, why, hint="rate=None goes as fast as the store.")
+        why = f"must be a number of jobs per second, greater than 0 and at most {FASTEST:,}"
+        raise InvalidOption("rate", rate, why, hint="rate=None sets no limit.")
 
 
 async def store_now(store: Store) -> int:
-    """The store's time: a promotion of no job tells it."""
+    """Return the time of the store: the reply to a promotion of no job has it."""
     return (await store.promote(0)).now
 
 
-def _parts(query: Query) -> list[Query]:
-    """The same query in pieces whose ids fit into one slice of the store."""
+def _split_ids(query: Query) -> list[Query]:
+    """Split a query with many ids into queries that a store accepts."""
     if query.ids is None:
         return [query]
     return [
-        msgspec.structs.replace(query, ids=query.ids[start : start + MOST_IDS])
-        for start in range(0, len(query.ids), MOST_IDS)
+        msgspec.structs.replace(query, ids=query.ids[start : start + MAX_IDS])
+        for start in range(0, len(query.ids), MAX_IDS)
     ]

@@ -1,111 +1,123 @@
-"""Many calls in one enqueue: all of them become jobs, or none."""
+"""Enqueue: calls become the records of one batch, the store inserts the batch, and each call gets a job handle.
+
+Every enqueue goes this way: one call or many, blocking or async, a child of a running job or not. ``prepare`` makes the
+batch without touching the store; ``enqueue`` and ``aenqueue`` send it. All calls of a batch become jobs, or none does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.client import blocking
 from mainspring.common.ids import raw_id, raw_ids
 from mainspring.errors import InvalidOption, KeyConflict, KeyTaken
-from mainspring.jobs.call import Call
 from mainspring.jobs.job import Job
 from mainspring.jobs.records import Batch
+from mainspring.tasks.middleware import wrap_call
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.jobs.call import Call
     from mainspring.jobs.new_job import JobOrigin
-    from mainspring.jobs.records import Enqueued
+    from mainspring.jobs.records import Enqueued, NewJob
     from mainspring.limits.records import Limit
-    from mainspring.tasks.middleware import Middleware
 
 R = TypeVar("R")
 
 
-class PreparedBatch(NamedTuple, Generic[R]):
-    """A batch with the handles of its jobs."""
+class PreparedBatch(Struct, Generic[R]):
+    """A batch, the handles of its jobs, and the connection of the caller to insert it through."""
 
     batch: Batch
     jobs: list[Job[R]]
     connection: Any
 
-    def answered(self, replies: Sequence[Enqueued]) -> list[Job[R]]:
-        """The handles, after the store has said which jobs it made and which it found."""
-        return [job if reply.created else found(job, reply) for job, reply in zip(self.jobs, replies, strict=True)]
+    def answer(self, replies: Sequence[Enqueued]) -> list[Job[R]]:
+        """The handles of the jobs that the store inserted, or found as the holders of their unique keys."""
+        found = self.jobs
+        for n, reply in enumerate(replies):
+            if not reply.created and reply.id != found[n].id.bytes:
+                found[n] = found[n].holder(reply.id)
+        return found
 
-    def explained(self, error: KeyTaken | KeyConflict) -> KeyTaken | KeyConflict:
-        """The same error; if the key is taken by another call of this batch, it says so."""
+    def explain(self, error: KeyTaken | KeyConflict) -> KeyTaken | KeyConflict:
+        """The error to raise: if another call of this batch has the same key, the message says so."""
         if all(job.id != error.holder for job in self.jobs):
             return error
         if isinstance(error, KeyConflict):
-            why = "two calls of this batch have the same key and other arguments; none was enqueued"
+            why = "two calls of this batch have the same key and different arguments; no job was enqueued"
             return KeyConflict(error.task, error.holder, error.job, why=why)
-        hint = 'None of them was made; on_conflict="return" would make one.'
+        hint = 'No job was enqueued. With on_conflict="return" both calls would get the same job.'
         return KeyTaken(error.task, error.holder, why="two calls of this batch want the same unique key", hint=hint)
 
 
-def batch_of(app: Mainspring, calls: Iterable[Call[R]], connection: Any) -> PreparedBatch[R]:
-    """The batch of these calls. They must be of this app, and go through one connection if through any."""
-    ours: list[Call[R]] = []
-    limits: dict[str, Limit] = {}
-    connections = {} if connection is None else {id(connection): connection}
-    for each in _each(calls):
-        if not isinstance(each, Call):
-            hint = "A call is task.s(...), with the arguments of one job, or app.call(name, ...)."
-            raise InvalidOption("calls", each, "is not a call", subject="enqueue_many", hint=hint)
-        if each.app is not app:
-            raise InvalidOption(
-                "calls", each, "is a call of another app", subject="enqueue_many",
-                hint="One enqueue goes into one store: enqueue it through its own app.",
-            )  # fmt: skip
-        call = app.through(each)
-        ours.append(call)
-        limits.update((each.name, each) for each in call.limits)
-        own = call.connection
-        if own is not None or connection is None:
-            connections[id(own)] = own
-    if len(connections) > 1:
-        raise InvalidOption(
-            "connection", f"{len(connections)} of them", "must be the same for all calls", subject="enqueue_many",
-            hint="They are enqueued all or none, so in one transaction: enqueue_many(calls, connection=...).",
-        )  # fmt: skip
-    version, client = app.settings.version, app.client
-    pairs = [call.new_job(version, client, None, id) for id, call in zip(raw_ids(len(ours)), ours, strict=True)]
-    batch = Batch(id=raw_id(), jobs=tuple([new for new, _ in pairs]), limits=tuple(limits.values()))
-    return PreparedBatch(
-        app.tasks.declared_queues.told(batch), [job for _, job in pairs], next(iter(connections.values()), None)
-    )
-
-
-def _each(calls: Iterable[Call[R]]) -> Iterator[Call[R]]:
+def enqueue(
+    app: Mainspring, calls: Sequence[Call[R]], connection: Any = None, origin: JobOrigin | None = None
+) -> list[Job[R]]:
+    """Enqueue calls of ``app`` in this thread; ``origin`` makes the one call a child of a running job."""
+    if origin is None and blocking.in_loop():
+        blocking.warn_blocking("enqueue")
+    made = prepare(app, calls, connection, origin)
     try:
-        return iter(calls)
-    except TypeError:
-        hint = "app.enqueue_many([task.s(1), task.s(2)]); one call is enqueued by task.s(1).enqueue()."
-        raise InvalidOption("calls", calls, "must be several calls", subject="enqueue_many", hint=hint) from None
+        return made.answer(app.client.enqueue_now(made.batch, made.connection))
+    except (KeyTaken, KeyConflict) as error:
+        raise made.explain(error) from None
 
 
-def child_of(call: Call[R], origin: JobOrigin) -> PreparedBatch[R]:
-    """The batch of one job that another makes. Sent as a repeat: an earlier attempt may have made it.
-
-    Part of work that was accepted: no queue is too full for it."""
-    app = call.app
-    call = app.through(call)
-    new, job = call.new_job(app.settings.version, app.client, origin)
-    batch = Batch(id=new.id, jobs=(new,), retry=True, limits=call.limits, accepted=True)
-    return PreparedBatch(app.tasks.declared_queues.told(batch), [job], call.connection)
-
-
-def found(job: Job[R], reply: Enqueued) -> Job[R]:
-    """The handle of what the store answered: the job itself, or the one that holds its unique key."""
-    return job if reply.id == job.id.bytes else job.holder(reply.id)
+async def aenqueue(
+    app: Mainspring, calls: Sequence[Call[R]], connection: Any = None, origin: JobOrigin | None = None
+) -> list[Job[R]]:
+    """Async version of :func:`enqueue`."""
+    made = prepare(app, calls, connection, origin)
+    try:
+        if made.connection is not None:  # one insert in the caller's own transaction does not wait
+            return made.answer(app.client.enqueue_now(made.batch, made.connection))
+        return made.answer(await app.client.enqueue(made.batch))
+    except (KeyTaken, KeyConflict) as error:
+        raise made.explain(error) from None
 
 
-def through(middleware: Middleware, call: Call[R]) -> Call[R]:
-    """What the middleware makes of a call."""
-    changed = middleware.enqueue(call)
-    if not isinstance(changed, Call) or changed.app is not call.app:
+def prepare(
+    app: Mainspring, calls: Sequence[Call[R]], connection: Any = None, origin: JobOrigin | None = None
+) -> PreparedBatch[R]:
+    """The batch of these calls, after the middleware; all go through one connection, or none does.
+
+    The child of a running job is sent as a repeat, because an earlier attempt may have made it, and as accepted work:
+    no queue is too full for it.
+    """
+    if app.enqueue_middleware:
+        calls = [wrap_call(app.enqueue_middleware, call) for call in calls]
+    ids = (origin.id,) if origin is not None else (raw_id(),) if len(calls) == 1 else raw_ids(len(calls))
+    code, client = app.settings.version, app.client
+    records: list[NewJob] = []
+    jobs: list[Job[R]] = []
+    limits: dict[str, Limit] = {}
+    for id, call in zip(ids, calls):  # noqa: B905 - both are of one length, and the check costs time
+        target = call.target
+        records.append(call.new_job(code, origin, id))
+        jobs.append(Job(id, target.name, client, target.decode))
+        if target.bounds:
+            limits.update((limit.name, limit) for limit in call.limits)
+        if call.connection is not connection:
+            connection = _shared_connection(calls, connection)
+    batch = Batch(id=ids[0], jobs=tuple(records), limits=tuple(limits.values()) if limits else ())
+    if origin is not None:
+        batch = replace(batch, retry=True, accepted=True)
+    return PreparedBatch(app.tasks.declared_queues.add_settings(batch), jobs, connection)
+
+
+def _shared_connection(calls: Sequence[Call[Any]], connection: Any) -> Any:
+    """The one connection that all calls go through: their own, or the given one for calls without their own."""
+    found = {id(own): own for call in calls if (own := call.connection) is not None or connection is None}
+    if connection is not None:
+        found[id(connection)] = connection
+    if len(found) > 1:
         raise InvalidOption(
-            "middleware", changed, "enqueue must return a call of the same app",
-            subject=type(middleware).__name__, hint="return call.options(...), or the call itself.",
+            "connection", f"{len(found)} connections", "must be the same for all calls", subject="enqueue_many",
+            hint="All calls are enqueued in one transaction: enqueue_many(calls, connection=...).",
         )  # fmt: skip
-    return changed
+    return next(iter(found.values()))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from mainspring.codec import loads
 from mainspring.common.handles import Handle
 from mainspring.common.ids import id_of, raw_id
 from mainspring.common.redact import spelled
-from mainspring.errors import NotBuilt
+from mainspring.errors import InvalidOption, NotBuilt
+from mainspring.jobs.batch import aenqueue, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget, JobBuilder, JobOrigin, key_of
 from mainspring.jobs.records import NewJob
@@ -20,60 +23,56 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from mainspring.app import Mainspring
-    from mainspring.client.client import Client
-    from mainspring.jobs.batch import PreparedBatch
     from mainspring.jobs.keys import Key
-    from mainspring.options.table import JobOptions
+    from mainspring.options.typed import JobOptions
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
 class Call(Handle, Generic[R_co]):
     """Immutable: every change makes a new one. ``task.s(...)`` and ``app.call(...)`` make it."""
 
-    __slots__ = ("_app", "_arguments", "_options", "_target")
+    __slots__ = ("_arguments", "_options", "app", "target")
 
     LATER = frozenset({"each", "then", "undo"})
     INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
 
     def __init__(self, app: Mainspring, target: CallTarget, arguments: bytes, given: Mapping[str, Any]) -> None:
-        self._app = app
-        self._target = target
+        self.app = app
+        """The app of the call."""
+        self.target = target
+        """What the call knows about its task."""
         self._arguments = arguments
         self._options = given
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
         """The same call with these job options; tags add up and meta is merged, the rest replaces."""
-        given = overlay_options(o, task=self._target.options, before=self._options, subject=f"task {self.task!r}")
-        return type(self)(self._app, self._target, self._arguments, given)
+        given = overlay_options(o, task=self.target.options, before=self._options, subject=f"task {self.task!r}")
+        return type(self)(self.app, self.target, self._arguments, given)
 
     def enqueue(self) -> Job[R_co]:
-        """Create the job. It exists, durably, when this returns."""
-        return self._app.enqueue_one(self)
+        """Create the job. The store has it, durably, when this returns."""
+        return enqueue(self.app, (self,))[0]
 
     async def aenqueue(self) -> Job[R_co]:
-        return await self._app.aenqueue_one(self)
+        """Async version of ``enqueue``."""
+        return (await aenqueue(self.app, (self,)))[0]
 
     def enqueue_child(self, origin: JobOrigin) -> Job[R_co]:
-        """Create it as the child of a job, for ``ctx.spawn``; one of that id that is there already is found."""
-        made = self._child(origin)
-        [job] = made.answered(self._app.client.enqueue_now(made.batch, made.connection))
-        return job
+        """Create the job as the child of a running job, for ``ctx.spawn``; a child that exists already is found."""
+        return enqueue(self.app, (self,), origin=origin)[0]
 
     async def aenqueue_child(self, origin: JobOrigin) -> Job[R_co]:
-        made = self._child(origin)
-        if made.connection is not None:
-            [job] = made.answered(self._app.client.enqueue_now(made.batch, made.connection))
-        else:
-            [job] = made.answered(await self._app.client.enqueue(made.batch))
-        return job
+        """Async version of ``enqueue_child``."""
+        return (await aenqueue(self.app, (self,), origin=origin))[0]
 
     # ---- inspect ------------------------------------------------------------------------------
 
     @property
     def task(self) -> str:
         """The name of the task."""
-        return self._target.name
+        return self.target.name
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -95,24 +94,14 @@ class Call(Handle, Generic[R_co]):
         return dict(self._options)
 
     @property
-    def target(self) -> CallTarget:
-        """What it knows of its task."""
-        return self._target
-
-    @property
-    def app(self) -> Mainspring:
-        """Whose call it is."""
-        return self._app
-
-    @property
     def own_key(self) -> Key | None:
         """The unique key that its job wants."""
-        return key_of(self._options, self._target.options)
+        return key_of(self._options, self.target.options)
 
     @property
     def limits(self) -> tuple[Limit, ...]:
         """What the store must know before its job can be limited by it."""
-        return tuple([bound.limit for bound in self._target.bounds]) if self._target.bounds else ()
+        return tuple([bound.limit for bound in self.target.bounds]) if self.target.bounds else ()
 
     @property
     def connection(self) -> Any:
@@ -120,7 +109,7 @@ class Call(Handle, Generic[R_co]):
         return self._options.get("connection")
 
     def __repr__(self) -> str:
-        return f"<Call {self.task}({spelled(self.arguments, self._target.hide)[:80]})>"
+        return f"<Call {self.task}({spelled(self.arguments, self.target.hide)[:80]})>"
 
     if not TYPE_CHECKING:  # a type checker must not believe that it is there
 
@@ -129,39 +118,40 @@ class Call(Handle, Generic[R_co]):
 
     # ---- become a job -------------------------------------------------------------------------
 
-    def new_job(
-        self, code: str | None, client: Client, origin: JobOrigin | None = None, id: bytes | None = None
-    ) -> tuple[NewJob, Job[R_co]]:
-        """The record to insert, and the handle of it. Whoever makes many has their ids."""
-        target = self._target
+    def new_job(self, code: str | None = None, origin: JobOrigin | None = None, id: bytes | None = None) -> NewJob:
+        """The record to insert; ``code`` is the version of the app. Without an ``id`` a new one is made.
+
+        The jobs of a plain task differ only in their ids and arguments: they are copies of the task's template.
+        """
         if id is None:
             id = raw_id() if origin is None else origin.id
-        job = Job(id, target.name, client, target.decode)
-        plain = target.plain and target.queue not in self._app.tasks.fair
-        if self._options or code is not None or origin is not None or not plain:
-            return self.making(code).job(id_of(id), origin), job
-        new = NewJob(
-            id=id,
-            task=target.name,
-            queue=target.queue,
-            kind=target.kind,
-            priority=target.priority,
-            expires_in=target.expires,
-            crashes=target.crashes,
-            early=target.early,
-            record=b'{"args":%b}' % self._arguments,  # what encoding such a body gives, at a tenth of the cost
-        )
-        return new, job
+        target = self.target
+        template = target.template
+        if template and not (self._options or code or origin or target.queue in self.app.tasks.fair):
+            return replace(template, id=id, record=b'{"args":%b}' % self._arguments)
+        return self.build(code).job(id_of(id), origin)
+
+    def build(self, code: str | None, schedule: str | None = None) -> JobBuilder:
+        """What makes the record if the call is more than arguments."""
+        return JobBuilder(self.app, self.target, self._arguments, self._options, code, schedule)
 
     def retargeted(self, target: CallTarget) -> Self:
-        """The same call with other facts of its task."""
-        return type(self)(self._app, target, self._arguments, self._options)
+        """The same call with other facts about its task."""
+        return type(self)(self.app, target, self._arguments, self._options)
 
-    def _child(self, origin: JobOrigin) -> PreparedBatch[R_co]:
-        from mainspring.jobs.batch import child_of
 
-        return child_of(self, origin)
-
-    def making(self, code: str | None, schedule: str | None = None) -> JobBuilder:
-        """What makes its record."""
-        return JobBuilder(self._app, self._target, self._arguments, self._options, code, schedule)
+def checked_calls(app: Mainspring, calls: Iterable[Call[R]]) -> list[Call[R]]:
+    """The calls as a list, for ``enqueue_many``; ``InvalidOption`` unless each is a call of this app."""
+    try:
+        found = list(calls)
+    except TypeError:
+        hint = "app.enqueue_many([task.s(1), task.s(2)]); one call is enqueued by task.s(1).enqueue()."
+        raise InvalidOption("calls", calls, "must be several calls", subject="enqueue_many", hint=hint) from None
+    for call in found:
+        if not isinstance(call, Call):
+            hint = "A call is task.s(...), with the arguments of one job, or app.call(name, ...)."
+            raise InvalidOption("calls", call, "is not a call", subject="enqueue_many", hint=hint)
+        if call.app is not app:
+            hint = "One enqueue goes into one store: enqueue the call through its own app."
+            raise InvalidOption("calls", call, "is a call of another app", subject="enqueue_many", hint=hint)
+    return found

@@ -1,6 +1,6 @@
-"""Stored jobs under the code of here: can it read them, and what do they do when it runs one of them.
+"""Checks stored jobs against the code of this process: can the code read them? Also opens one job, to run it here.
 
-Nothing here changes a job.
+Nothing here changes a stored job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RefusedJob(msgspec.Struct, frozen=True):
-    """A live job that this code cannot run, and why."""
+    """A live job that this code cannot run, with the reason."""
 
     id: UUID
     task: str
@@ -34,14 +34,14 @@ class RefusedJob(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """How many live jobs were looked at, and those that were refused."""
+    """The number of live jobs that were checked, and the jobs that this code cannot run."""
 
     looked: int
     refused: tuple[RefusedJob, ...]
 
 
 class StoredCall(NamedTuple):
-    """A stored job opened by the code of here, ready to be called."""
+    """A stored job, decoded by the code of this process: the task and its arguments."""
 
     task: BaseTask[Any, Any]
     args: tuple[Any, ...]
@@ -49,11 +49,12 @@ class StoredCall(NamedTuple):
 
 
 def check(app: Mainspring, *, limit: int | None = None) -> CheckReport:
-    """Open every live job as a worker with this code would, the newest first, at most ``limit`` of them."""
+    """Decode live jobs as a worker with this code would, newest first; at most ``limit`` jobs."""
     return blocking.run("check", acheck(app, limit=limit))
 
 
 async def acheck(app: Mainspring, *, limit: int | None = None) -> CheckReport:
+    """Async version of ``check``."""
     looked = 0
     refused: list[RefusedJob] = []
     async for rows in actions.pages(await app.client.store(), Query.where(states=LIVE)):
@@ -67,7 +68,7 @@ async def acheck(app: Mainspring, *, limit: int | None = None) -> CheckReport:
 
 
 def open_stored(app: Mainspring, id: UUID | str) -> StoredCall:
-    """The call that a stored job stands for; ``Undecodable`` or ``UnknownTask`` if this code cannot run it."""
+    """Return the task and arguments of a stored job; ``Undecodable`` or ``UnknownTask`` if this code cannot run it."""
     return _open(app, blocking.run("open_stored", _row(app, id)))
 
 

@@ -1,4 +1,4 @@
-"""app.dead: the dead letters. Every verb has its a-twin."""
+"""app.dead: the dead jobs (dead letters). Every method ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
@@ -27,49 +27,47 @@ By = Literal["error", "task", "queue"]
 
 
 class DeadGroup(msgspec.Struct, frozen=True):
-    """Dead jobs that share a value."""
+    """Dead jobs with the same error, task or queue."""
 
     value: str
-    """A type of error (the reason where there was no error), a task or a queue."""
+    """The type of the error (the reason if there was no error), the task, or the queue."""
     count: int
     first: datetime
     """When the first of them died."""
     last: datetime
+    """When the last of them died."""
 
 
 DeadGroups = list[DeadGroup]
 
 
 class Dead(Reserved):
-    """Jobs that failed for good. Every query is narrowed to them; see ``app.jobs`` for how to say which."""
+    """The dead jobs: jobs that failed and are not retried. Every query is restricted to dead jobs; see ``app.jobs``."""
+
+    PATH = "app.dead"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    def list(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """Up to ``limit`` of them, newest first; ``cursor`` of the page before goes on after it."""
-        return blocking.run("app.dead.list", self.alist(query, limit=limit, cursor=cursor))
-
     async def alist(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return await manager.page(self._app, _narrowed(actions.asked(query)), limit, cursor)
+        """Return up to ``limit`` dead jobs, newest first. Pass ``cursor`` of a page to get the next page."""
+        return await manager.load_page(self._app, _restrict(actions.query_to_read(query)), limit, cursor)
 
-    def get(self, id: UUID | str) -> JobInfo:
-        """One of them with its payload, options and every attempt; ``WrongState`` if the job is not dead."""
-        return blocking.run("app.dead.get", self.aget(id))
+    list = blocking.twin(alist)
 
     async def aget(self, id: UUID | str) -> JobInfo:
+        """Return one dead job with its arguments, options and every attempt; ``WrongState`` if it is not dead."""
         info = await (await self._app.jobs.aget(id)).ainfo()
         if info.state is not State.DEAD:
             raise WrongState(info.id, "app.dead.get", info.state, {State.DEAD})
         return info
 
-    def stats(self, by: By = "error") -> DeadGroups:
-        """How many died of which error (or of which task, on which queue), the most frequent first."""
-        return blocking.run("app.dead.stats", self.astats(by))
+    get = blocking.twin(aget)
 
     async def astats(self, by: By = "error") -> DeadGroups:
+        """Return the number of dead jobs for each error, task or queue, the most frequent first."""
         if by not in get_args(By):
-            raise InvalidOption("by", by, f"is one of {', '.join(get_args(By))}")
+            raise InvalidOption("by", by, f"must be one of {', '.join(get_args(By))}")
         store = await self._app.client.store()
         tallies = await store.tally(Query.where(states=[State.DEAD]), by)
         groups = [
@@ -77,29 +75,26 @@ class Dead(Reserved):
         ]
         return sorted(groups, key=lambda group: (-group.count, group.value))
 
-    def retry(self, query: Which, *, rate: float | None = RATE) -> int:
-        """Run them again, each once, in a new epoch; at most ``rate`` jobs a second, None for no limit.
-
-        Returns how many. One whose unique key is held by another job stays dead.
-        """
-        return blocking.run("app.dead.retry", self.aretry(query, rate=rate))
+    stats = blocking.twin(astats)
 
     async def aretry(self, query: Which, *, rate: float | None = RATE) -> int:
-        return await manager.retry(self._app, _narrowed(actions.named(query)), rate)
+        """Run dead jobs again, each once, in a new epoch; at most ``rate`` jobs per second, None for no limit.
 
-    def delete(self, query: Which | None = None, *, older_than: Duration | None = None) -> int:
-        """Remove those of a query, those that died longer ago than ``older_than``, or those that are both.
-
-        Returns how many.
+        Return the number of jobs. A job whose unique key another job holds stays dead.
         """
-        return blocking.run("app.dead.delete", self.adelete(query, older_than=older_than))
+        return await manager.retry(self._app, _restrict(actions.query_to_change(query)), rate)
+
+    retry = blocking.twin(aretry)
 
     async def adelete(self, query: Which | None = None, *, older_than: Duration | None = None) -> int:
+        """Delete dead jobs: of a query, those that died longer ago than ``older_than``, or both conditions together.
+
+        Return the number of jobs.
+        """
         if query is None and older_than is None:
-            raise InvalidOption(
-                "query", None, "is missing, and so is older_than", hint="To delete all, say Query.everything()."
-            )
-        narrowed = _narrowed(Query.everything() if query is None else actions.named(query))
+            hint = "Pass a query or older_than=. To delete every dead job, pass Query.everything()."
+            raise InvalidOption("query", None, "is missing, and older_than is missing too", hint=hint)
+        narrowed = _restrict(Query.everything() if query is None else actions.query_to_change(query))
         store = await self._app.client.store()
         if older_than is not None:
             before = await actions.store_now(store) - to_us(older_than, what="older_than")
@@ -107,13 +102,15 @@ class Dead(Reserved):
             narrowed = msgspec.structs.replace(narrowed, ended_before=earlier)
         return await actions.act(store, Action.DELETE, narrowed)
 
+    delete = blocking.twin(adelete)
 
-def _narrowed(query: Query) -> Query:
-    """The dead ones of them; an empty query still means nobody."""
+
+def _restrict(query: Query) -> Query:
+    """Restrict a query to dead jobs. An empty query stays empty."""
     if query.empty:
         return query
     if query.states and State.DEAD not in query.states:
         raise InvalidOption(
-            "states", query.states, "leaves out the dead", hint="app.jobs looks at jobs in every state."
+            "states", query.states, "does not include the state dead", hint="app.jobs finds jobs in every state."
         )
     return msgspec.structs.replace(query, states=(State.DEAD,))

@@ -1,4 +1,4 @@
-"""What people read of a job: its record, its attempts, its log lines, made of the store's rows."""
+"""What users read about a job: its info, its attempts and its log lines, built from rows of the store."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 
 from mainspring.codec import ErrorRecord, loads
 from mainspring.common.clock import to_datetime
-from mainspring.common.duration import format_duration
 from mainspring.common.redact import hide
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptRow, JobBody, JobRow, LogLine
+from mainspring.options.table import show_value
 from mainspring.states import FINAL, Reason, State
 
 _decode_body = msgspec.json.Decoder(JobBody).decode
@@ -34,7 +34,7 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> timedelta:
-        """From its claim to its end."""
+        """The time from its claim to its end."""
         return self.ended - self.started
 
 
@@ -43,12 +43,12 @@ class Moment(msgspec.Struct, frozen=True):
 
     at: datetime
     what: str
-    """``enqueued``, ``due``, ``started``, the outcome of an attempt, or the state the job ended in."""
+    """``enqueued``, ``due``, ``started``, the outcome of an attempt, or the final state of the job."""
     detail: str = ""
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One line that the handler logged; ``n`` counts them from 1."""
+    """One line that the handler logged; ``n`` counts the lines of a job from 1."""
 
     n: int
     at: datetime
@@ -57,7 +57,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knew of a job when it was asked."""
+    """A job, at the time of the call."""
 
     id: UUID
     task: str
@@ -65,74 +65,75 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     reason: Reason | None
     note: str | None
-    """The words of whoever cancelled it."""
+    """The reason that the caller of ``cancel`` gave."""
     priority: int
     attempt: int
-    """Attempts that count against ``retries``; those given back do not."""
+    """The number of attempts that count against ``retries``. An attempt that was handed back does not count."""
     epoch: int
-    """1, and one more with each retry by hand."""
+    """1, and one more after each retry by hand."""
     crashes: int
     token: int
     worker: str | None
-    """Who runs it or ran it last."""
+    """The worker that runs it or ran it last."""
     enqueued: datetime
     due: datetime | None
     """When a scheduled or retrying job may run."""
     expires: datetime | None
     started: datetime | None
-    """When its last attempt began."""
+    """When its last attempt started."""
     finished: datetime | None
     cancelling: bool
-    """A cancel order was given and the handler has not ended yet."""
+    """The job was cancelled, and its handler has not ended yet."""
     progress: dict[str, Any] | None
     error: ErrorRecord | None
     args: dict[str, Any]
-    """The arguments by name; ``@`` holds positional ones of a call by name. ``***`` for hidden ones and for names
-    that look secret."""
+    """The arguments by name; ``@`` has the positional arguments of a call by task name. ``***`` replaces hidden
+    arguments and arguments whose names look secret."""
     options: dict[str, Any]
-    """What the job carries: ``ack``, ``crashes``; ``retries`` and ``timeout`` if they were given for it alone."""
+    """The options of the job: ``ack``, ``crashes``; ``retries`` and ``timeout`` if they were given for this job."""
     tags: tuple[str, ...]
     meta: dict[str, Any]
-    """As it was given, but hidden like the arguments."""
+    """The metadata of the job; secrets are hidden as in ``args``."""
     key: str | None
-    """Its unique key as people read it; arguments in it are hidden likewise."""
+    """Its unique key in readable form; secret arguments in it are hidden as in ``args``."""
     parent: UUID | None
-    """The job that spawned it or that it follows."""
+    """The job that enqueued it, or that it follows."""
     trace: str
-    """32 hex digits shared by all jobs that come of one."""
+    """32 hex digits that a job shares with all jobs that it enqueues."""
     code: str | None
-    """Version of the code that enqueued it."""
+    """The version of the code that enqueued it."""
     schedule: str | None
-    """The schedule that it is a run of."""
+    """The schedule, if the job is a run of one."""
     occurrence: datetime | None
-    """The moment that this run stands for: when it was due by the rule, or asked for."""
+    """The occurrence of the schedule: when the run was due by the rule, or when it was triggered."""
     attempts: tuple[AttemptInfo, ...]
-    """Every ended attempt but a plain success, oldest first; listings leave them out."""
+    """Every ended attempt except a plain success, oldest first; empty in listings."""
 
     @property
     def final(self) -> bool:
+        """Whether the job has ended."""
         return self.state in FINAL
 
     @property
     def wait(self) -> timedelta | None:
-        """From the enqueue to the start of the last attempt; None before the first."""
+        """The time from the enqueue to the start of the last attempt; None before the first attempt."""
         return None if self.started is None else self.started - self.enqueued
 
     @property
     def run(self) -> timedelta | None:
-        """How long the attempt ran that ended the job; None while it is live or if it never ran."""
+        """How long the last attempt of an ended job ran; None while the job is live, and if it never ran."""
         ended_by_running = self.finished is not None and self.started is not None
         return self.finished - self.started if ended_by_running else None  # type: ignore[operator]  # both are there
 
     @property
     def timeline(self) -> tuple[Moment, ...]:
-        """What happened to the job, oldest first."""
+        """The events of the job, oldest first."""
         moments = [Moment(self.enqueued, "enqueued", f"on queue {self.queue}")]
         for each in self.attempts:
-            moments.append(Moment(each.started, "started", _which(each.number, each.epoch, each.worker)))
-            moments.append(Moment(each.ended, each.outcome.value, _brief(each.error)))
+            moments.append(Moment(each.started, "started", _describe_attempt(each.number, each.epoch, each.worker)))
+            moments.append(Moment(each.ended, each.outcome.value, _describe_error(each.error)))
         if self.started is not None and self.token not in {each.token for each in self.attempts}:
-            moments.append(Moment(self.started, "started", _which(self.attempt, self.epoch, self.worker)))
+            moments.append(Moment(self.started, "started", _describe_attempt(self.attempt, self.epoch, self.worker)))
         if self.due is not None:
             moments.append(Moment(self.due, "due"))
         moments.sort(key=lambda moment: moment.at)
@@ -142,9 +143,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(moments)
 
 
-def info_of(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
-    """The record of a job from its row. A row that cannot be read in part still shows the rest."""
-    body = _body(row.record)
+def build_info(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
+    """Build the info of a job from its row. If a part of the row cannot be read, the other parts are shown."""
+    body = _read_body(row.record)
     id = UUID(bytes=row.id)
     return JobInfo(
         id=id,
@@ -166,27 +167,29 @@ def info_of(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
         finished=_moment(row.finished),
         cancelling=row.ordered,
         progress=msgspec.json.decode(row.progress) if row.progress else None,
-        error=error_of(row.error),
-        args=hide(_object(body.args), body.hide),
+        error=decode_error(row.error),
+        args=hide(_read_object(body.args), body.hide),
         options=_options(row, body),
         tags=body.tags,
-        meta=hide(_object(body.meta), body.hide),
+        meta=hide(_read_object(body.meta), body.hide),
         key=body.key,
         parent=None if body.parent is None else UUID(body.parent),
         trace=body.trace or id.hex,
         code=body.code,
         schedule=body.schedule,
         occurrence=_moment(body.occurrence),
-        attempts=tuple(_attempt(one) for one in attempts),
+        attempts=tuple(_build_attempt(one) for one in attempts),
     )
 
 
-def error_of(data: bytes | None) -> ErrorRecord | None:
+def decode_error(data: bytes | None) -> ErrorRecord | None:
+    """Decode the stored error of a job or an attempt."""
     record: ErrorRecord | None = None if data is None else loads(data, ErrorRecord)
     return record
 
 
-def log_of(line: LogLine) -> LogEntry:
+def build_log_entry(line: LogLine) -> LogEntry:
+    """Build the entry of one stored log line."""
     return LogEntry(line.n, to_datetime(line.at), line.level, line.text)
 
 
@@ -194,29 +197,25 @@ def _moment(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
-def _body(record: bytes) -> JobBody:
-    """What the producer wrote; an empty one if nobody can read it, so that such a job can be found and deleted."""
+def _read_body(record: bytes) -> JobBody:
+    """Decode the record of a job. Return an empty body if that fails, so that such a job can be found and deleted."""
     try:
         return _decode_body(record)
-    except (msgspec.DecodeError, TypeError, RecursionError):  # what is no JSON, no bytes, or too deep
+    except (msgspec.DecodeError, TypeError, RecursionError):  # no JSON, no bytes, or nested too deeply
         return JobBody()
 
 
-def _object(data: msgspec.Raw | msgspec.UnsetType) -> dict[str, Any]:
+def _read_object(data: msgspec.Raw | msgspec.UnsetType) -> dict[str, Any]:
     found = msgspec.json.decode(data) if data else {}
     return found if isinstance(found, dict) else {}
 
 
 def _options(row: JobRow, body: JobBody) -> dict[str, Any]:
     options: dict[str, Any] = {"ack": "early" if row.early else "late", "crashes": row.crash_limit}
-    if body.retries is not None:
-        options["retries"] = body.retries
-    if body.timeout is not None:
-        options["timeout"] = format_duration(body.timeout / 1e6) if body.timeout else None
-    return options
+    return options | {name: show_value(name, value) for name, value in body.options.items()}
 
 
-def _attempt(row: AttemptRow) -> AttemptInfo:
+def _build_attempt(row: AttemptRow) -> AttemptInfo:
     return AttemptInfo(
         number=row.attempt,
         epoch=row.epoch,
@@ -225,16 +224,16 @@ def _attempt(row: AttemptRow) -> AttemptInfo:
         started=to_datetime(row.started),
         ended=to_datetime(row.ended),
         outcome=row.outcome,
-        error=error_of(row.error),
+        error=decode_error(row.error),
     )
 
 
-def _which(number: int, epoch: int, worker: str | None) -> str:
+def _describe_attempt(number: int, epoch: int, worker: str | None) -> str:
     again = f" of epoch {epoch}" if epoch > 1 else ""
     return f"attempt {number}{again} on worker {worker}"
 
 
-def _brief(error: ErrorRecord | None) -> str:
+def _describe_error(error: ErrorRecord | None) -> str:
     if error is None:
         return ""
     first, _, _ = error.message.partition("\n")

@@ -1,8 +1,8 @@
-"""Job: the handle of one request to run a call. Attributes do no I/O; every verb has its a-twin."""
+"""Job: the handle of one job. Attributes do no I/O. Every method ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from mainspring.common.handles import Handle
 from mainspring.common.ids import id_of
 from mainspring.common.pause import PollPause
 from mainspring.errors import JobCancelled, JobDead, JobNotFound, KeyTaken, ResultGone, ResultTimeout, WrongState
-from mainspring.jobs.info import error_of, info_of, log_of
+from mainspring.jobs.info import build_info, build_log_entry, decode_error
 from mainspring.jobs.query import Query
 from mainspring.options import checks
 from mainspring.states import FINAL, Action, State, sources
@@ -28,11 +28,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Job(Handle, Generic[R_co]):
-    """A job that was enqueued, here or anywhere: ``id`` is all it takes."""
+    """The handle of a job that any process has enqueued. Its ``id`` is enough to make the handle again."""
 
     __slots__ = ("_client", "_decode", "_id", "created", "task")
 
     INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
+    PATH = "job"
 
     def __init__(
         self, id: UUID | bytes, task: str, client: Client, decode: Callable[[bytes], R_co], created: bool = True
@@ -40,67 +41,61 @@ class Job(Handle, Generic[R_co]):
         self._id = id
         self.task = task
         self.created = created
-        """False when the enqueue found a job that holds the unique key, and made none."""
+        """False if the enqueue made no job, because another job holds the unique key."""
         self._client = client
         self._decode = decode
 
     @property
     def id(self) -> UUID:
-        """Made of its bytes when somebody asks: of the many jobs of one enqueue few are asked."""
+        """The id. It is built from bytes at the first access: a bulk enqueue makes many handles and few are read."""
         id = self._id
         if isinstance(id, bytes):
             id = self._id = id_of(id)
         return id
 
     def holder(self, id: bytes) -> Job[R_co]:
-        """The handle of the job that holds the unique key which this one wanted."""
+        """Return the handle of the job that holds the unique key of this call."""
         return Job(id, self.task, self._client, self._decode, created=False)
 
-    # ---- ask ----------------------------------------------------------------------------------
-
-    def info(self) -> JobInfo:
-        """State, attempts with every error, progress and times."""
-        return blocking.run("job.info", self.ainfo())
+    # ---- read ---------------------------------------------------------------------------------
 
     async def ainfo(self) -> JobInfo:
+        """Return the state of the job, its attempts with every error, its progress and its times."""
         return await self._info(await self._row())
 
-    def logs(self, after: int = 0) -> list[LogEntry]:
-        """The lines that the handler logged, oldest first, of all attempts; only those numbered above ``after``."""
-        return blocking.run("job.logs", self.alogs(after))
+    info = blocking.twin(ainfo)
 
     async def alogs(self, after: int = 0) -> list[LogEntry]:
+        """Return the log lines of all attempts, oldest first; only lines with a number above ``after``."""
         checks.line_number(after, "after")
         store = await self._client.store()
         lines = await store.logs(self.id.bytes, after)
         if not lines:
-            await self._row()  # a job that is not there is no job without lines
-        return [log_of(line) for line in lines]
+            await self._row()  # raises if the job does not exist
+        return [build_log_entry(line) for line in lines]
 
-    def why(self) -> Why:
-        """What keeps the job from running, by the rules of the claim; nothing when ``obstacles`` is empty."""
-        return blocking.run("job.why", self.awhy())
+    logs = blocking.twin(alogs)
 
     async def awhy(self) -> Why:
+        """Return what prevents the job from running now, by the rules of the claim. No obstacles: it starts next."""
         from mainspring.jobs.actions import store_now
-        from mainspring.jobs.why import why
+        from mainspring.jobs.why import explain
 
         store = await self._client.store()
-        return await why(store, await self._row(), await store_now(store))
+        return await explain(store, await self._row(), await store_now(store))
+
+    why = blocking.twin(awhy)
 
     # ---- wait ---------------------------------------------------------------------------------
 
-    def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the job to end and return what the task returned.
-
-        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job goes on) or ``ResultGone``.
-        """
-        return blocking.run("job.result", self.aresult(timeout))
-
     async def aresult(self, timeout: Duration | None = None) -> R_co:
-        row = await self._ended(timeout)
+        """Wait until the job has ended, and return the value that the task returned.
+
+        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues) or ``ResultGone``.
+        """
+        row = await self._wait_for_end(timeout)
         if row.state is State.DEAD:
-            error = error_of(row.error)
+            error = decode_error(row.error)
             raise JobDead(
                 self.id,
                 error.message if error else "",
@@ -110,78 +105,72 @@ class Job(Handle, Generic[R_co]):
         if row.state is State.CANCELLED:
             raise JobCancelled(self.id, row.note or row.reason or "")
         if row.result is None:
-            note = error_of(row.error)
+            note = decode_error(row.error)
             raise ResultGone(self.id, note.message if note else "none was kept")
         return self._decode(row.result)
 
-    def join(self, timeout: Duration | None = None) -> JobInfo:
-        """Wait for the job to end, however it ends."""
-        return blocking.run("job.join", self.ajoin(timeout))
+    result = blocking.twin(aresult)
 
     async def ajoin(self, timeout: Duration | None = None) -> JobInfo:
-        return await self._info(await self._ended(timeout))
+        """Wait until the job has ended, in whatever state, and return its info."""
+        return await self._info(await self._wait_for_end(timeout))
 
-    def watch(self, timeout: Duration | None = None) -> Iterator[JobInfo]:
-        """The job as it is, and again at each change of state, attempt or progress, until it has ended.
-
-        What changed twice between two looks (at most 0.1 s) is seen once. ``ResultTimeout`` when the
-        job has not ended after ``timeout``, counted from the call.
-        """
-        return blocking.each("job.watch", self._changes(PollPause(timeout)))
+    join = blocking.twin(ajoin)
 
     def awatch(self, timeout: Duration | None = None) -> AsyncIterator[JobInfo]:
-        return blocking.aeach(self._changes(PollPause(timeout)))
+        """Iterate over the job: now, and after each change of state, attempt or progress, until it has ended.
 
-    def stream(self, timeout: Duration | None = None) -> Iterator[Any]:
-        """What the handler sends with ``ctx.send``, from the first on, until the job has ended.
-
-        Each place of the stream is given once: what another attempt sends in the place of something
-        that was read already is left out. ``ResultTimeout`` when the job has not ended after
-        ``timeout``, counted from the call.
+        The store is read at least every 0.1 s; two changes between two reads are seen as one. ``ResultTimeout`` if the
+        job has not ended ``timeout`` after the call.
         """
-        return blocking.each("job.stream", self._items(PollPause(timeout)))
+        return blocking.ItemStream(self._changes(PollPause(timeout)))
+
+    watch = blocking.iterator_twin(awatch)
 
     def astream(self, timeout: Duration | None = None) -> AsyncIterator[Any]:
-        return blocking.aeach(self._items(PollPause(timeout)))
+        """Iterate over the values that the handler sends with ``ctx.send``, from the first, until the job has ended.
 
-    # ---- do -----------------------------------------------------------------------------------
-
-    def cancel(self, reason: str = "") -> bool:
-        """Cancel the job: a waiting one never starts, a running one is told within 2 s.
-
-        False when it had ended already. Cancelled is final, whatever the handler does afterwards.
+        Each position of the stream is returned once. If a later attempt sends another value at a position that was
+        read already, this value is left out. ``ResultTimeout`` if the job has not ended ``timeout`` after the call.
         """
-        return blocking.run("job.cancel", self.acancel(reason))
+        return blocking.ItemStream(self._items(PollPause(timeout)))
+
+    stream = blocking.iterator_twin(astream)
+
+    # ---- change -------------------------------------------------------------------------------
 
     async def acancel(self, reason: str = "") -> bool:
+        """Cancel the job. A waiting job never starts; the worker of a running job gets the order within 2 s.
+
+        Return False if the job had ended already. Cancelled is final, whatever the handler does afterwards.
+        """
         return bool((await self._act(Action.CANCEL, reason=checks.words(reason, "reason"))).done)
 
-    def retry(self) -> None:
-        """Run an ended job again, whatever its end was, as a new epoch with all its attempts before it.
-
-        Raises ``WrongState`` while it is live, ``KeyTaken`` when another job holds its unique key.
-        """
-        return blocking.run("job.retry", self.aretry())
+    cancel = blocking.twin(acancel)
 
     async def aretry(self) -> None:
+        """Run an ended job again, in a new epoch. Its earlier attempts stay in its history.
+
+        Raises ``WrongState`` while the job is live, ``KeyTaken`` if another job holds its unique key.
+        """
         acted = await self._act(Action.RETRY)
         for _, holder in acted.held:
             raise KeyTaken(self.task, UUID(bytes=holder), hint="Wait for that job, or cancel it, then retry this one.")
-        self._demand(acted, Action.RETRY)
+        self._refuse_wrong_state(acted, Action.RETRY)
 
-    def run_now(self) -> bool:
-        """Make a job ready that waits for its time or its next attempt. False if it did not wait for that."""
-        return blocking.run("job.run_now", self.arun_now())
+    retry = blocking.twin(aretry)
 
     async def arun_now(self) -> bool:
+        """Make a job ready that waits for its time or its next attempt. Return False if it did not wait for that."""
         return bool((await self._act(Action.RUN_NOW)).done)
 
-    def delete(self) -> None:
-        """Remove the job and all that is kept of it. ``WrongState`` while it runs: cancel it first."""
-        return blocking.run("job.delete", self.adelete())
+    run_now = blocking.twin(arun_now)
 
     async def adelete(self) -> None:
-        self._demand(await self._act(Action.DELETE), Action.DELETE)
+        """Delete the job and everything that is stored about it. ``WrongState`` while it runs: cancel it first."""
+        self._refuse_wrong_state(await self._act(Action.DELETE), Action.DELETE)
+
+    delete = blocking.twin(adelete)
 
     def __repr__(self) -> str:
         return f"<Job {self.task} {self.id}>"
@@ -203,7 +192,7 @@ class Job(Handle, Generic[R_co]):
 
     async def _info(self, row: JobRow) -> JobInfo:
         store = await self._client.store()
-        return info_of(row, await store.attempts(row.id))
+        return build_info(row, await store.attempts(row.id))
 
     async def _act(self, action: Action, reason: str = "") -> ActResult:
         store = await self._client.store()
@@ -212,11 +201,11 @@ class Job(Handle, Generic[R_co]):
             raise JobNotFound(self.id)
         return acted
 
-    def _demand(self, acted: ActResult, action: Action) -> None:
+    def _refuse_wrong_state(self, acted: ActResult, action: Action) -> None:
         for _, state in acted.refused:
             raise WrongState(self.id, action, state, sources(action))
 
-    async def _ended(self, timeout: Duration | None) -> JobRow:
+    async def _wait_for_end(self, timeout: Duration | None) -> JobRow:
         pace = PollPause(timeout)
         while (row := await self._row()).state not in FINAL:
             await self._pause(pace, row)
@@ -238,7 +227,7 @@ class Job(Handle, Generic[R_co]):
     async def _items(self, pace: PollPause) -> AsyncGenerator[list[Any]]:
         place = 0
         while True:
-            row = await self._row()  # before the items: what a job sent is there when it has ended
+            row = await self._row()  # read before the items: when a job has ended, all its items are stored
             store = await self._client.store()
             while items := await store.items(self.id.bytes, place):
                 place = items[-1][0]

@@ -1,26 +1,26 @@
 """Names of lanes.
 
-A lane is the set of things that can hold a job back; jobs inside a lane are alike, so a
-claim looks at lane heads only. Every job of a queue that runs in the same kind of slot
-shares a base lane; a job that something more can hold back lives in a lane of its own
-kind beside it:
+The jobs of one lane wait for the same things (a slot of one kind, the same limits, the same workers), so a claim
+examines the first job of each lane only. All jobs of a queue that run in the same kind of slot share a *base lane*. A
+job that waits for something more is in a lane *beside* the base lane:
 
     email/async                  base lane: queue "email", async slots
     email/any                    enqueued by name: the producer does not know the kind of slot
-    email/async~+1.4,gpu~        base lane of jobs with terms: only workers that fit them name it
-    email/async!                 suspects: one more crash of its worker and the job is dead
+    email/async~+1.4,gpu~        base lane of jobs with terms: only workers that fit the terms name it
+    email/async!                 suspects: one more crash of its worker makes the job dead
     email/async?shop.tasks.send  parked: a worker that did not know the task handed it back
-    email/async#api              limited: needs room in the gate "api"
-    email/async#api=tenant=7     limited: and in the part of the limit "tenant" that belongs to key 7
-    email/async#*=5*acme         fair: of the key "acme", which has a weight of 5
+    email/async#api              limited: needs capacity in the unkeyed limit "api"
+    email/async#api=tenant=7     limited: and in the bucket of the limit "tenant" for the key 7
+    email/async#*=5*acme         fair: of the key "acme", which has the weight 5
     email/async#**,api=5*acme    both
 
-Lanes with the same base, gates and marks are a *group*: what stands before the first ``=``, and any mark behind it.
+Lanes with the same base lane, unkeyed limits and marks are a *lane set*. Its name is the text before the first ``=``
+and any mark behind it.
 
-A claim names base lanes; the store adds the lanes beside them that the worker may take
-from. Queue names have no ``/`` and base lanes none of ``! # ?``, so the base lane can be read off
-any lane. The lanes beside a base lane are a range of names, from it to it with ``@`` behind: no
-other base lane lies in there, for what follows a base lane inside of another is a ``~``.
+A claim names base lanes; the store adds the lanes beside them that the worker may claim from. The name of a queue has
+no ``/``, and the name of a base lane has none of ``! # ?``, so the name of any lane begins with its base lane. The
+lanes beside a base lane are one range of names, from the base lane to the base lane with ``@`` appended. No other base
+lane is in this range, because where a base lane continues another, the next character is ``~``.
 """
 
 from __future__ import annotations
@@ -38,25 +38,26 @@ from mainspring.queues.records import FairKey
 Kind = Literal["async", "thread", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
 VERSION, BULK = "+", "*"
-"""What terms that are no labels begin with."""
+"""The first character of a term that is no label."""
 _BASE = re.compile(r"[^/]*/[^!#?]+")
 _TERM = 100
-"""Most characters of a term that can be read; an index of PostgreSQL takes no long names."""
+"""The largest number of characters of a readable term; an index of PostgreSQL takes no long names."""
 _PLAIN = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 
 
 def base_lane(queue: str, kind: str) -> str:
+    """The base lane of a queue for a kind of slot."""
     return f"{queue}/{kind}"
 
 
 def base_of(lane: str) -> str:
-    """The base lane that a lane stands beside."""
+    """The base lane of a lane."""
     found = _BASE.match(lane)
     return found[0] if found else lane
 
 
 def on_terms(kind: str, terms: Iterable[str]) -> str:
-    """The kind of a base lane of jobs that only some workers may take.
+    """The kind of a base lane of jobs that only workers with these terms may claim.
 
     >>> on_terms("async", ["gpu", version_term("1.4")]), on_terms("thread", [])
     ('async~+1.4,gpu~', 'thread')
@@ -72,7 +73,7 @@ def terms_of(lane: str) -> tuple[str, ...]:
 
 
 def version_term(version: str) -> str:
-    """The term of jobs that only workers of this version may take; no label looks like it."""
+    """The term of jobs that only workers of this version may claim. No label looks like it."""
     return VERSION + quoted(version)
 
 
@@ -86,74 +87,76 @@ def unpinned(kind: str) -> str:
 
 
 def bulk_term(task: str) -> str:
-    """The term of the jobs of a bulk task: they wait apart from others, so that one claim can take many of them."""
+    """The term of the jobs of a bulk task. They wait apart from other jobs, so that one claim can take many of them."""
     return BULK + quoted(task)
 
 
 def quoted(text: str) -> str:
-    """Any text as part of a term: short, and without the characters that mean something in the name of a lane."""
+    """A text as part of a term: short, and without the characters that have a meaning in the name of a lane."""
     plain = quote(text, safe="").replace("~", "%7E")
     return plain if len(plain) <= _TERM else "^" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_suspect(crashes: int, limit: int) -> bool:
-    """Whether a job has crashed and its next crash would be its last: then it is kept apart from others like it."""
+    """Whether a job has crashed and its next crash would be its last. Such a job runs apart from others like it."""
     return crashes > 0 and crashes >= limit - 1
 
 
 def guilt(crashes: int, limit: int) -> int:
-    """Whom a crash is charged to if jobs of several kinds ran: 1 those that crashed before, 2 suspects, 0 others."""
+    """The class of a job when a crash is charged: 1 for jobs that crashed before, 2 for suspects, 0 for other jobs."""
     return 2 if is_suspect(crashes, limit) else int(crashes > 0)
 
 
 def suspect_lane(base: str) -> str:
+    """The lane of the suspects beside a base lane."""
     return base + "!"
 
 
 def parked_lane(base: str, task: str) -> str:
+    """The lane of jobs that a worker handed back because it does not know the task."""
     return f"{base}?{task}"
 
 
 def limited_lane(base: str, buckets: Iterable[Bucket]) -> str:
-    """The lane of jobs that need room in these buckets. Equal lanes mean equal buckets.
+    """The lane of jobs that need capacity in these buckets. Equal lanes mean equal buckets.
 
     >>> limited_lane("email/async", [Bucket("tenant", "7"), Bucket("api")])
     'email/async#api=tenant=7'
     """
-    gates = sorted({bucket_label(bucket) for bucket in buckets if not bucket.key})
+    unkeyed = sorted({bucket_label(bucket) for bucket in buckets if not bucket.key})
     keyed = sorted({bucket_label(bucket) for bucket in buckets if bucket.key})
-    return f"{base}#{','.join(gates)}" + (f"={','.join(keyed)}" if keyed else "")
+    return f"{base}#{','.join(unkeyed)}" + (f"={','.join(keyed)}" if keyed else "")
 
 
 def bucket_label(bucket: Bucket) -> str:
-    """What lanes call a bucket."""
+    """The text for a bucket in the name of a lane."""
     return f"{_label(bucket.limit)}={_label(bucket.key)}" if bucket.key else _label(bucket.limit)
 
 
 def limit_label(limit: str) -> str:
-    """What lanes call a limit."""
+    """The text for a limit in the name of a lane."""
     return _label(limit)
 
 
 def fair_lane(base: str, buckets: Iterable[Bucket], fair: FairKey) -> str:
-    """The lane of the jobs of a fair key, which may need room in these buckets.
+    """The lane of the jobs of a fair key, which may need capacity in these buckets.
 
-    >>> fair_lane("email/async", [], Fair("acme", 0.5))
+    >>> fair_lane("email/async", [], FairKey("acme", 0.5))
     'email/async#*=0.5*acme'
-    >>> fair_lane("email/async", [Bucket("tenant", "7"), Bucket("api")], Fair("acme"))
+    >>> fair_lane("email/async", [Bucket("tenant", "7"), Bucket("api")], FairKey("acme"))
     'email/async#**,api=1*acme,tenant=7'
     """
     return _fair_lane(base, buckets, f"{fair.weight:g}*{_label(fair.key) if fair.key else ''}")
 
 
 def _fair_lane(base: str, buckets: Iterable[Bucket], own: str) -> str:
-    gates, _, keyed = limited_lane("", buckets)[1:].partition("=")
-    names = ["**" if gates or keyed else "*", *([gates] if gates else [])]
+    unkeyed, _, keyed = limited_lane("", buckets)[1:].partition("=")
+    names = ["**" if unkeyed or keyed else "*", *([unkeyed] if unkeyed else [])]
     return f"{base}#{','.join(names)}={','.join([own, *([keyed] if keyed else [])])}"
 
 
 def home_lane(queue: str, kind: str, buckets: Iterable[Bucket], fair: FairKey | None) -> str:
-    """Where a new job stands."""
+    """The lane of a new job."""
     base = base_lane(queue, kind)
     if fair is not None:
         return fair_lane(base, buckets, fair)
@@ -161,7 +164,7 @@ def home_lane(queue: str, kind: str, buckets: Iterable[Bucket], fair: FairKey | 
 
 
 def relaned(home: str, buckets: Iterable[Bucket]) -> str:
-    """Where a job stands that names other buckets than in its home; its fair key stays.
+    """The lane of a job that names other buckets than at its enqueue; its fair key stays.
 
     >>> relaned("email/async#*=1*acme", [Bucket("api")])
     'email/async#**,api=1*acme'
@@ -173,36 +176,36 @@ def relaned(home: str, buckets: Iterable[Bucket]) -> str:
 
 
 def is_fair(lane: str) -> bool:
-    """Whether a lane, or a group of lanes, is one of fair keys."""
+    """Whether a lane, or a lane set, is one of fair keys."""
     return lane.startswith("#*", len(base_of(lane)))
 
 
 @lru_cache(maxsize=1024)
 def is_limited(lane: str) -> bool:
-    """Whether the jobs of a lane, or of a group of lanes, need room somewhere."""
+    """Whether the jobs of a lane, or of a lane set, need capacity in a bucket."""
     start = len(base_of(lane))
     return lane.startswith("#", start) and not lane.startswith("#*=", start)
 
 
 def weight_of(lane: str) -> float:
-    """The weight of the fair key that a lane belongs to."""
+    """The weight of the fair key of a lane."""
     return float(lane[len(base_of(lane)) :].partition("=")[2].partition("*")[0])
 
 
 @lru_cache(maxsize=1024)
 def limits_in(lane: str) -> frozenset[str]:
-    """What a lane calls the limits that its jobs name, with or without a key.
+    """The limits in the name of a lane, with or without a key.
 
     >>> sorted(limits_in("email/async#api=tenant=7!")), limits_in("email/async")
     (['api', 'tenant'], frozenset())
     """
-    gates, _, keyed = lane.partition("?")[0].partition("#")[2].partition("=")
-    names = {*gates.rstrip("!").split(","), *(each.partition("=")[0] for each in keyed.split(","))}
+    unkeyed, _, keyed = lane.partition("?")[0].partition("#")[2].partition("=")
+    names = {*unkeyed.rstrip("!").split(","), *(each.partition("=")[0] for each in keyed.split(","))}
     return frozenset(names) - {""}
 
 
 def _label(name: str) -> str:
-    """A name as a lane may hold it: short, and without the signs that lanes are written with."""
+    """A name as part of the name of a lane: short, and without the characters that have a meaning there."""
     if _PLAIN.fullmatch(name):
         return name
     return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()

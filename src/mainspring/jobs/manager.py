@@ -1,8 +1,8 @@
-"""app.jobs: find, count and change many jobs at once. Every verb has its a-twin."""
+"""app.jobs: find, count and change jobs. Every method ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption, JobNotFound
 from mainspring.jobs import actions
 from mainspring.jobs.actions import Which
-from mainspring.jobs.info import JobInfo, info_of
+from mainspring.jobs.info import JobInfo, build_info
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query
 from mainspring.options import checks
@@ -23,23 +23,23 @@ from mainspring.states import LIVE, Action, State
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.jobs.why import Why
-    from mainspring.options.table import Priority
+    from mainspring.options.typed import Priority
 
-LARGEST_PAGE = 10_000
+MAX_PAGE = 10_000
 RATE = 500.0
-"""Jobs a second that a retry of many makes ready, unless told otherwise."""
+"""Jobs per second that ``retry`` makes ready by default."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some jobs of a listing, newest first, without their attempts."""
+    """One page of a listing: jobs, newest first, without their attempts."""
 
     jobs: tuple[JobInfo, ...]
     cursor: str | None = None
-    """Hand it to the next call to go on; None when there is no more."""
+    """Pass it to the next call to get the next page; None on the last page."""
 
 
 class Counts(dict[State, int]):
-    """How many jobs are in each state; every state is a key: ``counts["ready"]``."""
+    """The number of jobs in each state. Every state is a key: ``counts["ready"]``."""
 
     def __getitem__(self, state: State | str, /) -> int:
         return super().__getitem__(State(state))
@@ -50,27 +50,26 @@ class Counts(dict[State, int]):
 
     @property
     def live(self) -> int:
-        """Those that have not ended."""
+        """The number of jobs that have not ended."""
         return sum(count for state, count in self.items() if state in LIVE)
 
 
 class Jobs(Reserved):
-    """Which jobs is said by a ``Query``, a ``Job`` or an id.
+    """The jobs of the store. A ``Query``, a ``Job`` or an id selects jobs.
 
-    What only looks takes None for every job. What changes jobs refuses an empty query: say
-    ``Query.everything()``. It acts on those that are in a state for it and returns how many that were.
+    A method that only reads accepts None for every job. A method that changes jobs refuses an empty query: pass
+    ``Query.everything()`` for every job. It changes the jobs whose state allows it, and returns their number.
     """
+
+    PATH = "app.jobs"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    # ---- ask ----------------------------------------------------------------------------------
-
-    def get(self, id: UUID | str) -> Job[Any]:
-        """The handle of a job that is there; its result is decoded by its task if that is known here."""
-        return blocking.run("app.jobs.get", self.aget(id))
+    # ---- read ---------------------------------------------------------------------------------
 
     async def aget(self, id: UUID | str) -> Job[Any]:
+        """Return the handle of a stored job. Its result is decoded by its task, if this process knows the task."""
         query = Query.of(id)
         found = await (await self._app.client.store()).find(query, limit=1)
         if not found.jobs:
@@ -78,90 +77,86 @@ class Jobs(Reserved):
         row = found.jobs[0]
         return Job(UUID(bytes=row.id), row.task, self._app.client, self._decoder(row.task), created=False)
 
-    def why(self, id: UUID | str) -> Why:
-        """What keeps this job from running."""
-        return blocking.run("app.jobs.why", self.awhy(id))
+    get = blocking.twin(aget)
 
     async def awhy(self, id: UUID | str) -> Why:
+        """Return what prevents this job from running now."""
         return await (await self.aget(id)).awhy()
 
-    def list(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """Up to ``limit`` jobs, newest first; ``cursor`` of the page before goes on after it.
-
-        A job that fits while the pages are read is on one of them, and on one only.
-        """
-        return blocking.run("app.jobs.list", self.alist(query, limit=limit, cursor=cursor))
+    why = blocking.twin(awhy)
 
     async def alist(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return await page(self._app, actions.asked(query), limit, cursor)
+        """Return up to ``limit`` jobs, newest first. Pass ``cursor`` of a page to get the next page.
 
-    def iterate(self, query: Which | None = None) -> Iterator[JobInfo]:
-        """All of them, newest first, read page by page."""
-        return blocking.each("app.jobs.iterate", self._pages(actions.asked(query)))
+        A job that matches while you read all pages is on exactly one of them.
+        """
+        return await load_page(self._app, actions.query_to_read(query), limit, cursor)
+
+    list = blocking.twin(alist)
 
     def aiterate(self, query: Which | None = None) -> AsyncIterator[JobInfo]:
-        return blocking.aeach(self._pages(actions.asked(query)))
+        """Iterate over all jobs of the query, newest first. They are read page by page."""
+        return blocking.ItemStream(self._pages(actions.query_to_read(query)))
 
-    def count(self, query: Which | None = None) -> Counts:
-        """Exact numbers by state: in one snapshot, but perhaps of many jobs by tag, parent or time."""
-        return blocking.run("app.jobs.count", self.acount(query))
+    iterate = blocking.iterator_twin(aiterate)
 
     async def acount(self, query: Which | None = None) -> Counts:
-        return Counts(await (await self._app.client.store()).count(actions.asked(query)))
+        """Return the exact number of jobs in each state, from one snapshot.
 
-    # ---- do -----------------------------------------------------------------------------------
+        A query by tag, parent or time may have to read many jobs.
+        """
+        return Counts(await (await self._app.client.store()).count(actions.query_to_read(query)))
 
-    def cancel(self, query: Which, reason: str = "") -> int:
-        """Cancel live jobs: those that wait never start, those that run are told within 2 s."""
-        return blocking.run("app.jobs.cancel", self.acancel(query, reason))
+    count = blocking.twin(acount)
+
+    # ---- change -------------------------------------------------------------------------------
 
     async def acancel(self, query: Which, reason: str = "") -> int:
+        """Cancel live jobs. A waiting job never starts; the worker of a running job gets the order within 2 s."""
         return await self._act(Action.CANCEL, query, reason=checks.words(reason, "reason"))
 
-    def retry(self, query: Which, *, rate: float | None = RATE) -> int:
-        """Run ended jobs again, each once, in a new epoch; at most ``rate`` jobs a second, None for no limit.
-
-        A job whose unique key is held by another is left as it is.
-        """
-        return blocking.run("app.jobs.retry", self.aretry(query, rate=rate))
+    cancel = blocking.twin(acancel)
 
     async def aretry(self, query: Which, *, rate: float | None = RATE) -> int:
-        return await retry(self._app, actions.named(query), rate)
+        """Run ended jobs again, each once, in a new epoch; at most ``rate`` jobs per second, None for no limit.
 
-    def run_now(self, query: Which) -> int:
-        """Make jobs ready that wait for their time or their next attempt."""
-        return blocking.run("app.jobs.run_now", self.arun_now(query))
+        A job whose unique key another job holds is not changed.
+        """
+        return await retry(self._app, actions.query_to_change(query), rate)
+
+    retry = blocking.twin(aretry)
 
     async def arun_now(self, query: Which) -> int:
-        named = actions.named(query)
+        """Make jobs ready that wait for their time or for their next attempt."""
+        named = actions.query_to_change(query)
         return await actions.act_once(await self._app.client.store(), Action.RUN_NOW, named)
 
-    def delete(self, query: Which) -> int:
-        """Remove jobs and all that is kept of them; those that run stay."""
-        return blocking.run("app.jobs.delete", self.adelete(query))
+    run_now = blocking.twin(arun_now)
 
     async def adelete(self, query: Which) -> int:
+        """Delete jobs and everything that is stored about them. Running jobs are not deleted."""
         return await self._act(Action.DELETE, query)
 
-    def reprioritise(self, query: Which, priority: Priority) -> int:
-        """Give waiting jobs another priority."""
-        return blocking.run("app.jobs.reprioritise", self.areprioritise(query, priority))
+    delete = blocking.twin(adelete)
 
     async def areprioritise(self, query: Which, priority: Priority) -> int:
+        """Change the priority of waiting jobs."""
         return await self._act(Action.REPRIORITISE, query, priority=checks.priority(priority, "priority"))
+
+    reprioritise = blocking.twin(areprioritise)
 
     # ---- private ------------------------------------------------------------------------------
 
     async def _act(self, action: Action, query: Which, *, reason: str = "", priority: int = 0) -> int:
-        named = actions.named(query)
+        named = actions.query_to_change(query)
         return await actions.act(await self._app.client.store(), action, named, reason=reason, priority=priority)
 
     async def _pages(self, query: Query) -> AsyncGenerator[tuple[JobInfo, ...]]:
         async for rows in actions.pages(await self._app.client.store(), query):
-            yield tuple(info_of(row) for row in rows)
+            yield tuple(build_info(row) for row in rows)
 
     def _decoder(self, task: str) -> Any:
-        """Looks for the task when there is a result to decode, not before."""
+        """Return a decoder that looks up the task when it decodes a result, not earlier."""
 
         def decode(data: bytes) -> Any:
             known = self._app.tasks.find(task)
@@ -170,17 +165,17 @@ class Jobs(Reserved):
         return decode
 
 
-async def page(app: Mainspring, query: Query, limit: int, cursor: str | None) -> Page:
-    """One page of a listing."""
-    if type(limit) is not int or not 1 <= limit <= LARGEST_PAGE:
-        raise InvalidOption("limit", limit, f"is a number from 1 to {LARGEST_PAGE:,}")
+async def load_page(app: Mainspring, query: Query, limit: int, cursor: str | None) -> Page:
+    """Load one page of a listing."""
+    if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
+        raise InvalidOption("limit", limit, f"must be a whole number from 1 to {MAX_PAGE:,}")
     if cursor is not None and (not isinstance(cursor, str) or not cursor):
-        raise InvalidOption("cursor", cursor, "is not a cursor that a page has given")
+        raise InvalidOption("cursor", cursor, "is not a cursor of a page", hint="Pass page.cursor.")
     store = await app.client.store()
     jobs: list[JobInfo] = []
     while len(jobs) < limit:
         found = await store.find(query, limit=limit - len(jobs), cursor=cursor)
-        jobs += [info_of(row) for row in found.jobs]
+        jobs += [build_info(row) for row in found.jobs]
         cursor = found.cursor
         if cursor is None:
             break
@@ -188,6 +183,6 @@ async def page(app: Mainspring, query: Query, limit: int, cursor: str | None) ->
 
 
 async def retry(app: Mainspring, query: Query, rate: float | None) -> int:
-    """Run ended jobs again, no faster than asked."""
+    """Run ended jobs again, at most ``rate`` jobs per second."""
     actions.check_rate(rate)
     return await actions.act_once(await app.client.store(), Action.RETRY, query, rate=rate)

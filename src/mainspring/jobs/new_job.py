@@ -1,9 +1,14 @@
-"""From a call with options to the record of its job: what keys, tags, follow-ups and origins add."""
+"""From a call to the record of its job, with options, unique key, tags, limits, follow-up jobs and parent.
+
+The table of options says how each option travels (``Option.carried``). An option that travels in the record needs no
+code here. The builder sees only the task's options that the table marks ``column`` or ``built``, so an option cannot
+be used here and missed by the template of plain jobs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
@@ -16,23 +21,25 @@ from mainspring.jobs.query import parent_mark
 from mainspring.jobs.records import FollowUp, JobBody, NewJob, UniqueKey
 from mainspring.limits.declare import BoundLimit, bind, buckets_of
 from mainspring.limits.records import Bucket
+from mainspring.options.table import RECORD_OPTIONS, options_for
 from mainspring.queues.fairness import FairKeys
 from mainspring.queues.records import FairKey
 from mainspring.schedules.records import part_mark
 from mainspring.states import State
+from mainspring.tasks.middleware import wrap_call
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.jobs.call import Call
 
 FOLLOW_UPS = {"on_success": State.SUCCEEDED, "on_dead": State.DEAD, "on_cancel": State.CANCELLED}
-"""The option that names a follow-up, and the state that it follows."""
+"""The option that names a follow-up job, and the state of the job that it follows."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class ScheduleMembership(NamedTuple):
-    """What the schedule on a task means for all jobs of the task."""
+    """What the one schedule of a task adds to all jobs of the task."""
 
     name: str = ""
     bounds: tuple[BoundLimit, ...] = ()
@@ -42,7 +49,7 @@ NO_PART = ScheduleMembership()
 
 
 class CallTarget(msgspec.Struct, frozen=True):
-    """What a call needs to know of its task; for a call by name, all that is known of it."""
+    """What a call needs to know about its task; for a call by name, all that is known about the task."""
 
     name: str
     kind: str
@@ -50,20 +57,24 @@ class CallTarget(msgspec.Struct, frozen=True):
     """Resolved task options; durations in microseconds."""
     decode: Callable[[bytes], Any]
     queue: str
-    """Where its jobs go, after the app's routes."""
+    """The queue of its jobs, after the app's routes."""
     arguments: Callable[[bytes], dict[str, Any]] | None = None
     """The arguments of an encoded call by name, defaults included; None if the signature is not known."""
     hide: tuple[str, ...] = ()
+    """The arguments whose values are never shown."""
     bounds: tuple[BoundLimit, ...] = ()
-    """Its limits, and where their keys come from."""
+    """The limits of its jobs, and where the keys of the limits come from."""
     part: str = ""
-    """The schedule whose part all its jobs are, if there is one such."""
-    plain: bool = True
-    """Its options ask for nothing but the fields of a ``NewJob`` itself, which stand here for speed."""
-    priority: int = 0
-    expires: int | None = None
-    crashes: int = 3
-    early: bool = False
+    """The schedule that all its jobs belong to, if there is one."""
+    template: NewJob | None = None
+    """The job of a call with no options but the task's, without id and arguments; None if it depends on these."""
+
+    carried: Mapping[str, Any] = {}
+    """The task's options that its jobs carry: those that the table marks ``column`` or ``built``."""
+
+    def __post_init__(self) -> None:
+        names = (option.name for option in options_for("task") if option.carried in ("column", "built"))
+        msgspec.structs.force_setattr(self, "carried", {name: self.options[name] for name in names})
 
     @classmethod
     def of(
@@ -71,40 +82,43 @@ class CallTarget(msgspec.Struct, frozen=True):
         arguments: Callable[[bytes], dict[str, Any]] | None = None, hide: tuple[str, ...] = (),
         part: ScheduleMembership = NO_PART,
     ) -> CallTarget:  # fmt: skip
-        asks = any(options[each] for each in ("key", "tags", "meta", "retention", "limit", "breaker", *FOLLOW_UPS))
         bounds = (*bind(name, (*options["limit"], *options["breaker"]), f"task {name!r}"), *part.bounds)
-        return cls(
-            name, kind, options, decode, queue, arguments, hide, bounds, part.name,
-            not asks and not hide and part == NO_PART,
-            options["priority"], options["expires"], options["crashes"], options["ack"] == "early",
-        )  # fmt: skip
+        made = cls(name, kind, options, decode, queue, arguments, hide, bounds, part.name)
+        if bounds or hide or part != NO_PART or not _at_default(options, "built"):
+            return made
+        template = JobBuilder(cast("Mainspring", None), made, b"{}", {}, None).record(b"", None, None)
+        return msgspec.structs.replace(made, template=template)
+
+
+def _at_default(options: Mapping[str, Any], carried: str) -> bool:
+    return all(options[each.name] == each.default for each in options_for("task") if each.carried == carried)
 
 
 class JobOrigin(NamedTuple):
-    """Where a job comes from that another one made."""
+    """The origin of a job that another job made."""
 
     id: bytes
-    """Its own id, derived from its parent's."""
+    """The id of the new job, derived from its parent's id."""
     parent: UUID
     trace: str
 
 
 class JobBuilder(NamedTuple):
-    """A call on its way to become a job."""
+    """Makes the record of a job from a call."""
 
     app: Mainspring
     target: CallTarget
     arguments: bytes
     given: Mapping[str, Any]
     code: str | None
-    """Version of the code that enqueues it."""
+    """The version of the app that enqueues the job."""
     schedule: str | None = None
-    """The schedule that it becomes the runs of."""
+    """The schedule whose runs are made from this record."""
 
     def job(self, id: UUID, origin: JobOrigin | None = None) -> NewJob:
         """The record to insert, with its follow-ups."""
         trace = id.hex if origin is None else origin.trace
-        new = self._record(id.bytes, origin, key_of(self.given, self.target.options))
+        new = self.record(id.bytes, origin, key_of(self.given, self.target.options))
         if self.target.part:
             new = msgspec.structs.replace(new, marks=(*new.marks, part_mark(self.target.part)))
         keys = self.app.tasks.fair.get(new.queue)
@@ -114,13 +128,12 @@ class JobBuilder(NamedTuple):
         return msgspec.structs.replace(new, follows=follows) if follows else new
 
     def follow_up(self, origin: JobOrigin) -> NewJob:
-        """The record of a job that follows another; it has no key, whatever a middleware wants, and no follow-ups."""
-        return self._record(origin.id, origin, None)
+        """The record of a follow-up job; it has no key, even if a middleware gives one, and no follow-up jobs."""
+        return self.record(origin.id, origin, None)
 
-    # ---- private ------------------------------------------------------------------------------
-
-    def _record(self, id: bytes, origin: JobOrigin | None, key: Key | None) -> NewJob:
-        own, task = self.given, self.target.options
+    def record(self, id: bytes, origin: JobOrigin | None, key: Key | None) -> NewJob:
+        """The record without its schedule, fair key and follow-up jobs."""
+        own, task = self.given, self.target.carried
         tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
         meta = {**task["meta"], **own.get("meta", {})}
         unique, said = (None, None) if key is None else self._claim(key)
@@ -128,8 +141,7 @@ class JobBuilder(NamedTuple):
             self._refuse_times(key)
         body = JobBody(
             args=msgspec.Raw(self.arguments),
-            retries=own.get("retries"),
-            timeout=(own["timeout"] or 0) if "timeout" in own else None,
+            options={name: own[name] for name in own if name in RECORD_OPTIONS} if own else {},
             code=self.code,
             tags=tags,
             meta=msgspec.Raw(_encode(meta)) if meta else msgspec.UNSET,
@@ -145,18 +157,20 @@ class JobBuilder(NamedTuple):
             task=self.target.name,
             queue=own.get("queue") or self.target.queue,
             kind=self.target.kind,
-            priority=own.get("priority", self.target.priority),
+            priority=own.get("priority", task["priority"]),
             delay=own.get("delay") or 0,
             run_at=own.get("run_at"),
-            expires_in=own.get("expires", self.target.expires),
-            crashes=self.target.crashes,
-            early=self.target.early,
+            expires_in=own.get("expires", task["expires"]),
+            crashes=task["crashes"],
+            early=task["ack"] == "early",
             record=_encode(body),
             unique=unique,
             marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
             keep=task["retention"],
             buckets=self._buckets(),
         )
+
+    # ---- private ------------------------------------------------------------------------------
 
     def _buckets(self) -> tuple[Bucket, ...]:
         bounds = self.target.bounds
@@ -165,10 +179,10 @@ class JobBuilder(NamedTuple):
     def _fair(self, keys: FairKeys) -> FairKey:
         declared = self.target.arguments is not None
         arguments = self._named_arguments() if declared else loads(self.arguments)
-        return keys.of(arguments, self.target.name, declared=declared)
+        return keys.key_of(arguments, self.target.name, declared=declared)
 
     def _named_arguments(self) -> Mapping[str, Any]:
-        assert self.target.arguments is not None, "a task that is not known here has no limits"
+        assert self.target.arguments is not None, "only a task that is known here has limits"
         return self.target.arguments(self.arguments)
 
     def _claim(self, key: Key) -> tuple[UniqueKey, str]:
@@ -179,7 +193,8 @@ class JobBuilder(NamedTuple):
             if self.given.get(name):
                 raise InvalidOption(
                     name, self.given[name], f"cannot be given with a key of mode={key.mode!r}",
-                    subject=f"task {self.target.name!r}", hint="The window of the key says when such a job is due.",
+                    subject=f"task {self.target.name!r}",
+                    hint="With this mode the window of the key decides when the job is due.",
                 )  # fmt: skip
 
     def _arguments_by_name(self, key: Key) -> Mapping[str, Any]:
@@ -188,51 +203,52 @@ class JobBuilder(NamedTuple):
         if key.keep:
             raise InvalidOption(
                 "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",
-                hint="keep= compares all arguments, also those left to their default: enqueue it where the task is.",
+                hint="keep= compares all arguments, also the defaults: enqueue the job where the task is declared.",
             )  # fmt: skip
         given: dict[str, Any] = loads(self.arguments)
         if not key.names or "@" in given or not given.keys() >= set(key.names):
             raise InvalidOption(
                 "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",
-                hint="Of a task that is not known here, name the key's arguments and give them by keyword.",
+                hint="The task is not declared here: name the arguments of the key, and give these by keyword.",
             )  # fmt: skip
         return given
 
     def _follow_ups(self, id: UUID, trace: str) -> list[FollowUp]:
         found = []
         for event, state in FOLLOW_UPS.items():
-            wanted = self.target.options[event]
+            wanted = self.target.carried[event]
             if wanted is not None:
                 origin = JobOrigin(derived_id(id.bytes, event.encode()), id, trace)
                 subject = f"task {self.target.name!r}"
                 call = _call_of(self.app, wanted, id, event, subject)
                 check_follow_up(event, call, subject)
-                found.append(FollowUp(state, self.app.through(call).making(self.code).follow_up(origin)))
+                call = wrap_call(self.app.enqueue_middleware, call)
+                found.append(FollowUp(state, call.build(self.code).follow_up(origin)))
         return found
 
 
 def key_of(given: Mapping[str, Any], task: Mapping[str, Any]) -> Key | None:
-    """The key of a job by its own options and those of its task."""
+    """The key of a job: from its own options, or else from the options of its task."""
     key: Key | None = given["key"] if "key" in given else task["key"]
     return key
 
 
 def check_follow_up(event: str, wanted: Any, subject: str) -> None:
-    """Refuse a task or a call that cannot follow another job; of a task's name nothing is known here."""
+    """Refuse a task or a call that cannot be a follow-up job. The name of a task is not checked here."""
     if getattr(wanted, "own_key", None) is not None:
-        hint = "It is made once for each job that ends so; leave the key out, or enqueue a keyed job inside of it."
+        hint = "A follow-up job is made once for each job that ends. Leave the key out, or enqueue a keyed job in it."
         raise InvalidOption(event, wanted, "cannot have key=", subject=subject, hint=hint)
     if limits := getattr(wanted, "limits", None):
         option = "breaker=" if all(limit.kind == "breaker" for limit in limits) else "limit="
-        hint = "It is inserted without a look at limits: enqueue a limited job inside of it."
+        hint = "A follow-up job is inserted without a check of limits: enqueue a limited job inside of it."
         raise InvalidOption(event, wanted, f"cannot have {option}", subject=subject, hint=hint)
     if getattr(wanted, "connection", None) is not None:
-        hint = "It is inserted with the job that it follows, wherever that is."
+        hint = "A follow-up job is inserted by the worker, in the step that ends the job before it."
         raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)
 
 
 def _call_of(app: Mainspring, wanted: Any, job: UUID, event: str, subject: str) -> Call[Any]:
-    """The call that a follow-up stands for: of a task, a task's name, or the complete call itself."""
+    """The call of a follow-up job, which the option names by a task, the name of a task, or a complete call."""
     try:
         if isinstance(wanted, str):
             known = app.tasks.find(wanted)

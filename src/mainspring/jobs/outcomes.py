@@ -1,8 +1,7 @@
-"""What an attempt came to, and how that is reported to the store.
+"""The outcome of an attempt, and the ack that reports it to the store.
 
-The core decides, the store writes: the executor returns an outcome, the turner makes an
-:class:`Ack` by one of the named constructors, the store applies it in the next turn.
-Nobody builds an ``Ack`` field by field.
+The core decides and the store writes: the executor returns an outcome, the worker makes an :class:`Ack` with one of the
+named constructors, and the store applies it in the next turn. Do not build an ``Ack`` field by field.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What one attempt came to."""
+    """The outcome of one attempt."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -32,7 +31,7 @@ class Outcome(StrEnum):
 
 
 class Lease(NamedTuple):
-    """The right to write for a job: valid while ``token`` is its last and the worker's row lives."""
+    """The right to write for a job: valid while ``token`` is the last token of the job and the worker is not lost."""
 
     id: bytes
     token: int
@@ -54,23 +53,25 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     error: bytes | None = None
     """An encoded ``ErrorRecord``."""
     label: str | None = None
-    """The type of that error, by which dead jobs are grouped."""
+    """The type of the error, by which dead jobs are grouped."""
     refund: bool = False
-    """The attempt is given back: it does not count against ``retries``."""
+    """The attempt is given back: it does not count for ``retries``."""
     park: bool = False
-    """The worker does not know the task: ready again, but only for a worker that does."""
+    """The worker does not know the task: the job is ready again, for workers that know the task only."""
     buckets: tuple[Bucket, ...] = ()
-    """What the task names and the job did not: ready again at its old place in line, when these have room too."""
+    """Buckets that the task names and the job did not: the job is ready again at its old position and names them
+    too."""
     part: str = ""
-    """The part that the task's jobs are of and this one was not: it waits for others as if it had always been."""
+    """The schedule of which the task's jobs are runs and this job was not: from now on the job is a run of it."""
     run_us: int = 0
-    """How long the body ran, by the worker's monotonic clock."""
+    """Microseconds that the body ran, by the worker's monotonic clock."""
     slow: int = 0
-    """Microseconds for which the rates that the job names let nothing through from now on."""
+    """Microseconds from now for which the rates that the job names let no job start."""
     spent: tuple[tuple[str, int], ...] = ()
-    """What the attempt really cost, by limit: what its start used up too little counts now, too much is given back."""
+    """The real cost of the attempt, by limit: the store adds the difference to the cost of its start, or gives it
+    back."""
     fault: str = ""
-    """What failed, in a few words, if that counts against the breakers that the job names."""
+    """The failure in a few words, if it counts for the breakers that the job names."""
 
     @property
     def lease(self) -> Lease:
@@ -84,7 +85,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def succeeded(
         cls, lease: Lease, result: bytes | None = None, *, error: bytes | None = None, run_us: int = 0
     ) -> Ack:
-        """Done. ``error`` is a note, such as a result that was too large to be kept."""
+        """The job succeeded. ``error`` is a note, for example that the result was too large to be stored."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.SUCCEEDED, to=State.SUCCEEDED,
             result=result, error=error, run_us=run_us,
@@ -105,7 +106,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         cls, lease: Lease, error: bytes, reason: Reason, *, label: str = "", timed_out: bool = False, run_us: int = 0,
         fault: str = "",
     ) -> Ack:  # fmt: skip
-        """The attempt failed and there is no other."""
+        """The attempt failed and the job is not tried again."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
             to=State.DEAD, reason=reason, error=error, label=label or None, run_us=run_us, fault=fault,
@@ -113,7 +114,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def snoozed(cls, lease: Lease, *, delay: int = 0, due: int | None = None, slow: int = 0, run_us: int = 0) -> Ack:
-        """Later, and this attempt does not count. ``slow``: and for so long nothing else that shares its rates."""
+        """Run the job later; this attempt does not count. ``slow``: see the field."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.SNOOZED, to=State.SCHEDULED,
             delay=delay, due=due, slow=slow, refund=True, run_us=run_us,
@@ -121,7 +122,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def cancelled(cls, lease: Lease, error: bytes | None = None, *, run_us: int = 0) -> Ack:
-        """The handler gave up for good, or obeyed a cancel order."""
+        """The handler cancelled the job, or obeyed a cancel order."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.CANCELLED, to=State.CANCELLED,
             reason=Reason.BY_USER, error=error, run_us=run_us,
@@ -129,7 +130,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def interrupted(cls, lease: Lease, error: bytes | None = None, *, run_us: int = 0) -> Ack:
-        """The body was ended by us (stop, deploy, fence): ready again, without blame."""
+        """The worker ended the body (stop, deploy, lost lease): the job is ready again, without a crash."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY,
             error=error, refund=True, run_us=run_us,
@@ -137,7 +138,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def lost_early(cls, lease: Lease, error: bytes, *, label: str = "", run_us: int = 0) -> Ack:
-        """The interrupted body belongs to an ``ack="early"`` job: it began, so it never runs again."""
+        """The interrupted body belongs to an ``ack="early"`` job: the job began, so it never runs again."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.DEAD,
             reason=Reason.NOT_RETRYABLE, error=error, label=label or None, run_us=run_us,
@@ -145,7 +146,8 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = (), part: str = "") -> Ack:
-        """The body never began (claimed ahead, expired, unknown task, limits or a part that it lacks): ready again."""
+        """The body never began (claimed ahead, expired, unknown task, missing limits or schedule): the job is ready
+        again."""
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True, park=park,
             buckets=buckets, part=part,

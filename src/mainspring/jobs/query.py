@@ -1,4 +1,4 @@
-"""Which jobs are meant."""
+"""Queries: which jobs a call is about."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of jobs: all conditions hold at once; an empty query means nothing, not everything.
+    """A set of jobs: those for which all conditions hold. An empty query matches no job.
 
-    Dangerous calls refuse an empty query; :meth:`everything` says it on purpose.
+    Calls that change jobs refuse an empty query. :meth:`everything` matches all jobs.
     """
 
     ids: tuple[bytes, ...] | None = None
@@ -30,10 +30,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
-    """Tags, all of which the job has; ``^`` and the hex id of its parent."""
+    """Tags, all of which the job must have; ``^`` and the hex id of its parent."""
     reasons: tuple[Reason, ...] = ()
     errors: tuple[str, ...] = ()
-    """Types of the error of a dead job, one of which it has; the reason where there was no error."""
+    """Types of errors, one of which the dead job died of; the reason if there was no error."""
     since: int | None = None
     """Enqueued at this moment or later, microseconds since 1970."""
     until: int | None = None
@@ -66,11 +66,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         ended_before: datetime | None = None,
         parent: UUID | str | None = None,
     ) -> Query:
-        """The jobs for which all of this is true; several values of one condition are alternatives, but tags add up.
+        """The jobs for which all conditions hold. Several values of one condition are alternatives; tags must all
+        match.
 
-        What is left out, or None, is no condition; a list that happens to be empty is refused, for nobody
-        fits it and everybody would be meant. ``since`` and ``until`` speak of the enqueue, ``errors`` of the
-        type of error that a dead job died of.
+        An argument that is left out, or None, is no condition. An empty list is refused, because no job matches it
+        and a missing condition would match all jobs. ``since`` and ``until`` are about the enqueue, ``errors`` about
+        the type of error that a dead job died of.
         """
         marks = _given("tags", tags) + (() if parent is None else (parent_mark(parse_id(parent).bytes),))
         return cls(
@@ -91,11 +92,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bare(self) -> bool:
-        """Nothing is asked but perhaps ids."""
+        """Whether the query has no condition other than ids."""
         return self == Query(ids=self.ids, all=self.all)
 
     def checked(self) -> Query:
-        """Itself, in the words of the store; ``InvalidOption`` for a field that no query can have."""
+        """This query with states and reasons as enums; ``InvalidOption`` for a value that a field cannot have."""
         for name in ("states", "queues", "tasks", "marks", "reasons", "errors"):
             values = getattr(self, name)
             if not isinstance(values, tuple):
@@ -115,7 +116,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parent_mark(parent: bytes) -> str:
-    """What the children of a job can be found by."""
+    """The mark of the children of a job."""
     return "^" + parent.hex()
 
 

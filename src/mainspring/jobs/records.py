@@ -1,11 +1,11 @@
-"""Records of jobs that cross the store seam.
+"""Records of jobs that the core and a store exchange.
 
-Ids are the 16 bytes of a UUID. Times and durations are microseconds; times count from 1970 on the clock of the store.
+An id is the 16 bytes of a UUID. Times and durations are in microseconds; times count from 1970, on the store's clock.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,67 +18,78 @@ RECORD_VERSION = 1
 
 
 class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The opaque part of a job: what the producer wrote and only a worker reads."""
+    """The part of a job that a store does not read: the producer writes it and a worker reads it."""
 
     v: int = RECORD_VERSION
     args: msgspec.Raw = msgspec.Raw(b"{}")
-    retries: int | None = None
-    timeout: int | None = None
-    """Microseconds; 0 switches the time limit off; None leaves it to the task."""
+    options: dict[str, Any] = {}
+    """The options given for this job that the table of options marks ``record``, by name and in normal form."""
     code: str | None = None
-    """Version of the code that enqueued the job."""
+    """The version of the code that enqueued the job."""
     tags: tuple[str, ...] = ()
     meta: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # not None: a union of it and Raw decodes nothing else
     """A JSON object of the user's own."""
     key: str | None = None
-    """The unique key as people read it."""
+    """The unique key as text, for people."""
     mode: str | None = None
-    """The mode of that key, if it is not once."""
+    """The mode of the unique key, if it is not ``once``."""
     hide: tuple[str, ...] = ()
-    """Arguments whose values are shown to nobody."""
+    """The arguments whose values are never shown."""
     parent: str | None = None
-    """The id of the job that spawned this one or that this one follows."""
+    """The id of the job that enqueued this job, or that this job follows up."""
     trace: str | None = None
-    """32 hex digits shared by all jobs that come of one; the id of the job itself if absent."""
+    """32 hex digits that a job shares with all jobs it enqueues; the id of the job itself if absent."""
     schedule: str | None = None
-    """The schedule that it is a run of."""
+    """The schedule that this job is a run of."""
     occurrence: int | None = None
-    """The moment that this run stands for."""
+    """The occurrence of the schedule that this run is for."""
+
+    @property
+    def retries(self) -> int | None:
+        """The retries given for this job; None leaves them to the task."""
+        return self.options.get("retries")
+
+    @property
+    def timeout(self) -> int | None:
+        """Microseconds; 0 switches the time limit off; None leaves it to the task."""
+        return (self.options["timeout"] or 0) if "timeout" in self.options else None
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The job waits for ``parent``. What happens when the parent ends badly is ``policy``."""
+    """The job waits for ``parent``. ``policy`` decides what happens if the parent does not succeed."""
 
     parent: bytes
     policy: str = "fail"
-    """``fail``: the child is cancelled (parent) unless the parent succeeded. ``ignore``: any end will do."""
+    """``fail``: the child is cancelled (parent) unless the parent succeeded. ``ignore``: the child runs after any
+    end."""
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
-    """A claim to a unique key, which is held while its job is live and to the end of its window."""
+    """A unique key. A job holds it while the job is live and until the end of the window."""
 
     hash: bytes
-    """16 bytes made of the task's name, the key and the mode: a key is always asked for in one mode."""
+    """16 bytes made of the task's name, the key and the mode. So two modes of one key are two keys."""
     window: int = 0
-    """Microseconds. ``once``: from the enqueue, for which the key is held even if the job has ended. ``debounce``:
-    how long the job waits for another enqueue. ``throttle``: from one start to the next."""
+    """Microseconds. ``once``: the time from the enqueue for which the job holds the key even if it has ended.
+    ``debounce``: the time that the job waits for another enqueue. ``throttle``: the time from one start to the next."""
     conflict: Literal["return", "replace", "error"] = "return"
-    """Of the mode ``once``."""
+    """What an enqueue does if another job holds the key. For the mode ``once`` only."""
     mode: Literal["once", "debounce", "throttle", "keep_last"] = "once"
     max_wait: int = 0
-    """``debounce``: microseconds after the first enqueue beyond which nothing is put off; 0: there is no such bound."""
+    """``debounce``: the job is due at most this many microseconds after the first enqueue; 0 means no such bound."""
     keep: int = 0
-    """``once``: microseconds for which the key is held after the job succeeded; the job is kept as long."""
+    """``once``: the job holds the key for this many microseconds after it succeeded, and the store keeps the job as
+    long."""
     print: bytes = b""
-    """Of a key with ``keep``: 16 bytes made of all arguments. Another one under the same key is an error."""
+    """For a key with ``keep``: 16 bytes made of all arguments. Another value under the same key is an error."""
 
 
 class FollowUp(msgspec.Struct, frozen=True):
-    """A job that is inserted in the very step in which another ends in state ``on``."""
+    """A job that the store inserts in the step in which another job ends in the state ``on``."""
 
     on: State
     job: NewJob
-    """Its id ends in two zero bytes: the store writes the epoch of the ended job there."""
+    """Its id ends in two zero bytes, where the store writes the epoch of the ended job."""
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -100,52 +111,56 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fair: FairKey | None = None
     unique: UniqueKey | None = None
     marks: tuple[str, ...] = ()
-    """What the job can be found by: its tags, and ``^`` with the hex id of its parent."""
+    """Texts by which a query finds the job: its tags, and ``^`` with the hex id of its parent."""
     keep: int | None = None
-    """Microseconds for which the job is kept after it succeeded or was cancelled; None leaves it to retention."""
+    """Microseconds for which the store keeps the job after it succeeded or was cancelled; None: as retention says."""
     follows: tuple[FollowUp, ...] = ()
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """What became of one job of an enqueue: made now, or found to be there already."""
+    """The reply for one job of an enqueue: inserted now, or found in the store."""
 
     id: bytes
-    """The job's own, or that of the job which holds its unique key."""
+    """The id of the job, or of the job that holds its unique key."""
     created: bool
 
 
 class PromoteResult(msgspec.Struct, frozen=True):
+    """The reply to a promotion."""
+
     now: int
     promoted: int = 0
     expired: int = 0
     queues: tuple[str, ...] = ()
     next_due: int | None = None
-    """When the next promotion or expiry is due, as far as the store knows now."""
+    """The moment of the next promotion or expiry, as far as the store knows now."""
     ended: tuple[bytes, ...] = ()
     """The jobs that expired."""
 
 
 class LogLine(msgspec.Struct, frozen=True):
+    """A log line of a job."""
+
     at: int
     level: str
     text: str
     n: int = 0
-    """Its number among the lines of its job, from 1; given by the store."""
+    """The number of the line among the lines of its job, from 1. The store gives it."""
 
 
 class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
-    """News of a running attempt; refused as stale unless the lease is still good."""
+    """Progress, log lines and stream items of a running attempt. The store refuses it unless the lease is valid."""
 
     id: bytes
     token: int
     progress: bytes | None = None
     logs: tuple[LogLine, ...] = ()
     items: tuple[tuple[int, bytes], ...] = ()
-    """What the handler sent, by its place in the stream of this attempt, from 1."""
+    """The items that the handler sent, each with its number in the stream of this attempt, from 1."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a store knows of a job, live or finished."""
+    """A job as the store has it, live or ended."""
 
     id: bytes
     state: State
@@ -169,19 +184,19 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     finished: int | None = None
     deps: int = 0
     ordered: bool = False
-    """A cancel order is waiting for the owner."""
+    """A cancel order waits for the owner."""
     progress: bytes | None = None
     result: bytes | None = None
     error: bytes | None = None
     note: str | None = None
-    """The words of whoever cancelled it."""
+    """The reason that the canceller gave."""
     buckets: tuple[Bucket, ...] = ()
-    """What a live job needs room in, by name."""
+    """The buckets that a live job needs capacity in, by name."""
     record: bytes
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One ended attempt, kept under (job, token)."""
+    """An ended attempt. The store keeps it under (job, token)."""
 
     token: int
     epoch: int
@@ -194,25 +209,27 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRows(msgspec.Struct, frozen=True):
+    """A page of jobs."""
+
     jobs: tuple[JobRow, ...]
     cursor: str | None = None
-    """Hand it to the next call to go on; None when there is no more."""
+    """The argument of the next call for the next page; None if there are no more jobs."""
 
 
 class ActResult(msgspec.Struct, frozen=True):
-    """``done`` changed; ``refused`` were found in a state (named) in which the action does nothing."""
+    """The reply to an action. ``done`` names the changed jobs, ``refused`` the jobs in a state without that action."""
 
     done: tuple[bytes, ...] = ()
     refused: tuple[tuple[bytes, State], ...] = ()
     more: bool = False
     held: tuple[tuple[bytes, bytes], ...] = ()
-    """Jobs that were not retried because another job holds their unique key, each with the holder."""
+    """Jobs that were not retried because another job holds their unique key, each with the id of that job."""
     cursor: str | None = None
-    """Where the next call may go on; an engine that finds what is left by its state gives none."""
+    """Where the next call can continue; None from an engine that finds the remaining jobs by their state."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long ended jobs are kept. Durations in microseconds."""
+    """How long the store keeps ended jobs and rows of lost workers. Durations are in microseconds."""
 
     keep: int = 7 * 86_400_000_000
     keep_count: int = 100_000
@@ -223,30 +240,31 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TallyRow(msgspec.Struct, frozen=True):
-    """How many jobs of a query share a value and a state."""
+    """The number of jobs of a query that share a value and a state."""
 
     value: str
     state: State
     count: int
     first: int
-    """The earliest moment: of the enqueue for a live job, of its end for an ended one."""
+    """The earliest moment: of the enqueue of a live job, of the end of an ended job."""
     last: int
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one enqueue call inserts: all of it or nothing."""
+    """The jobs of one enqueue call: the store inserts all of them or none."""
 
     id: bytes
-    """Made by the client, the same for every try."""
+    """The client makes it and sends the same id with every try."""
     jobs: tuple[NewJob, ...]
     retry: bool = False
-    """An earlier try of this batch may have arrived: insert only what is found in no place."""
+    """An earlier try of this batch may have arrived: the store inserts only jobs that it does not have."""
     limits: tuple[Limit, ...] = ()
-    """Those that its jobs name: made if the store does not know them, else left as they stand there."""
+    """The limits that the jobs name. The store adds those that it does not have and leaves the others unchanged."""
     queues: tuple[tuple[str, QueueSettings], ...] = ()
-    """Settings that code declares, by queue: stored if the store knows of none that were declared, else left. What
-    waits there already counts for a depth from the next :meth:`Store.configure` on."""
+    """The settings that code declares, by queue. The store adds them where it has no declared settings. Jobs that wait
+    there already count for the depth after the next :meth:`Store.configure_queue`."""
     accepted: bool = False
-    """It comes of a job that runs: refused for no depth."""
+    """A running job enqueues the batch: no depth refuses it."""
     forced: bool = False
-    """Its jobs, new and replaced ones, wait for no parts; they are released at once, and that takes the notes away."""
+    """The jobs, new and replaced, wait for no dependencies of schedules. They are released at once, which deletes the
+    recorded successes."""

@@ -1,10 +1,9 @@
-"""Limiter: named limits that several tasks share and that any code may obey: a job, a web process, a script."""
+"""Limiter: named limits that several tasks can share, and that any code can use: a job, a web process, a script."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from mainspring.client import blocking
 from mainspring.common.duration import Duration, to_us
 from mainspring.common.handles import Handle
+from mainspring.common.pause import GrowingPause, jittered
 from mainspring.errors import InvalidOption, LimitTimeout, StoreError
 from mainspring.limits.declare import Concurrency, LimitSet, Rate, bind
 from mainspring.limits.holder import CapacityHolder
@@ -22,24 +22,24 @@ from mainspring.options.checks import some_task_name
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
-LOOK = 1.0
-"""Seconds between two looks at a bucket in which somebody has to give a place back."""
-SOON = 0.2
-"""The first of them, while the next place there is kept for those who look so; then ever longer."""
+LONGEST_POLL = 1.0
+"""Seconds between two tries, while another holder must release capacity first."""
+FIRST_POLL = 0.2
+"""Seconds before the second try, while the store reserves the next free capacity for waiting blocks; then longer."""
 KEEP = 1_500_000
-"""Microseconds for which it is."""
+"""Microseconds for which the store reserves it after each try."""
 
 log = logging.getLogger("mainspring.limits")
 
 
 class Limiter(Handle, LimitSet):
-    """``with limiter:`` and ``async with limiter:`` wait for a place and hold it; ``limit=limiter`` limits tasks by it.
+    """``with limiter:`` and ``async with limiter:`` wait for capacity and hold it. ``limit=limiter`` limits tasks.
 
-    A place is renewed while its process lives; after a crash it is free within 30 s. A rate counts the
-    moment of entering.
+    The capacity is renewed while the process lives; after a crash it is free within 30 s. A rate counts the moment at
+    which the block is entered.
     """
 
-    INSTEAD = "Make it again: app.limiter(name, ...)."
+    INSTEAD = "Call app.limiter(name, ...) again."
 
     def __init__(
         self, app: Mainspring, name: str, limits: Sequence[Concurrency | Rate], *, key: str = "", cost: int = 1,
@@ -48,26 +48,28 @@ class Limiter(Handle, LimitSet):
         some_task_name(name, "name")
         if not limits or not all(isinstance(each, (Concurrency, Rate)) for each in limits):
             hint = 'app.limiter("api", Rate(100, per="1s"))'
-            raise InvalidOption(
-                "limits", limits, "must be Concurrency and Rate", subject=f"limiter {name!r}", hint=hint
-            )
+            why = "must be one or more Concurrency and Rate"
+            raise InvalidOption("limits", limits, why, subject=f"limiter {name!r}", hint=hint)
         super().__init__(name, limits)
         self._app = app
         self._key, self._cost, self._wait = key, cost, wait
-        self._places: list[CapacityHolder] = []
+        self._holders: list[CapacityHolder] = []
         self._limits = tuple(bound.limit for bound in bind(self.owner, self.limits, f"limiter {name!r}"))
 
     def at(self, *, key: str | None = None, cost: int | None = None, wait: Duration | None = None) -> Limiter:
-        """The same limiter for one value of its ``by``, for what costs more than 1, or with an end to the waiting."""
+        """Return the same limiter for one value of ``by``, with another cost, or with a maximum time to wait.
+
+        ``LimitTimeout`` if there is no capacity after ``wait``.
+        """
         return Limiter(
             self._app, self.name, self.limits, key=self._key if key is None else key,
             cost=self._cost if cost is None else cost, wait=self._wait if wait is None else wait,
         )  # fmt: skip
 
-    def told_to(self, known: dict[str, tuple[Limit, ...]]) -> Self:
-        """Itself; refused if another of its name is known with other limits."""
+    def register(self, known: dict[str, tuple[Limit, ...]]) -> Self:
+        """Add itself to the limiters of an app. A limiter of the same name with other limits is refused."""
         if known.setdefault(self.name, self._limits) != self._limits:
-            why, hint = "is that of a limiter with other limits", "Declare it once, or choose another name."
+            why, hint = "is the name of a limiter with other limits", "Declare it once, or choose another name."
             raise InvalidOption("name", self.name, why, subject=repr(self), hint=hint)
         return self
 
@@ -76,7 +78,7 @@ class Limiter(Handle, LimitSet):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        blocking.run(f"with {self!r}", self._give(self._pop()))
+        blocking.run(f"with {self!r}", self._release(self._pop()))
 
     async def __aenter__(self) -> Self:
         self._push(await self._take())
@@ -85,7 +87,7 @@ class Limiter(Handle, LimitSet):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self._give(self._pop())
+        await self._release(self._pop())
 
     def __repr__(self) -> str:
         return f"<Limiter {self.name}{f' at {self._key!r}' if self._key else ''}>"
@@ -93,21 +95,21 @@ class Limiter(Handle, LimitSet):
     # ---- private ------------------------------------------------------------------------------
 
     async def _take(self) -> CapacityHolder:
-        """Wait for room in every bucket; ``LimitTimeout`` when that takes too long."""
-        visit = CapacityHolder(self._app.client, self, self._buckets(), self._limits)
+        """Wait for capacity in every bucket; ``LimitTimeout`` after ``wait``."""
+        holder = CapacityHolder(self._app.client, self, self._buckets(), self._limits)
         began = time.monotonic()
         patience = None if self._wait is None else to_us(self._wait, what="wait") / 1e6
-        look = SOON
+        polls = GrowingPause(FIRST_POLL, longest=LONGEST_POLL, factor=1.5, least=0.7)
         while True:
             waits = patience is None or time.monotonic() < began + patience
-            said = await visit.ask(KEEP if waits else 0)
+            said = await holder.ask(KEEP if waits else 0)
             if said.ok:
-                return visit
+                return holder
             if said.next_at is not None:
                 pause = max(0.0, (said.next_at - said.now) / 1e6)
             else:
-                pause = (look if said.kept else LOOK) * random.uniform(0.7, 1.0)
-                look = min(look * 1.5, LOOK)
+                growing = polls.next()
+                pause = growing if said.kept else jittered(LONGEST_POLL, least=0.7)
             if patience is not None:
                 left = began + patience - time.monotonic()
                 if left <= 0 or (said.next_at is not None and pause > left):
@@ -115,33 +117,33 @@ class Limiter(Handle, LimitSet):
                 pause = min(pause, left)
             await asyncio.sleep(pause)
 
-    async def _give(self, visit: CapacityHolder) -> None:
-        """Whatever it meets, the work is done: a place that cannot be given back is free when its time is over."""
+    async def _release(self, holder: CapacityHolder) -> None:
+        """Release the capacity. A failure is only logged: the work of the block is done, and the ttl frees it."""
         try:
-            await visit.leave()
+            await holder.leave()
         except StoreError as trouble:
-            log.warning("%r could not give its place back, which is free within 30 s: %s", self, trouble)
+            log.warning("%r could not release its capacity, which is free within 30 s: %s", self, trouble)
 
-    def _push(self, visit: CapacityHolder) -> None:
+    def _push(self, holder: CapacityHolder) -> None:
         if any(limit.kind == "concurrency" for limit in self._limits):
-            visit.keep()
-        self._places.append(visit)
+            holder.keep()
+        self._holders.append(holder)
 
     def _pop(self) -> CapacityHolder:
-        return self._places.pop()  # those of one limiter are alike: whoever leaves gives the last one back
+        return self._holders.pop()  # any holder will do: all holders of one limiter are alike
 
     def _buckets(self) -> tuple[Bucket, ...]:
         found = []
         for limit, declared in zip(self._limits, self.limits, strict=True):
             if declared.by is not None and not self._key:
-                hint = f'with {self.name}.at(key="..."):'
-                raise InvalidOption("by", declared.by, "needs a key outside of a task", subject=repr(self), hint=hint)
+                hint = f'Give the key: with {self.name}.at(key="..."):'
+                raise InvalidOption("by", declared.by, "needs a key in a block", subject=repr(self), hint=hint)
             cost = self._cost if limit.kind != "concurrency" else 1
-            found.append(Bucket(limit.name, self._key if declared.by is not None else "", _within(limit, cost)))
+            found.append(Bucket(limit.name, self._key if declared.by is not None else "", _check_cost(limit, cost)))
         return tuple(found)
 
 
-def _within(limit: Limit, cost: int) -> int:
+def _check_cost(limit: Limit, cost: int) -> int:
     if type(cost) is not int or not 1 <= cost <= max(1, limit.size):
         raise InvalidOption("cost", cost, f"must be a whole number from 1 to {limit.size}", subject=limit.name)
     return cost

@@ -1,4 +1,4 @@
-"""app.limits: what is limited, for the whole fleet, and by how much; changed at run time. Every verb has its a-twin."""
+"""app.limits: list the limits of the fleet and change their sizes at run time. Every ``x`` has an async ``ax``."""
 
 from __future__ import annotations
 
@@ -12,92 +12,98 @@ from mainspring.client import blocking
 from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.limits.records import Bucket, LimitRow
-from mainspring.locks.names import is_fixed
+from mainspring.locks.names import is_lock_limit
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
-_LARGEST = 1_000_000_000
+_MAX_SIZE = 1_000_000_000
 
 
 class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit when the store was asked."""
+    """A limit, at the time of the call."""
 
     name: str
     kind: str
     """``concurrency``, ``rate`` or ``smooth``."""
     size: int
-    """What it lets through now: at once, or in each window."""
+    """The current size: jobs at the same time, or starts in each window."""
     declared: int
-    """What the code declared; another number than ``size`` where somebody set one."""
+    """The size that the code declares. It differs from ``size`` after ``app.limits.set``."""
     per: timedelta | None
     burst: int | None
     used: int
-    """Of the limit as a whole; those with a key are counted by key."""
+    """The use of an unkeyed limit. A limit with ``by=`` is counted for each key, not here."""
 
 
 LimitInfos = list[LimitInfo]
+LimitNames = list[str]
 
 
 class Limits(Reserved):
-    """A limit is there once a job named it. ``set`` holds until ``reset``, whatever code declares."""
+    """The limits of the whole fleet. A limit is in the store after the first job named it.
+
+    A size from ``set`` holds until ``reset``, whatever size the code declares.
+    """
+
+    PATH = "app.limits"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    def list(self) -> LimitInfos:
-        """Every limit that the store knows, by name."""
-        return blocking.run("app.limits.list", self.alist())
-
     async def alist(self) -> LimitInfos:
+        """Return every limit in the store, by name."""
         store = await self._app.client.store()
-        rows = [row for row in await store.limits() if row.limit.kind != "breaker" and not is_fixed(row.limit.name)]
+        rows = [row for row in await store.limits() if not _is_hidden(row)]
         uses = {each.name: each.used for each in await store.buckets([Bucket(row.limit.name) for row in rows])}
-        return [_info(row, uses.get(row.limit.name, 0)) for row in rows]
+        return [_build_info(row, uses.get(row.limit.name, 0)) for row in rows]
 
-    def get(self, name: str) -> LimitInfo:
-        """One limit by its name."""
-        return blocking.run("app.limits.get", self.aget(name))
+    list = blocking.twin(alist)
 
     async def aget(self, name: str) -> LimitInfo:
+        """Return one limit; ``InvalidOption`` if it is not in the store."""
         infos = await self.alist()
         for info in infos:
             if info.name == name:
                 return info
-        raise _unknown(name, [info.name for info in infos])
+        raise _unknown_limit(name, [info.name for info in infos])
 
-    def set(self, name: str, size: int) -> None:
-        """Let so many through from now on, also fewer than run now; 0 lets nothing through."""
-        return blocking.run("app.limits.set", self.aset(name, size))
+    get = blocking.twin(aget)
 
     async def aset(self, name: str, size: int) -> None:
-        if type(size) is not int or not 0 <= size <= _LARGEST:
-            raise InvalidOption("size", size, "must be a whole number from 0", subject=f"limit {name!r}")
-        await self._set(name, size)
+        """Set the size of a limit from the next claim on. It may be smaller than the current use; 0 starts no job."""
+        if type(size) is not int or not 0 <= size <= _MAX_SIZE:
+            raise InvalidOption("size", size, f"must be a whole number from 0 to {_MAX_SIZE:,}", subject=_subject(name))
+        await self._set_size(name, size)
 
-    def reset(self, name: str) -> None:
-        """Let through what the code declares."""
-        return blocking.run("app.limits.reset", self.areset(name))
+    set = blocking.twin(aset)
 
     async def areset(self, name: str) -> None:
-        await self._set(name, None)
+        """Use the size that the code declares again."""
+        await self._set_size(name, None)
 
-    def delete(self, name: str) -> None:
-        """Forget a limit that no code declares any more; jobs that name it are not limited by it."""
-        return blocking.run("app.limits.delete", self.adelete(name))
+    reset = blocking.twin(areset)
 
     async def adelete(self, name: str) -> None:
+        """Delete a limit that no code declares any more. Jobs that name it are no longer limited by it."""
         store = await self._app.client.store()
-        if is_breaker(name) or is_fixed(name) or not await store.forget_limit(name):
-            raise _unknown(name, [info.name for info in await self.alist()])
+        if is_breaker(name) or is_lock_limit(name) or not await store.forget_limit(name):
+            raise _unknown_limit(name, [info.name for info in await self.alist()])
 
-    async def _set(self, name: str, size: int | None) -> None:
+    delete = blocking.twin(adelete)
+
+    async def _set_size(self, name: str, size: int | None) -> None:
         store = await self._app.client.store()
-        if is_breaker(name) or is_fixed(name) or not await store.set_limit_size(name, size):
-            raise _unknown(name, [info.name for info in await self.alist()])
+        if is_breaker(name) or is_lock_limit(name) or not await store.set_limit_size(name, size):
+            raise _unknown_limit(name, [info.name for info in await self.alist()])
 
 
-def _info(row: LimitRow, used: int) -> LimitInfo:
+def _is_hidden(row: LimitRow) -> bool:
+    """Breakers and locks are limits in the store; ``app.breakers`` and ``app.locks`` show them."""
+    return row.limit.kind == "breaker" or is_lock_limit(row.limit.name)
+
+
+def _build_info(row: LimitRow, used: int) -> LimitInfo:
     limit = row.limit
     return LimitInfo(
         name=limit.name,
@@ -110,9 +116,10 @@ def _info(row: LimitRow, used: int) -> LimitInfo:
     )
 
 
-def _unknown(name: str, known: LimitNames) -> InvalidOption:
-    hint = "A limit is there once a job named it; app.limits.list() shows them all."
-    return InvalidOption("limit", name, f"is not known to the store{did_you_mean(name, known)}", hint=hint)
+def _subject(name: str) -> str:
+    return f"limit {name!r}"
 
 
-LimitNames = list[str]
+def _unknown_limit(name: str, known: LimitNames) -> InvalidOption:
+    hint = "A limit is in the store after the first job named it. app.limits.list() shows every limit."
+    return InvalidOption("limit", name, f"is not in the store{did_you_mean(name, known)}", hint=hint)

@@ -1,6 +1,6 @@
-"""Records of limits, and of the buckets in which their use is counted, that cross the store seam.
+"""Records of limits, and of the buckets in which their use is counted, that the core and a store exchange.
 
-Ids are the 16 bytes of a UUID. Times and durations are microseconds; times count from 1970 on the clock of the store.
+An id is the 16 bytes of a UUID. Times and durations are in microseconds; times count from 1970, on the store's clock.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from mainspring.breakers.records import BreakerRow
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the buckets of its name let through, for the whole fleet."""
+    """A limit for all workers together. Each of its buckets has the capacity that the limit says."""
 
     name: str
-    """Without ``=``. That of a breaker, and no other, ends in ``:breaker``."""
+    """Has no ``=``. The name of a breaker, and no other name, ends in ``:breaker``."""
     kind: Literal["concurrency", "rate", "smooth", "breaker"] = "concurrency"
-    """``concurrency``: ``size`` running jobs at any instant. ``rate``: starts that cost ``size`` in any window of
-    ``per``. ``smooth``: one unit each ``per / size``, up to ``burst`` at once: at most ``size + burst`` in a window.
-    ``breaker``: opens after ``burst`` failures in a row for ``per``, then lets ``size`` at once through as probes."""
+    """``concurrency``: at most ``size`` running jobs at any moment. ``rate``: starts with a total cost of ``size`` in
+    any window of ``per``. ``smooth``: one unit each ``per / size``, up to ``burst`` at once, so at most ``size +
+    burst`` in a window. ``breaker``: opens for ``per`` after ``burst`` failures in a row, then lets ``size`` probes
+    through at once."""
     size: int
     per: int = 0
     """Microseconds."""
     burst: int = 0
     share: int = 0
-    """Of a breaker, in millionths: if it is not 0, it opens when this share of at least ``burst`` ends within ``span``
-    are failures."""
+    """For a breaker, in millionths. If it is not 0, the breaker opens when this share of at least ``burst`` ends within
+    ``span`` are failures."""
     span: int = 0
     """Microseconds."""
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """What a job needs room in: a limit (then the bucket is a *gate*), or the part of a limit that belongs to a key."""
+    """What a job needs capacity in: an unkeyed limit, or the part of a limit that belongs to one key."""
 
     limit: str
     key: str = ""
     cost: int = 1
-    """What a start uses up of a rate."""
+    """The units of a rate that a start uses."""
 
     @property
     def name(self) -> str:
@@ -46,72 +47,73 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class BucketRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A bucket as a claim would find it now."""
+    """The size and use of a bucket, as a claim would find them now."""
 
     name: str
     limit: str
     kind: str
     size: int
-    """Of its limit, or what somebody set in its place."""
+    """The size of the limit, or the size set in its place."""
     used: int
-    """Running jobs and guests; of a rate, what was started within the window (``smooth``: what is not yet back)."""
+    """Running jobs and holders; of a rate, the units started within the window (``smooth``: not yet available
+    again)."""
     next_at: int | None = None
-    """When a start that costs 1 fits; None if it fits now, or if nobody can know."""
+    """When a start of the cost asked for fits; None if it fits now, or if the moment is unknown."""
     holders: tuple[bytes, ...] = ()
-    """Running jobs that name it, ten at most, the oldest claims first; perhaps none of a closed breaker. An engine may
-    look at the oldest 10,000 running jobs only."""
+    """The ids of at most ten running jobs that name the bucket, the oldest claims first; perhaps none for a closed
+    breaker. An engine may examine the oldest 10,000 running jobs only."""
     breaker: BreakerRow | None = None
-    """Of a breaker, more of how it stands; ``used`` are its probes then."""
+    """For a breaker, its state; ``used`` is the number of its probes then."""
 
 
 class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit as it stands in the store."""
+    """A limit as the store has it."""
 
     limit: Limit
-    """As it was declared last."""
+    """The last declaration."""
     size: int | None = None
-    """What somebody set in place of its size."""
+    """The size set in place of the declared size, if there is one."""
 
 
 HOLDER_REST = 1_000_000
-"""Microseconds for which no place is kept for guests in a bucket to which one has given its place back."""
+"""Microseconds after a holder has released capacity of a bucket for which no capacity of it is reserved for holders."""
 
 
 class HoldResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply to a guest."""
+    """The reply to a hold."""
 
     ok: bool
     now: int
     until: int = 0
-    """When the guest's places end unless it takes them again."""
+    """When the hold ends unless the holder renews it."""
     next_at: int | None = None
-    """When to ask again; None: nobody knows, somebody has to give."""
+    """When to ask again; None if that is unknown, because another holder or a job has to end first."""
     full: str = ""
-    """The bucket that had no room."""
+    """The bucket that had no capacity."""
     kept: bool = False
-    """The next place in each bucket that had none is kept for guests: look again soon."""
+    """The next capacity in each full bucket is reserved for holders: ask again soon."""
     breakers: tuple[BreakerRow, ...] = ()
-    """Those that this guest is the first to probe."""
+    """The half open breakers for which this holder is the first probe."""
     token: int = 0
-    """The number of its stay, if it is fenced."""
+    """The fencing number of the hold, if it is fenced."""
 
 
 class HolderRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest in one of its buckets."""
+    """A holder in one of its buckets."""
 
     holder: bytes
     bucket: str
     token: int
-    """0 of one that is not fenced."""
+    """The fencing number; 0 if the hold is not fenced."""
     since: int
-    """When it took its places."""
+    """When the hold began."""
     until: int
     left: int
-    """Microseconds until then, when the store was asked."""
+    """Microseconds until then, at the moment of the reply."""
     info: bytes = b""
 
 
 PLENTIFUL = 100
-"""A bucket without a key of a limit on how many run at once is *roomy* while beside the claim at least half of the size
-and at least so much is left; and a breaker while it is closed. All others are *short*, rates too: a start counts at its
-claim, and nothing may lie between the two."""
+"""An unkeyed concurrency limit is *plentiful* while, after the claim, at least half of its size and at least this much
+capacity is left. A breaker is plentiful while it is closed. All other buckets are *scarce*, also rates: a start of a
+rate counts at the claim, so the job must start at once and must not wait for a slot."""

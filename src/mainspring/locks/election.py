@@ -1,4 +1,4 @@
-"""Election: one leader at a time in the whole fleet, with a term, until it stops or is lost."""
+"""Election: one leader at a time in the whole fleet. A leader has a term, until it stops or loses the leadership."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from mainspring.client import blocking
 from mainspring.common.handles import Handle
 from mainspring.errors import InvalidOption, UseError, WouldBlockLoop
-from mainspring.locks.candidate import Callback, Callbacks, Campaign
+from mainspring.locks.candidate import Callback, Campaign, ElectionCallbacks
 from mainspring.locks.hold import Hold
-from mainspring.locks.names import LockName, checked_ttl
+from mainspring.locks.names import LockName, check_ttl
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -21,46 +21,49 @@ if TYPE_CHECKING:
 
 
 class Election(Handle):
-    """A candidate: ``start`` and ``stop``, ``with`` or ``async with``, also in ``app.lifespan``. A leader is renewed
-    from the background while its process lives; after a crash another is elected within the ttl.
+    """A candidate. Use ``start`` and ``stop``, ``with`` or ``async with``, also in ``app.lifespan``.
 
-    ``elected(term)`` and ``lost(term)`` are called one after the other: a ``def`` in a thread, an ``async def`` on the
-    loop of ``async with``, else in a thread too. If ``elected`` still runs when the term ends, it is cancelled if
-    it is async; a ``def`` that goes on asks ``leader``.
+    The leadership is renewed in the background while the process lives; after a crash another candidate is elected
+    within the ttl. ``elected(term)`` and ``lost(term)`` are called one after the other: a ``def`` in a thread, an
+    ``async def`` on the loop of ``async with``, otherwise in a thread too. If ``elected`` still runs when the term
+    ends, an ``async def`` is cancelled; a ``def`` continues, and should check ``leader``.
     """
 
-    INSTEAD = "Make it again where it is needed: app.election(name)."
+    INSTEAD = "Call app.election(name) where you need it."
+    PATH = "election"
 
     def __init__(
-        self, app: Mainspring, spot: LockName, ttl: Duration, elected: Callback | None, lost: Callback | None
+        self, app: Mainspring, lock_name: LockName, ttl: Duration, elected: Callback | None, lost: Callback | None
     ) -> None:
-        self.name = spot.name
+        self.name = lock_name.name
         self._app = app
-        self._spot = spot
-        self._ttl = checked_ttl(ttl, str(spot))
-        self._told = Callbacks(_checked("elected", elected, spot), _checked("lost", lost, spot))
+        self._lock_name = lock_name
+        self._ttl = check_ttl(ttl, str(lock_name))
+        self._callbacks = ElectionCallbacks(
+            _check_callback("elected", elected, lock_name), _check_callback("lost", lost, lock_name)
+        )
         self._campaign: Campaign | None = None
         self._task: asyncio.Task[None] | None = None
 
     # ---- use ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Stand from now on, until it is stopped. Does not wait for the outcome, nor for the store."""
+        """Become a candidate until ``stop``. Does not wait for the election, nor for the store."""
         if blocking.in_loop() and not blocking.in_notebook():
             raise WouldBlockLoop("election.start")
         name = f"mainspring-election-{self.name}"
-        threading.Thread(target=asyncio.run, args=(self._begun().run(),), name=name, daemon=True).start()
+        threading.Thread(target=asyncio.run, args=(self._begin().run(),), name=name, daemon=True).start()
 
     async def astart(self) -> None:
-        self._task = asyncio.create_task(self._begun().run())
-
-    def stop(self) -> None:
-        """Stand no more. A leader steps down: ``lost`` is called, then another can be elected at once."""
-        blocking.run("election.stop", self.astop())
+        """Async version of ``start``: the candidate runs on this event loop."""
+        self._task = asyncio.create_task(self._begin().run())
 
     async def astop(self) -> None:
+        """End the candidacy. A leader gives up its term: ``lost`` is called, then another candidate can be elected."""
         if self._campaign is not None:
             await self._campaign.end()
+
+    stop = blocking.twin(astop)
 
     def __enter__(self) -> Self:
         self.start()
@@ -82,13 +85,13 @@ class Election(Handle):
 
     @property
     def leader(self) -> bool:
-        """Whether this is the leader: false from the moment on at which the store may let another in. Asks nobody."""
+        """Whether this candidate leads. False from the moment at which the store may elect another. Asks no store."""
         hold = None if self._campaign is None else self._campaign.hold
         return hold is not None and not hold.lost
 
     @property
     def term(self) -> int:
-        """The fencing number of its last term, larger than that of every leader before; 0 if there was none."""
+        """The fencing token of its last term, larger than the term of every earlier leader; 0 if it never led."""
         return 0 if self._campaign is None else self._campaign.term
 
     def __repr__(self) -> str:
@@ -96,25 +99,27 @@ class Election(Handle):
 
     # ---- private ------------------------------------------------------------------------------
 
-    def _begun(self) -> Campaign:
+    def _begin(self) -> Campaign:
         if self._campaign is not None and self._campaign.is_here:
-            hint = "Stop it first, or make another candidate: app.election(name)."
-            raise UseError(f"{self._spot}: it stands already", hint=hint)
-        self._campaign = Campaign(lambda: Hold(self._app.client, self._spot, self._ttl), self._told)
+            hint = "Call stop() first, or make another candidate: app.election(name)."
+            raise UseError(f"{self._lock_name}: the candidate has been started already", hint=hint)
+        self._campaign = Campaign(lambda: Hold(self._app.client, self._lock_name, self._ttl), self._callbacks)
         return self._campaign
 
 
-def _checked(name: str, callback: Any, spot: LockName) -> Callback | None:
-    """A function of the term."""
+def _check_callback(name: str, callback: Any, lock_name: LockName) -> Callback | None:
+    """Check that a callback is a function of the term."""
     if callback is None:
         return None
     hint = f"def {name}(term: int) -> None: ..."
     if not callable(callback):
-        raise InvalidOption(name, callback, "is not a function", subject=str(spot), hint=hint)
+        raise InvalidOption(name, callback, "is not a function", subject=str(lock_name), hint=hint)
     try:
         inspect.signature(callback).bind(1)
     except TypeError:
-        raise InvalidOption(name, callback, "must take the term", subject=str(spot), hint=hint) from None
-    except ValueError:  # of a builtin nobody knows
+        raise InvalidOption(
+            name, callback, "must accept one argument, the term", subject=str(lock_name), hint=hint
+        ) from None
+    except ValueError:  # a builtin without a signature
         pass
     return callback  # type: ignore[no-any-return]  # it was given by the user

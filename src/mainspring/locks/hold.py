@@ -1,11 +1,10 @@
-"""One holding of a lock: from the moment at which it was taken until it is given back or lost."""
+"""One hold of a lock: from the acquire to the release or the loss."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import random
 import socket
 import sys
 import threading
@@ -17,6 +16,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.common.pause import jittered
 from mainspring.errors import LockLost, StoreError, StoreUnavailable
 from mainspring.limits.holder import CapacityHolder
 from mainspring.limits.records import HoldResult
@@ -25,21 +25,21 @@ from mainspring.locks.names import LockName
 if TYPE_CHECKING:
     from mainspring.client.client import Client
 
-_AGAIN = 0.2
-"""Of the time between two renewals: after so much a failed one is sent again, and after a second at most."""
+_RETRY_SHARE = 0.2
+"""A failed renewal is sent again after this share of the time between two renewals, and after one second at most."""
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """Who holds a lock, in its own words."""
+    """The process that holds a lock, by its own description."""
 
     host: str = ""
     pid: int = 0
     who: str = ""
-    """The task and its job, or the program."""
+    """The task and its job, or the name of the program."""
 
     @classmethod
     def read(cls, info: bytes) -> LockHolder:
-        """As it was stored; of what cannot be read nothing is known."""
+        """Decode a stored description. Return an empty one if it cannot be read."""
         try:
             return msgspec.json.decode(info, type=cls)
         except msgspec.DecodeError:
@@ -47,43 +47,47 @@ class LockHolder(msgspec.Struct, frozen=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this very process."""
+        """Whether the holder is this process."""
         return (self.host, self.pid) == (socket.gethostname(), os.getpid())
 
     def __str__(self) -> str:
-        return f"{self.who or 'somebody'} (pid {self.pid} on {self.host})" if self.pid else "somebody"
+        return f"{self.who or 'a process'} (pid {self.pid} on {self.host})" if self.pid else "an unknown process"
 
 
 class Hold(CapacityHolder):
-    """Renewed each third of its ttl. It ends at ``until``, by this process's own clock, unless the store has confirmed
-    another renewal: counted from the sending of the last one that was, so the store lets nobody in before that."""
+    """A held lock, renewed at every third of its ttl.
+
+    It ends at ``until``, by the clock of this process, unless the store confirms another renewal. ``until`` is counted
+    from the moment when the last confirmed renewal was sent, so the store gives the lock to nobody else before.
+    """
 
     log = logging.getLogger("mainspring.locks")
 
-    def __init__(self, client: Client, spot: LockName, ttl: int) -> None:
-        super().__init__(client, spot, [spot.bucket], [spot.limit], ttl)
-        self.spot = spot
+    def __init__(self, client: Client, lock: LockName, ttl: int) -> None:
+        super().__init__(client, lock, [lock.bucket], [lock.limit], ttl)
+        self.lock = lock
         self.token = 0
         self.until = 0.0
         self.over = False
-        """It was given back, or its loss was told."""
+        """The lock was released, or its loss was reported."""
         self.was_lost = False
-        """Whether it had been lost when it was over."""
+        """Whether the lock had been lost when the hold ended."""
         self.on_lost: Callable[[], None] | None = None
+        """Called when the lock is lost, from the background loop."""
         self._why = ""
         self._pid = os.getpid()
-        self._owner = here()
-        self._info = msgspec.json.encode(_me())
+        self._owner = current_owner()
+        self._info = msgspec.json.encode(_describe_this_process())
 
     async def ask(self, keep: int = 0) -> HoldResult:
-        """One try; ``StoreUnavailable`` if the answer took so long that it is worth nothing."""
+        """Try once to get the lock; ``StoreUnavailable`` if the reply took longer than the ttl."""
         store, sent = await self._client.store(), self._client.now()
         try:
-            asked = self.guest, self._buckets, self.ttl, self._limits, keep
+            asked = self.id, self._buckets, self.ttl, self._limits, keep
             said = await store.hold(*asked, info=self._info, fenced=True)
-            if said.ok and not self._confirmed(sent, self.ttl):
+            if said.ok and not self._confirm(sent, self.ttl):
                 raise StoreUnavailable(
-                    f"{self.spot}: the store took longer to answer than the ttl of {self.ttl / 1e6:g} s",
+                    f"{self.lock}: the reply of the store took longer than the ttl of {self.ttl / 1e6:g} s",
                     url=store.url, hint="Give the lock a longer ttl.",
                 )  # fmt: skip
         except BaseException:
@@ -93,40 +97,42 @@ class Hold(CapacityHolder):
         return said
 
     async def extend(self, by: int) -> None:
-        """Keep it for so long from now; ``LockLost`` if it is not there to be kept."""
+        """Hold the lock for at least ``by`` microseconds from now; ``LockLost`` if it was lost."""
         self.check()
         sent = self._client.now()
         said = await self._renew(by)
         if not said.ok:
-            self._lose("its time was over when it was to be extended")
+            self._lose("its ttl was over before it was extended")
         else:
-            self._confirmed(sent, by)
+            self._confirm(sent, by)
         self.check()
 
     @property
     def lost(self) -> bool:
+        """Whether the lock was lost, by the clock of this process. Does not ask the store."""
         return bool(self._why) or self._is_foreign or self._client.now() >= self.until
 
     @property
     def is_own(self) -> bool:
-        """Whether the thread or task that asks is the one that took it."""
-        return self._owner == here() and not self._is_foreign
+        """Whether the current thread or task acquired the lock."""
+        return self._owner == current_owner() and not self._is_foreign
 
     @property
     def _is_foreign(self) -> bool:
         return self._pid != os.getpid()
 
     def check(self) -> None:
-        """``LockLost`` if it was."""
+        """Raise ``LockLost`` if the lock was lost."""
         if self.lost:
             raise self.loss()
 
     def loss(self) -> LockLost:
-        why = "a fork does not take it along: the parent holds it" if self._is_foreign else self._why
-        return LockLost(str(self.spot), self.token, why or "it was not renewed in time")
+        """Return the error for a lost lock."""
+        why = "a forked child does not hold the lock of its parent" if self._is_foreign else self._why
+        return LockLost(str(self.lock), self.token, why or "it was not renewed in time")
 
     async def end(self) -> LockLost | None:
-        """It is held no more; returns the loss if it was lost before."""
+        """Release the lock. Return the error if it was lost before."""
         self.over = True
         self.was_lost = self.lost
         if self._is_foreign:
@@ -136,19 +142,19 @@ class Hold(CapacityHolder):
             return self.loss()
         if await self.leave():
             return None
-        self.was_lost, self._why = True, self._why or "its time was over at the store"
+        self.was_lost, self._why = True, self._why or "its ttl was over at the store"
         return self.loss()
 
     # ---- private ------------------------------------------------------------------------------
 
-    def _confirmed(self, sent: float, ttl: int) -> bool:
-        """Whether there is anything left of what was confirmed."""
+    def _confirm(self, sent: float, ttl: int) -> bool:
+        """Take in a confirmed renewal. Return whether any time of it is left."""
         self.until = max(self.until, sent + ttl / 1e6)
         return self._client.now() < self.until
 
     async def _keep(self) -> None:
         period, due = self.ttl / 3e6, self._client.now() + self.ttl / 3e6
-        told = False
+        logged = False
         while not self.lost:
             now = self._client.now()
             if now < due:
@@ -160,27 +166,29 @@ class Hold(CapacityHolder):
             except TimeoutError:
                 break
             except StoreError as error:
-                if not told:
-                    self.log.warning("%s cannot be renewed: %s", self.spot, error)
-                told, due = True, now + min(1.0, period * _AGAIN) * random.uniform(0.5, 1.0)
+                if not logged:
+                    self.log.warning("%s cannot be renewed: %s", self.lock, error)
+                logged, due = True, now + jittered(min(1.0, period * _RETRY_SHARE))
                 continue
             if not said.ok:
                 break
-            self._confirmed(now, self.ttl)
-            told, due = False, now + period
-        self._lose("it could not be renewed in time" if self._client.now() >= self.until else "another may hold it")
+            self._confirm(now, self.ttl)
+            logged, due = False, now + period
+        self._lose(
+            "it could not be renewed in time" if self._client.now() >= self.until else "another process may hold it"
+        )
 
     def _lose(self, why: str) -> None:
         if self.over or self._why:
             return
         self._why = why
-        self.log.warning("%s was lost: %s", self.spot, why)
+        self.log.warning("%s was lost: %s", self.lock, why)
         if self.on_lost is not None:
             self.on_lost()
 
 
-class Scope:
-    """The part of a task that a lock guards: cancelled when that is lost. The ways of ``asyncio.timeout``."""
+class CancelScope:
+    """The part of an asyncio task that a lock guards. A lost lock cancels it, in the way of ``asyncio.timeout``."""
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -188,37 +196,37 @@ class Scope:
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._before = task.cancelling()
-        self._struck = False
+        self._cancelled = False
         self._over = False
 
-    def strike(self) -> None:
-        """From any thread: end what runs inside."""
-        with suppress(RuntimeError):  # the loop is closed: nothing runs inside
-            self._loop.call_soon_threadsafe(self._cancel)
+    def cancel(self) -> None:
+        """Cancel the code inside the scope; from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: no code runs inside
+            self._loop.call_soon_threadsafe(self._cancel_task)
 
     def leave(self, error: BaseException | None) -> bool:
-        """Nothing runs inside any more. Whether ``error`` is a cancellation by us and by nobody else."""
+        """End the scope. Return whether ``error`` is the cancellation by this scope, and by nothing else."""
         self._over = True
-        if not self._struck:
+        if not self._cancelled:
             return False
         left = self._task.uncancel()
         return left <= self._before and isinstance(error, asyncio.CancelledError)
 
-    def _cancel(self) -> None:
+    def _cancel_task(self) -> None:
         if not self._over:
-            self._struck = True
+            self._cancelled = True
             self._task.cancel()
 
 
-def here() -> tuple[int, Any]:
-    """The thread and the task that ask."""
+def current_owner() -> tuple[int, Any]:
+    """Return the current thread and asyncio task."""
     try:
         return threading.get_ident(), asyncio.current_task()
     except RuntimeError:
         return threading.get_ident(), None
 
 
-def _me() -> LockHolder:
+def _describe_this_process() -> LockHolder:
     from mainspring.worker.run.context import current
 
     attempt = current.get(None)

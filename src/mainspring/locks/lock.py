@@ -1,12 +1,11 @@
-"""Lock: a named, renewed, fenced lease for any code; one holder at a time in the whole fleet, or N of a semaphore."""
+"""Lock: a named, renewed lease with a fencing token, for any code. One holder in the whole fleet; a semaphore has N."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -16,10 +15,11 @@ from mainspring.client import blocking
 from mainspring.common.callables import is_async
 from mainspring.common.guardable import check_guardable
 from mainspring.common.handles import Handle
+from mainspring.common.pause import GrowingPause
 from mainspring.errors import InvalidOption, LockBusy, LockLost, StoreError, UseError
-from mainspring.locks.entries import Entries, Inside, Skipped
-from mainspring.locks.hold import Hold, LockHolder, Scope
-from mainspring.locks.names import LockName, checked_ttl, checked_wait
+from mainspring.locks.entries import HeldEntry, LockEntries, SkippedEntry
+from mainspring.locks.hold import CancelScope, Hold, LockHolder
+from mainspring.locks.names import LockName, check_ttl, check_wait
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -28,222 +28,234 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 OnBusy = Literal["raise", "skip"]
 
-_FIRST, _MOST = 0.05, 1.0
-"""Seconds between the first tries of one that waits, and between later ones."""
+_FIRST_POLL, _LONGEST_POLL = 0.05, 1.0
+"""Seconds between the first two tries of a caller that waits, and between later tries."""
 
 
-class Try(NamedTuple):
-    """One who wants the lock."""
+class AcquireRequest(NamedTuple):
+    """A request for the lock."""
 
     hold: Hold
     patience: float
+    """Seconds to wait."""
     own: bool
-    """Whether whoever asks has it already, so that to wait is to wait for oneself."""
+    """Whether the caller holds the lock already. Then it would wait for itself."""
 
 
 class Lock(Handle):
-    """``with``, ``async with``, decorator, or ``acquire`` and ``release``. Renewed from the background while its
-    process lives; after a crash it is free within its ttl.
+    """Use it with ``with``, ``async with``, as a decorator, or with ``acquire`` and ``release``.
 
-    Each use of one object holds the lock for itself: two threads that share it wait for each other like two
-    processes. What the object says of itself (``token``, ``lost``, ``extend``, ``release``) is of the holding of the
-    thread or task that asks, or if that has none, of the one that was taken last.
+    The lock is renewed in the background while the process lives; after a crash it is free within its ttl. Each use
+    of one object is a hold of its own: two threads that share the object wait for each other like two processes.
+    ``token``, ``lost``, ``extend`` and ``release`` refer to the hold of the current thread or task. If it has none,
+    they refer to the newest hold of the object.
     """
 
-    INSTEAD = "Make it again where it is needed: app.lock(name)."
+    INSTEAD = "Call app.lock(name) where you need it."
+    PATH = "lock"
 
-    def __init__(self, app: Mainspring, spot: LockName, ttl: Duration, wait: Duration | None, on_busy: OnBusy) -> None:
-        self.name = spot.name
+    def __init__(
+        self, app: Mainspring, lock_name: LockName, ttl: Duration, wait: Duration | None, on_busy: OnBusy
+    ) -> None:
+        self.name = lock_name.name
         self._app = app
-        self._spot = spot
-        self._ttl = checked_ttl(ttl, str(spot))
-        self._wait = checked_wait(wait, str(spot))
+        self._lock_name = lock_name
+        self._ttl = check_ttl(ttl, str(lock_name))
+        self._wait = check_wait(wait, str(lock_name))
         if on_busy not in get_args(OnBusy):
-            hint = 'on_busy="skip" does not run what it guards; wait="10s" waits before that.'
-            raise InvalidOption("on_busy", on_busy, "must be 'raise' or 'skip'", subject=str(spot), hint=hint)
+            hint = 'on_busy="skip" does not run the guarded code. wait="10s" waits up to 10 s first.'
+            raise InvalidOption("on_busy", on_busy, "must be 'raise' or 'skip'", subject=str(lock_name), hint=hint)
         self._skips = on_busy == "skip"
-        self._entries = Entries()
-        self._declared = spot.kind == "lock"
+        self._entries = LockEntries()
+        self._declared = lock_name.kind == "lock"
 
-    def told_to(self, known: dict[str, int]) -> Self:
-        """Itself; refused if another of its name is known with another size."""
-        if known.setdefault(self.name, self._spot.size) != self._spot.size:
-            why, hint = f"is that of a semaphore of {known[self.name]}", "Declare it once, or choose another name."
+    def register(self, known: dict[str, int]) -> Self:
+        """Add itself to the semaphores of an app. A semaphore of the same name with another size is refused."""
+        if known.setdefault(self.name, self._lock_name.size) != self._lock_name.size:
+            why = f"is the name of a semaphore of size {known[self.name]}"
+            hint = "Declare it once, or choose another name."
             raise InvalidOption("name", self.name, why, subject=repr(self), hint=hint)
         return self
 
     # ---- use ----------------------------------------------------------------------------------
 
     def acquire(self, wait: Duration | None = None) -> bool:
-        """Take it: True. Busy after ``wait`` (None: as declared): ``LockBusy``, or with ``on_busy="skip"`` False."""
-        return self._keep(blocking.run("lock.acquire", self._won(self._try(wait))))
+        """Acquire the lock and return True. ``wait``: how long to wait for it; None: as declared.
+
+        If the lock is still busy: ``LockBusy``, or with ``on_busy="skip"`` return False.
+        """
+        return self._add_hold(blocking.run("lock.acquire", self._acquire(self._build_request(wait))))
 
     async def aacquire(self, wait: Duration | None = None) -> bool:
-        return self._keep(await self._won(self._try(wait)))
+        """Async version of ``acquire``."""
+        return self._add_hold(await self._acquire(self._build_request(wait)))
 
     def release(self) -> None:
-        """Give it back; ``LockLost`` if it was lost before. Whoever holds it then is left alone."""
-        blocking.run("lock.release", self._release(self._held()))
+        """Release the lock; ``LockLost`` if it was lost before. A new holder of the lock is not affected."""
+        blocking.run("lock.release", self._release(self._held_entry()))
 
     async def arelease(self) -> None:
-        await self._release(self._held())
+        """Async version of ``release``."""
+        await self._release(self._held_entry())
 
     def extend(self, by: Duration) -> None:
-        """Keep it for at least ``by`` from now, also without a renewal; ``LockLost`` if it was lost."""
-        blocking.run("lock.extend", self._held().hold.extend(checked_ttl(by, str(self._spot), "by")))
+        """Hold the lock for at least ``by`` from now, also without a renewal; ``LockLost`` if it was lost."""
+        blocking.run("lock.extend", self._held_entry().hold.extend(check_ttl(by, str(self._lock_name), "by")))
 
     async def aextend(self, by: Duration) -> None:
-        await self._held().hold.extend(checked_ttl(by, str(self._spot), "by"))
+        """Async version of ``extend``."""
+        await self._held_entry().hold.extend(check_ttl(by, str(self._lock_name), "by"))
 
     def check(self) -> None:
-        """``LockLost`` if it was lost: for loops. Asks nobody."""
-        self._held().hold.check()
+        """Raise ``LockLost`` if the lock was lost. Use it in loops: it does not ask the store."""
+        self._held_entry().hold.check()
 
     def __call__(self, fn: F) -> F:
-        """Guard a function: each call takes the lock. One that skips returns None."""
-        check_guardable(fn, "lock", str(self._spot), "of a task decorate the function below @app.task.")
-        return cast("F", self._around_async(fn) if is_async(fn) else self._around(fn))
+        """Guard a function: each call acquires the lock. With ``on_busy="skip"``, a busy lock makes it return None."""
+        check_guardable(fn, "lock", str(self._lock_name), "for a task, decorate the function below @app.task.")
+        return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
 
     def __enter__(self) -> Self:
-        self._begin(blocking.run(f"with {self!r}", self._won(self._try())))
+        self._begin_block(blocking.run(f"with {self!r}", self._acquire(self._build_request())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        entry = self._left(error)
+        entry = self._end_block(error)
         if entry is not None:
-            _tell(blocking.run(f"with {self!r}", self._end(entry.hold)), error)
+            _raise_loss(blocking.run(f"with {self!r}", self._release_quietly(entry.hold)), error)
 
     async def __aenter__(self) -> Self:
-        self._begin(await self._won(self._try()), Scope())
+        self._begin_block(await self._acquire(self._build_request()), CancelScope())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        entry = self._left(error)
+        entry = self._end_block(error)
         if entry is not None:
             ours = entry.scope is not None and entry.scope.leave(error)
-            _tell(await self._end(entry.hold), error, ours=ours)
+            _raise_loss(await self._release_quietly(entry.hold), error, ours=ours)
 
     # ---- inspect ------------------------------------------------------------------------------
 
     @property
     def token(self) -> int:
-        """The fencing number, also when it was given back or lost: larger than that of every holder before."""
-        return self._last().hold.token
+        """The fencing token: larger than the token of every earlier holder. Also after the release or the loss."""
+        return self._last_entry().hold.token
 
     @property
     def lost(self) -> bool:
-        """Whether it was lost while it was held here, until it is taken again. Asks nobody."""
+        """Whether the last hold was lost. Does not ask the store."""
         entry = self._entries.current() or self._entries.last
-        return isinstance(entry, Inside) and (entry.hold.was_lost if entry.over else entry.hold.lost)
+        return isinstance(entry, HeldEntry) and (entry.hold.was_lost if entry.over else entry.hold.lost)
 
     def __bool__(self) -> bool:
-        """Whether it is held here: what a ``with`` that may skip asks."""
+        """Whether the lock is held here. A ``with`` block with ``on_busy="skip"`` must check it."""
         entry = self._entries.current()
-        if isinstance(entry, Skipped):
+        if isinstance(entry, SkippedEntry):
             entry.asked = True
-        return isinstance(entry, Inside) and not entry.hold.lost
-
-    def is_locked(self) -> bool:
-        """Whether all of it is held, by whomever."""
-        return blocking.run("lock.is_locked", self.ais_locked())
+        return isinstance(entry, HeldEntry) and not entry.hold.lost
 
     async def ais_locked(self) -> bool:
-        rows = await (await self._app.client.store()).buckets([self._spot.bucket])
+        """Whether the lock has a holder, in any process; for a semaphore, whether it has no capacity left."""
+        rows = await (await self._app.client.store()).buckets([self._lock_name.bucket])
         return any(row.used >= row.size for row in rows)
 
-    def remaining(self) -> timedelta:
-        """How long it is held if nobody renews it; of a full semaphore, the first place. Nothing if it is free."""
-        return blocking.run("lock.remaining", self.aremaining())
+    is_locked = blocking.twin(ais_locked)
 
     async def aremaining(self) -> timedelta:
+        """Return the time until the lock is free without a renewal; zero if it is free.
+
+        For a full semaphore: the time until its first holder is gone.
+        """
         if not await self.ais_locked():
             return timedelta(0)
-        rows = await (await self._app.client.store()).holders(self._spot.bucket)
+        rows = await (await self._app.client.store()).holders(self._lock_name.bucket)
         return timedelta(microseconds=min((row.left for row in rows), default=0))
 
+    remaining = blocking.twin(aremaining)
+
     def __repr__(self) -> str:
-        return f"<{self._spot.kind.capitalize()} {self.name}>"
+        return f"<{self._lock_name.kind.capitalize()} {self.name}>"
 
     # ---- private ------------------------------------------------------------------------------
 
-    def _try(self, wait: Duration | None = None) -> Try:
-        """Made where the caller is: it says who that is."""
-        patience = self._wait if wait is None else checked_wait(wait, str(self._spot))
-        return Try(Hold(self._app.client, self._spot, self._ttl), patience, self._entries.is_own())
+    def _build_request(self, wait: Duration | None = None) -> AcquireRequest:
+        """Build the request in the thread and task of the caller: the hold remembers both."""
+        patience = self._wait if wait is None else check_wait(wait, str(self._lock_name))
+        return AcquireRequest(Hold(self._app.client, self._lock_name, self._ttl), patience, self._entries.is_own())
 
-    async def _won(self, trying: Try) -> Hold | None:
-        """The lock, held; None if it is busy and may be skipped."""
+    async def _acquire(self, request: AcquireRequest) -> Hold | None:
+        """Acquire the lock. Return None if it is busy and ``on_busy="skip"``."""
         if not self._declared:
-            await (await self._app.client.store()).declare_limits([self._spot.limit])
+            await (await self._app.client.store()).declare_limits([self._lock_name.limit])
             self._declared = True
-        began, pauses = time.monotonic(), jittered()
-        while not (await trying.hold.ask()).ok:
+        began, polls = time.monotonic(), new_poll_pause()
+        while not (await request.hold.ask()).ok:
             waited = time.monotonic() - began
-            if waited >= trying.patience or self._is_in_its_own_way(trying):
+            if waited >= request.patience or self._waits_for_itself(request):
                 if not self._skips:
-                    raise await self._busy(trying, waited if trying.patience else 0.0)
+                    raise await self._build_busy_error(request, waited if request.patience else 0.0)
                 return None
-            await asyncio.sleep(min(next(pauses), trying.patience - waited))
-        return trying.hold
+            await asyncio.sleep(min(polls.next(), request.patience - waited))
+        return request.hold
 
-    def _is_in_its_own_way(self, trying: Try) -> bool:
-        return trying.own and self._spot.kind == "lock"
+    def _waits_for_itself(self, request: AcquireRequest) -> bool:
+        return request.own and self._lock_name.kind == "lock"
 
-    async def _busy(self, trying: Try, waited: float) -> LockBusy:
-        if self._is_in_its_own_way(trying):
-            hint = "This very object holds it already, and no lock is taken twice: leave the outer `with` first."
-            return LockBusy(str(self._spot), "the same thread or task", hint=hint)
+    async def _build_busy_error(self, request: AcquireRequest, waited: float) -> LockBusy:
+        if self._waits_for_itself(request):
+            hint = "This object holds the lock already; it cannot be acquired twice. Leave the outer `with` first."
+            return LockBusy(str(self._lock_name), "the same thread or task", hint=hint)
         holder = ""
         with suppress(StoreError):
-            for row in await (await self._app.client.store()).holders(self._spot.bucket, 1):
+            for row in await (await self._app.client.store()).holders(self._lock_name.bucket, 1):
                 found = LockHolder.read(row.info)
                 holder = f"{found}{', which is this process' if found.is_here else ''}"
-        return LockBusy(str(self._spot), holder, waited)
+        return LockBusy(str(self._lock_name), holder, waited)
 
-    def _keep(self, hold: Hold | None) -> bool:
+    def _add_hold(self, hold: Hold | None) -> bool:
         if hold is None:
             return False
         hold.keep()
         self._entries.add(hold)
         return True
 
-    def _begin(self, hold: Hold | None, scope: Scope | None = None) -> None:
-        """A block begins, with the lock or skipped."""
+    def _begin_block(self, hold: Hold | None, scope: CancelScope | None = None) -> None:
+        """Begin a block, with the lock or skipped."""
         if hold is None:
             self._entries.skip()
             return
-        hold.on_lost = None if scope is None else scope.strike
+        hold.on_lost = None if scope is None else scope.cancel
         hold.keep()
         self._entries.add(hold, scope, block=True)
 
-    def _left(self, error: BaseException | None) -> Inside | None:
-        """A block ends: what it entered, unless it was skipped."""
-        entry = self._entries.left()
-        if isinstance(entry, Skipped) and not entry.asked and error is None:
-            hint = 'Ask: `with app.lock(name, on_busy="skip") as held:` and then `if held:`; or decorate a function.'
-            why = "was busy and the block ran without it: nobody asked whether it is held"
-            raise UseError(f"{self._spot} {why}", hint=hint)
-        return entry if isinstance(entry, Inside) else None
+    def _end_block(self, error: BaseException | None) -> HeldEntry | None:
+        """End a block. Return its entry; None if the block was skipped."""
+        entry = self._entries.end_block()
+        if isinstance(entry, SkippedEntry) and not entry.asked and error is None:
+            hint = 'Write `with app.lock(name, on_busy="skip") as held:` and `if held:`, or decorate a function.'
+            why = "was busy, and the block ran without it and did not check whether it holds the lock"
+            raise UseError(f"{self._lock_name} {why}", hint=hint)
+        return entry if isinstance(entry, HeldEntry) else None
 
-    async def _release(self, entry: Inside) -> None:
+    async def _release(self, entry: HeldEntry) -> None:
         self._entries.close(entry)
         loss = await entry.hold.end()
         if loss is not None:
             raise loss
 
-    async def _end(self, hold: Hold) -> LockLost | None:
-        """The work is done, whatever is met here: what cannot be given back is free when its time is over."""
-        if hold.over:  # released inside of the block, where its loss was told
+    async def _release_quietly(self, hold: Hold) -> LockLost | None:
+        """Release the lock after a block. A store error is only logged: the work is done, the ttl frees the lock."""
+        if hold.over:  # released inside the block, which has raised its loss
             return None
         try:
             return await hold.end()
         except StoreError as error:
-            hold.log.warning("%s could not be given back, it is free in %g s: %s", self._spot, hold.ttl / 1e6, error)
+            hold.log.warning("%s could not be released, it is free in %g s: %s", self._lock_name, hold.ttl / 1e6, error)
             return None
 
-    def _around(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def _guard(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             with self:
@@ -251,7 +263,7 @@ class Lock(Handle):
 
         return guarded
 
-    def _around_async(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def _guard_async(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
         async def guarded(*args: Any, **kwargs: Any) -> Any:
             async with self:
@@ -259,32 +271,31 @@ class Lock(Handle):
 
         return guarded
 
-    def _held(self) -> Inside:
+    def _held_entry(self) -> HeldEntry:
         entry = self._entries.current()
-        if isinstance(entry, Inside):
+        if isinstance(entry, HeldEntry):
             return entry
-        raise self._not_held()
+        raise self._not_held_error()
 
-    def _last(self) -> Inside:
+    def _last_entry(self) -> HeldEntry:
         entry = self._entries.current() or self._entries.last
-        if isinstance(entry, Inside):
+        if isinstance(entry, HeldEntry):
             return entry
-        raise self._not_held()
+        raise self._not_held_error()
 
-    def _not_held(self) -> UseError:
-        return UseError(f"{self._spot} is not held here", hint="Take it first: with lock: ..., or lock.acquire().")
-
-
-def jittered() -> Iterator[float]:
-    """Seconds between tries: longer and longer, and no two that wait are in step."""
-    pause = _FIRST
-    while True:
-        yield pause * random.uniform(0.5, 1.0)
-        pause = min(pause * 1.5, _MOST)
+    def _not_held_error(self) -> UseError:
+        return UseError(
+            f"{self._lock_name} is not held here", hint="Acquire it first: with lock: ..., or lock.acquire()."
+        )
 
 
-def _tell(loss: LockLost | None, error: BaseException | None, *, ours: bool = False) -> None:
-    """Raise the loss at the end of a block; what the block raised by itself wins, and is told of it."""
+def new_poll_pause() -> GrowingPause:
+    """Return the pauses between two tries of a caller that waits: growing, and jittered so that callers spread."""
+    return GrowingPause(_FIRST_POLL, longest=_LONGEST_POLL, factor=1.5)
+
+
+def _raise_loss(loss: LockLost | None, error: BaseException | None, *, ours: bool = False) -> None:
+    """Raise the loss at the end of a block. If the block raised an error itself, add the loss to it as a note."""
     if loss is None:
         return
     if error is None or ours:

@@ -1,4 +1,4 @@
-"""app.locks: which locks are held now, by whom, since when. Every verb has its a-twin."""
+"""app.locks: which locks are held now, by which process, since when. Every ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.common.clock import to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.limits.records import HolderRow
 from mainspring.locks.hold import LockHolder
-from mainspring.locks.names import PREFIX, Kind, spot_of
+from mainspring.locks.names import PREFIX, Kind, parse_bucket
 from mainspring.options import checks
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock that was held when the store was asked; of a semaphore, one of its holders."""
+    """One holder of a lock, semaphore or election, at the time of the call."""
 
     name: str
     kind: Kind
     """``lock``, ``semaphore`` or ``election``."""
     token: int
-    """The fencing number of its holder."""
+    """The fencing token of the holder."""
     holder: LockHolder
     since: datetime
     until: datetime
-    """When it is free unless its holder renews it."""
+    """When the lock is free unless the holder renews it."""
     remaining: timedelta
 
 
@@ -40,21 +40,22 @@ LockInfos = list[LockInfo]
 class Locks(Reserved):
     """The locks of the whole fleet."""
 
+    PATH = "app.locks"
+
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    def list(self, limit: int = 1000) -> LockInfos:
-        """Those that are held, by kind and name; the first ``limit`` of them."""
-        return blocking.run("app.locks.list", self.alist(limit))
-
     async def alist(self, limit: int = 1000) -> LockInfos:
+        """Return the held locks, by kind and name; at most ``limit``. A semaphore has one entry for each holder."""
         checks.whole(1, 10_000)(limit, "limit")
         rows = await (await self._app.client.store()).holders(PREFIX, limit)
-        return [_info(row) for row in rows]
+        return [_build_info(row) for row in rows]
+
+    list = blocking.twin(alist)
 
 
-def _info(row: HolderRow) -> LockInfo:
-    kind, name = spot_of(row.bucket)
+def _build_info(row: HolderRow) -> LockInfo:
+    kind, name = parse_bucket(row.bucket)
     return LockInfo(
         name=name,
         kind=kind,

@@ -1,4 +1,4 @@
-"""What locks are called in the store: each is a bucket, and who holds it is a guest in it."""
+"""The names of locks in the store. Each lock is a bucket, and its holder is a holder of that bucket."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mainspring.limits.records import Bucket, Limit
 Kind = Literal["lock", "semaphore", "election"]
 
 SHORTEST = 100_000
-"""Microseconds of the shortest ttl."""
+"""The shortest ttl, in microseconds."""
 PREFIX = "locks/"
-"""What the buckets of all locks begin with."""
+"""The first part of the bucket names of all locks."""
 _ONE = {"lock": f"{PREFIX}lock", "election": f"{PREFIX}election"}
-"""One limit of size 1 serves all locks of a kind, which are its keys: names may come and go by the million."""
+"""One limit of size 1 serves all locks of a kind. Their names are its keys, so millions of names cost no rows."""
 _SEMAPHORE = f"{PREFIX}semaphore/"
 
 
 class LockName(NamedTuple):
-    """What one wants to hold: a lock, an office, or one of the places of a semaphore."""
+    """The name of a lock, a semaphore or an election, with its bucket and its limit."""
 
     kind: Kind
     name: str
@@ -39,52 +39,55 @@ class LockName(NamedTuple):
         return f"{self.kind} {self.name!r}"
 
 
-def spot_of(bucket: str) -> tuple[Kind, str]:
-    """Kind and name of the lock whose bucket it is."""
+def parse_bucket(bucket: str) -> tuple[Kind, str]:
+    """Return the kind and the name of the lock of this bucket."""
     if bucket.startswith(_SEMAPHORE):
         return "semaphore", bucket.removeprefix(_SEMAPHORE)
     limit, _, name = bucket.partition("=")
     return ("election" if limit == _ONE["election"] else "lock"), name
 
 
-def is_fixed(limit: str) -> bool:
-    """Whether it is the limit of all locks, or of all elections, which let one through and never more."""
+def is_lock_limit(limit: str) -> bool:
+    """Whether this is the limit of all locks or of all elections. Its size is always 1."""
     return limit in _ONE.values()
 
 
-# ---- what may be declared ---------------------------------------------------------------------------
+# ---- checks of declarations ---------------------------------------------------------------------------
 
 
-def checked_name(kind: Kind, value: Any) -> str:
-    """A name that every store can keep. That of a semaphore is the name of a limit too."""
+def check_name(kind: Kind, value: Any) -> str:
+    """Check that every store can keep the name. The name of a semaphore is also the name of a limit."""
     if not isinstance(value, str) or not re.fullmatch(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,200}", value):
-        hint = f'1 to 200 characters without spaces: app.{kind}("nightly-report")'
-        raise InvalidOption("name", value, f"is no name for a {kind}", hint=hint)
+        hint = f'Use 1 to 200 characters without spaces: app.{kind}("nightly-report")'
+        raise InvalidOption("name", value, f"is not a valid name for a {kind}", hint=hint)
     if kind == "semaphore" and "=" in value:
-        raise InvalidOption("name", value, "is no name for a semaphore: it has a =", hint="Use another sign.")
+        raise InvalidOption(
+            "name", value, "is not a valid name for a semaphore: it contains a =", hint="Use another character."
+        )
     return value
 
 
-def checked_size(value: Any, subject: str) -> int:
+def check_size(value: Any, subject: str) -> int:
+    """Check the number of holders of a semaphore."""
     if type(value) is not int or not 1 <= value <= 1_000_000:
-        hint = "So many hold it at once; for one at a time take app.lock(name)."
+        hint = "The size is the number of holders at the same time. For one holder use app.lock(name)."
         raise InvalidOption("size", value, "must be a whole number from 1 to 1,000,000", subject=subject, hint=hint)
     return value
 
 
-def checked_ttl(value: Duration, subject: str, name: str = "ttl") -> int:
-    """Microseconds, enough for a renewal in time."""
+def check_ttl(value: Duration, subject: str, name: str = "ttl") -> int:
+    """Return the ttl in microseconds. It must be long enough to renew the lock in time."""
     span = to_us(value, what=name, allow_negative=True)
     if span < SHORTEST:
-        hint = f'It is renewed each third of that while its process lives: {name}="30s" is good for most.'
+        hint = f'The lock is renewed at every third of this time while its process lives. {name}="30s" fits most cases.'
         raise InvalidOption(name, value, "must be at least 100ms", subject=subject, hint=hint)
     return span
 
 
-def checked_wait(value: Duration | None, subject: str) -> float:
-    """Seconds; none for None."""
+def check_wait(value: Duration | None, subject: str) -> float:
+    """Return the seconds to wait; 0 for None."""
     span = 0 if value is None else to_us(value, what="wait", allow_negative=True)
     if span < 0:
-        hint = 'wait="10s" waits so long for who holds it; without it nobody waits.'
+        hint = 'wait="10s" waits up to 10 s for the holder. Without wait= the call does not wait.'
         raise InvalidOption("wait", value, "cannot be negative", subject=subject, hint=hint)
     return span / 1e6

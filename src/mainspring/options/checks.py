@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from mainspring.common.backoff import Backoff, coerce
 from mainspring.common.callables import is_async
@@ -16,6 +18,7 @@ from mainspring.common.duration import to_us
 from mainspring.common.text import storable
 from mainspring.errors import InvalidOption, NotBuilt
 from mainspring.queues.queue import Queue
+from mainspring.schedules.rules import check_zone
 
 TAGS_LIMIT = 20
 TAG_LENGTH = 64
@@ -24,6 +27,8 @@ WORDS_LIMIT = 1_000
 LABELS_LIMIT = 10
 ALL_ROLES = frozenset({"api", "worker", "scheduler"})
 _ROLES = (*ALL_ROLES, "all")
+MOST_FAILURES = 1_000
+HISTORY_LIMIT = 10_000
 PRIORITIES = {"low": -50, "normal": 0, "high": 50, "critical": 100}
 
 
@@ -193,6 +198,20 @@ def by(value: Any, name: str) -> Any:
     raise InvalidOption(name, value, "must name a part of the item or be a def", hint=hint)
 
 
+def share(value: Any, name: str) -> float | None:
+    if value is None or (type(value) in (int, float) and 0 < value <= 1):
+        return None if value is None else float(value)
+    hint = f"{name}=0.5 means that half of the calls fail."
+    raise InvalidOption(name, value, "must be a number above 0 and at most 1", hint=hint)
+
+
+def fallback(value: Any, name: str) -> Any:
+    if value is None or (callable(value) and not isinstance(value, type) and not hasattr(value, "declared")):
+        return value
+    hint = "The function gets the arguments of the call and returns a value of the same type. It can enqueue a job."
+    raise InvalidOption(name, value, "must be a function", hint=hint)
+
+
 def needs(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str):
         raise InvalidOption(name, value, "must be a set of labels", hint=f'{name}={{"gpu"}}')
@@ -293,3 +312,77 @@ def _small(found: dict[str, Any], name: str) -> dict[str, Any]:
         hint = "Keep it elsewhere and store where it is."
         raise InvalidOption(name, found, f"takes {size:,} bytes, the limit is {META_LIMIT:,}", hint=hint)
     return found
+
+
+# ---- schedules ---------------------------------------------------------------------------------------
+
+
+class HasName(Protocol):
+    """A task, which stands for the one schedule on it."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Part: TypeAlias = str | HasName
+"""A schedule by its name, or by the task that it stands on."""
+
+
+class ScheduleGroup(msgspec.Struct, frozen=True):
+    """Schedules of which only so many run at once: ``app.schedules.group(name, max_concurrent=)``."""
+
+    name: str
+    max_concurrent: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def schedule_name(value: Any, name: str) -> str:
+    try:
+        found = some_task_name(value, name)
+    except InvalidOption:
+        found = "="
+    if "=" in found:
+        hint = "1 to 200 characters without spaces and without =."
+        raise InvalidOption(name, value, "is not a name for a schedule", hint=hint)
+    return found
+
+
+def parts(value: Any, name: str) -> tuple[Any, ...]:
+    """Names, or tasks, which are looked up when all modules are in."""
+    given = value if isinstance(value, (list, tuple, set, frozenset)) else () if value is None else (value,)
+    return tuple(dict.fromkeys(part(each, name) for each in given))
+
+
+def part(value: Any, name: str) -> Any:
+    """A name, or a task."""
+    if isinstance(value, str):
+        return schedule_name(value, name)
+    if isinstance(getattr(value, "name", None), str) and callable(getattr(value, "s", None)):
+        return value
+    hint = f'{name}="import", {name}=clean: the name of a schedule, or a task that has one.'
+    raise InvalidOption(name, value, "is neither the name of a schedule nor a task", hint=hint)
+
+
+def group(value: Any, name: str) -> str | None:
+    if value is None:
+        return None
+    return value.name if isinstance(value, ScheduleGroup) else schedule_name(value, name)
+
+
+def zone(value: Any, name: str) -> str | None:
+    return None if value is None else check_zone(value, name=name)
+
+
+def wait_or_nothing(value: Any, name: str) -> int:
+    return 0 if value is None else wait(value, name)
+
+
+def span_or_never(value: Any, name: str) -> int | None:
+    return None if value is None else span(value, name)
+
+
+def names_of(given: Sequence[Any]) -> tuple[str, ...]:
+    """For people."""
+    return tuple(each if isinstance(each, str) else each.name for each in given)

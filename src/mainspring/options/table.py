@@ -1,65 +1,68 @@
-"""Every option, declared once: name, type, default, meaning, check, and where it may be given.
+"""Every option, declared once: name, type, default, meaning, check, where it may be given, and how a job carries it.
 
-From this table come the checks of ``@app.task``, ``task.options`` and the worker, the flags of the
-command line and the reference page. The typed dictionaries below it serve type checkers; a test
-holds them equal to the table. Nothing is ignored: an unknown option is an error with "did you mean",
-one that belongs elsewhere says where, one of a later release says that it is not built.
+From this table come the checks of ``@app.task``, ``task.options`` and the worker, the flags of ``mainspring enqueue``
+and ``mainspring worker``, the record of a job, the reference page, and the typed dictionaries in :mod:`.typed`
+(``python -m tools.reference`` writes the last two). No option is ignored: an unknown option is an error with
+"did you mean", an option of another place says where it belongs, and an option of a later release says that it is not
+built yet.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, get_args
-from uuid import UUID
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from mainspring.breakers import declare
-from mainspring.breakers.declare import DeclaredBreaker, to_breaker
-from mainspring.common.backoff import DEFAULT, Backoff, BackoffFunction
-from mainspring.common.duration import Duration, format_duration
+from mainspring.breakers.declare import declare_breaker, to_breaker
+from mainspring.common.backoff import DEFAULT
+from mainspring.common.duration import format_duration
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
-from mainspring.jobs.keys import Key, to_key
-from mainspring.limits.declare import AnyLimit, to_limits
-from mainspring.options import checks, schedule_checks
-from mainspring.options.schedule_checks import Part, ScheduleGroup
-from mainspring.queues.fairness import FairBy, FairWeights, to_fair_by, to_fair_weights
-from mainspring.queues.queue import PLAIN, Queue
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from mainspring.jobs.call import Call
+from mainspring.jobs.keys import to_key
+from mainspring.limits.declare import to_limits
+from mainspring.options import checks
+from mainspring.queues.fairness import to_fair_by, to_fair_weights
+from mainspring.queues.queue import PLAIN
 
 Scope = Literal["job", "task", "bulk", "worker", "queue", "breaker", "schedule"]
-Priority = int | Literal["low", "normal", "high", "critical"]
-By: TypeAlias = "str | Callable[[Any], Hashable] | None"
-"""A part of the item, such as ``tenant`` or ``customer.region``, or a function of the item."""
-ErrorClasses = type[Exception] | Sequence[type[Exception]]
-FollowUp: TypeAlias = "TakesJobId | Call[Any] | str"
-"""A task that takes the id of the job that ended, a complete call, or the name of such a task."""
-
-
-class TakesJobId(Protocol):
-    """A task that one id of a job can be given to."""
-
-    name: str
-
-    def s(self, job: UUID, /) -> Call[Any]: ...
+Carried = Literal["record", "column", "built", "call"]
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option. ``convert(value, name)`` gives the normal form or raises ``InvalidOption``."""
+    """One option. ``convert(value, name)`` returns the normal form or raises ``InvalidOption``."""
 
     name: str
     type: str
+    """The type as a text, for the typed dictionaries, the reference page and the flags."""
     default: Any
+    """In normal form."""
     doc: str
+    """One sentence, shown in ``--help``, ``explain`` and the reference page."""
     scopes: frozenset[str]
     convert: Callable[[Any, str], Any]
     shown_default: str = ""
+    """The default as people read it, if its normal form is not readable."""
+    carried: Carried = "record"
+    """How a job carries the option.
+
+    ``record``: a value given for one job is written into the job's record, and so must be JSON in its normal form. A
+    value given for the task stays in the code of the task, where the worker reads it. The option needs no other code
+    until the worker obeys it: it is ``body.options`` there, and ``spec.options`` for the task's value.
+    ``column``: the value is a field of ``NewJob`` that is the same for all jobs of a task.
+    ``built``: ``jobs/new_job.py`` builds something from it for each job, from the arguments or the id.
+    ``call``: only the enqueue itself uses it.
+    """
+    flag: str | None = ""
+    """The flag of the command line if it is not ``--name``; None for an option without a flag."""
+
+
+def _breaker(value: Any, name: str) -> Any:
+    """A breaker, or the options of one, which are in this table as well."""
+    if isinstance(value, Mapping):
+        value = declare_breaker("", resolve_options("breaker", value), value, "")
+    return to_breaker(value, name)
 
 
 # ---- the table -------------------------------------------------------------------------------------
@@ -86,303 +89,238 @@ SECOND = 1_000_000
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("queue", "str | Queue", "default", "The queue that the job waits in.", _RUN, checks.queue_name),
-    Option("priority", "Priority", 0, "-100 to 100, higher sooner; or low, normal, high, critical.",
-           _RUN, checks.priority),
-    Option("expires", "Duration | None", None, "Not started within this time of its enqueue: cancelled, never run.",
-           _RUN, checks.span_or_none),
-    Option("retries", "int", 5, "How often a failed job is tried again.", _RUN, checks.whole(0)),
-    Option("timeout", "Duration | None", HOUR, "An attempt is ended after this time; None switches it off.",
+    Option("queue", "str | Queue", "default", "The queue that the job waits in.", _RUN, checks.queue_name,
+           carried="column"),
+    Option("priority", "Priority", 0,
+           "A number from -100 to 100, or low, normal, high, critical; jobs with a higher priority start first.",
+           _RUN, checks.priority, carried="column"),
+    Option("expires", "Duration | None", None,
+           "Cancel the job if it has not started within this time after its enqueue.",
+           _RUN, checks.span_or_none, carried="column"),
+    Option("retries", "int", 5, "How many times a failed job is retried.", _RUN, checks.whole(0)),
+    Option("timeout", "Duration | None", HOUR, "End an attempt after this time; None sets no time limit.",
            _RUN, checks.span_or_none, "1h"),
-    Option("key", "str | Key | None", None, "One job at a time has this key; of this task.", _JOB_TASK, to_key),
-    Option("tags", "Sequence[str]", (), "What the job can be found by; those of the job are added to the task's.",
-           _RUN, checks.tags, "none"),
-    Option("meta", "Mapping[str, Any]", {}, "Facts of your own that travel with the job; the job's over the task's.",
-           _RUN, checks.meta, "none"),
-    Option("delay", "Duration | None", None, "Run no earlier than this long from now.", _JOB, checks.wait_or_none),
-    Option("run_at", "datetime | None", None, "Run no earlier than this moment (with a time zone).",
-           _JOB, checks.moment),
-    Option("connection", "Any", None, "Enqueue inside this connection's transaction.", _JOB, checks.anything),
-    Option("name", "str | None", None, "The task's name; its module and qualified name if not given.",
+    Option("key", "str | Key | None", None, "A unique key: only one live job of the task has it.",
+           _JOB_TASK, to_key, carried="built"),
+    Option("tags", "Sequence[str]", (), "Tags to find the job by; the tags of a job are added to the tags of its task.",
+           _RUN, checks.tags, "none", carried="built", flag="--tag"),
+    Option("meta", "Mapping[str, Any]", {},
+           "JSON values of your own that are stored with the job; a value of the job replaces the value of the task.",
+           _RUN, checks.meta, "none", carried="built"),
+    Option("delay", "Duration | None", None, "Start the job no earlier than this time from now.",
+           _JOB, checks.wait_or_none, carried="column"),
+    Option("run_at", "datetime | None", None, "Start the job no earlier than this moment, which has a time zone.",
+           _JOB, checks.moment, carried="column"),
+    Option("connection", "Any", None, "Enqueue the job in the transaction of this database connection.",
+           _JOB, checks.anything, carried="call", flag=None),
+    Option("name", "str | None", None, "The name of the task; without it, the module and the qualified name.",
            _TASK, checks.task_name),
-    Option("aliases", "Sequence[str]", (), "Older names under which waiting jobs still find the task.",
+    Option("aliases", "Sequence[str]", (), "Older names of the task, so that waiting jobs still find it.",
            _TASK, checks.task_names),
     Option("executor", "Literal['async', 'thread'] | None", None,
-           "Where it runs; async def on the loop and def in a thread if not given.", _TASK, checks.executor),
-    Option("soft_timeout", "Duration | None", None, "SoftTimeout is raised in the handler after this time.",
+           "Where the task runs; without it, async def runs on the event loop and def in a thread.",
+           _TASK, checks.executor),
+    Option("soft_timeout", "Duration | None", None, "Raise SoftTimeout in the handler after this time.",
            _TASK, checks.span_or_none),
     Option("backoff", "Backoff | Duration | BackoffFunction", DEFAULT, "The wait before each retry.",
-           _TASK, checks.backoff,
-           "5s x 4, cap 10m, full jitter"),
-    Option("retry_on", "ErrorClasses", (Exception,), "Errors that may be retried.",
+           _TASK, checks.backoff, "5s x 4, cap 10m, full jitter"),
+    Option("retry_on", "ErrorClasses", (Exception,), "Exceptions that are retried.",
            _TASK, checks.error_classes, "Exception"),
-    Option("never_retry_on", "ErrorClasses", (), "Errors that make the job dead at once.",
+    Option("never_retry_on", "ErrorClasses", (), "Exceptions that make the job dead at once.",
            _TASK, checks.error_classes, "none"),
-    Option("retry_if", "Callable[[BaseException], bool] | None", None, "Asked last whether an error may be retried.",
-           _TASK, checks.predicate),
-    Option("crashes", "int", 3, "How many crashes of its process a job may cause before it is dead.",
-           _TASK, checks.whole(1)),
-    Option("ack", "Literal['late', 'early']", "late", "early: at most once, acknowledged before it runs.",
-           _TASK, checks.choice("late", "early")),
-    Option("fence", "Literal['auto', 'strict']", "auto", "strict: ended before anyone else could run the job.",
+    Option("retry_if", "Callable[[BaseException], bool] | None", None,
+           "A function that is called last and decides whether an exception is retried.", _TASK, checks.predicate),
+    Option("crashes", "int", 3, "How many times a job may crash its process before the job is dead.",
+           _TASK, checks.whole(1), carried="column"),
+    Option("ack", "Literal['late', 'early']", "late",
+           "With early, the job is acknowledged before it runs, and so runs at most once.",
+           _TASK, checks.choice("late", "early"), carried="column"),
+    Option("fence", "Literal['auto', 'strict']", "auto",
+           "With strict, the attempt is ended before another worker can run the job.",
            _TASK, checks.choice("auto", "strict")),
-    Option("result", "Literal['store', 'ignore']", "store", "Whether the result is kept.",
+    Option("result", "Literal['store', 'ignore']", "store", "Whether the result is stored.",
            _TASK, checks.choice("store", "ignore")),
-    Option("retention", "Duration | None", None, "How long a succeeded or cancelled job is kept; else as the app says.",
-           _TASK, checks.span_or_none),
-    Option("on_success", "FollowUp | None", None, "A job to follow one that succeeded, inserted in the same step.",
-           _TASK_RUN, checks.follow_up),
-    Option("on_dead", "FollowUp | None", None, "A job to follow one that is dead, inserted in the same step.",
-           _TASK_RUN, checks.follow_up),
-    Option("on_cancel", "FollowUp | None", None, "A job to follow one that was cancelled or expired, likewise.",
-           _TASK_RUN, checks.follow_up),
+    Option("retention", "Duration | None", None,
+           "How long a succeeded or cancelled job is kept; without it, the app's retention applies.",
+           _TASK, checks.span_or_none, carried="column"),
+    Option("on_success", "FollowUp | None", None,
+           "A follow-up job, inserted in the same step when the job has succeeded.",
+           _TASK_RUN, checks.follow_up, carried="built"),
+    Option("on_dead", "FollowUp | None", None, "A follow-up job, inserted in the same step when the job is dead.",
+           _TASK_RUN, checks.follow_up, carried="built"),
+    Option("on_cancel", "FollowUp | None", None,
+           "A follow-up job, inserted in the same step when the job was cancelled or has expired.",
+           _TASK_RUN, checks.follow_up, carried="built"),
     Option("limit", "AnyLimit | Sequence[AnyLimit] | None", (),
-           "How many of its jobs run at once or start in a time, in the whole fleet: Concurrency, Rate, a limiter.",
-           _TASK_QUEUE, to_limits, "none"),
+           "How many jobs run at once, or start in a period, in the whole fleet: Concurrency, Rate or a limiter.",
+           _TASK_QUEUE, to_limits, "none", carried="built"),
     Option("breaker", "DeclaredBreaker | BreakerOptions | None", (),
-           "What stops its jobs while they fail again and again, in the whole fleet: a breaker, or options of one.",
-           _TASK, to_breaker, "none"),
-    Option("sensitive", "Sequence[str]", (), "Arguments whose values are shown to nobody.",
-           _TASK, checks.argument_names, "none"),
-    Option("needs", "Collection[str]", (), "Labels that a worker must have to run its jobs: all of them.",
+           "A breaker, or its options: the fleet starts no jobs of the task for a time after too many failures.",
+           _TASK, _breaker, "none", carried="built"),
+    Option("sensitive", "Sequence[str]", (), "Arguments whose values are never shown.",
+           _TASK, checks.argument_names, "none", carried="built"),
+    Option("needs", "Collection[str]", (), "Labels that a worker must have, all of them, to run the job.",
            _TASK, checks.needs, "none"),
-    Option("pin_version", "bool", False, "Only workers of the version (of the app) that enqueued a job run it.",
+    Option("pin_version", "bool", False, "Run a job only on workers with the app version that enqueued it.",
            _TASK, checks.flag),
-    Option("size", "int", 100, "Most items of one call.", _BULK, checks.whole(1, 10_000)),
-    Option("wait", "Duration", 50_000, "From the first item until the call starts, if it is not full before.",
+    Option("size", "int", 100, "The maximum number of items in one call.", _BULK, checks.whole(1, 10_000)),
+    Option("wait", "Duration", 50_000, "How long the first item waits for the call to be full.",
            _BULK, checks.wait, "50ms"),
-    Option("by", "By", None, "Only items with equal values share a call: a part of the item, or a function of it.",
+    Option("by", "By", None,
+           "Put only items with equal values into one call: an attribute path of the item, or a function of it.",
            _BULK, checks.by),
     Option("queues", "Sequence[str] | str | None", None,
-           "Queues to serve; all that its tasks use, and default, if not given.",
+           "The queues to serve; without it, default and all queues that the tasks use.",
            _WORKER, checks.queue_names, "all"),
-    Option("processes", "int", 1, "Worker processes.", _WORKER, checks.processes),
-    Option("async_slots", "int", 64, "Async jobs at once in each process.", _WORKER, checks.whole(0)),
-    Option("thread_slots", "int", min(32, 4 * _CORES), "Jobs in threads at once in each process.",
-           _WORKER, checks.whole(0),
-           "min(32, 4 x cores)"),
-    Option("concurrency", "Mapping[str, int]", {}, "Most jobs of a queue at once in each process.",
+    Option("processes", "int", 1, "The number of worker processes.", _WORKER, checks.processes),
+    Option("async_slots", "int", 64, "How many async jobs each process runs at once.", _WORKER, checks.whole(0)),
+    Option("thread_slots", "int", min(32, 4 * _CORES), "How many jobs each process runs at once in threads.",
+           _WORKER, checks.whole(0), "min(32, 4 x cores)"),
+    Option("concurrency", "Mapping[str, int]", {}, "The maximum number of jobs of a queue at once in each process.",
            _WORKER, checks.concurrency, "none"),
-    Option("lease", "Duration", 15 * SECOND, "A worker silent so long has lost its jobs; it beats each third of it.",
+    Option("lease", "Duration", 15 * SECOND,
+           "A worker without a heartbeat for this time loses its jobs; it sends three heartbeats in this time.",
            _WORKER, checks.span, "15s"),
     Option("drain", "Duration", 25 * SECOND, "How long running jobs may take to finish when the worker stops.",
            _WORKER, checks.wait, "25s"),
     Option("until_empty", "bool", False, "Stop when no job is left.", _WORKER, checks.flag),
-    Option("poll", "Duration", SECOND, "Look for work at least so often.", _WORKER, checks.span, "1s"),
-    Option("sweep", "Duration", 3 * SECOND, "Look for lost workers so often.", _WORKER, checks.span, "3s"),
-    Option("grace", "Duration", 5 * SECOND, "From asking a process to end until it is killed.",
+    Option("poll", "Duration", SECOND, "The longest time between two looks for ready jobs.",
+           _WORKER, checks.span, "1s"),
+    Option("sweep", "Duration", 3 * SECOND, "The time between two looks for lost workers.",
+           _WORKER, checks.span, "3s"),
+    Option("grace", "Duration", 5 * SECOND, "How long a process may take to end before it is killed.",
            _WORKER, checks.span, "5s"),
     Option("roles", "Sequence[str] | str", checks.ALL_ROLES,
-           "worker: runs jobs; scheduler: runs none and serves the fleet; api: neither; all.",
+           "A worker runs jobs, a scheduler runs the services of the fleet, api runs neither; or all.",
            _WORKER, checks.roles, "all"),
-    Option("labels", "Collection[str] | str", (), "What it has to offer to tasks that say what they need.",
+    Option("labels", "Collection[str] | str", (), "Labels of the worker, for tasks with the option needs.",
            _WORKER, checks.labels, "none"),
-    Option("weight", "float", 1, "Its share of the claims of a worker that serves several queues, all with work.",
+    Option("weight", "float", 1, "The share of the queue in the claims of a worker that serves several busy queues.",
            _QUEUE, checks.weight),
-    Option("max_depth", "int | None", PLAIN["max_depth"], "Most jobs that may wait in it.", _QUEUE, checks.depth),
+    Option("max_depth", "int | None", PLAIN["max_depth"], "The maximum number of jobs that wait in the queue.",
+           _QUEUE, checks.depth),
     Option("on_full", "Literal['error', 'wait', 'drop_oldest']", PLAIN["on_full"],
-           "What an enqueue does when that many wait: QueueFull, wait for room (see full_wait), or cancel the oldest.",
+           "What an enqueue does at max_depth: raise QueueFull, wait (see full_wait), or cancel the oldest job.",
            _QUEUE, checks.choice("error", "wait", "drop_oldest")),
     Option("order", "Literal['fifo', 'lifo']", PLAIN["order"],
-           "Of equal priority the oldest first, or the newest.", _QUEUE, checks.choice("fifo", "lifo")),
+           "Which of two jobs with equal priority starts first: the older (fifo) or the newer (lifo).",
+           _QUEUE, checks.choice("fifo", "lifo")),
     Option("fair_by", "FairBy | None", None,
-           "Whose a job is: claims are shared between the values of this argument, path or function of the arguments.",
+           "Share the claims between the values of an argument, of a path into it, or of a function of the arguments.",
            _QUEUE, to_fair_by),
-    Option("fair_weights", "FairWeights | None", None, "The weights of these values: by value, or a function of it.",
+    Option("fair_weights", "FairWeights | None", None,
+           "The weights of these values: a mapping by value, or a function of the value.",
            _QUEUE, to_fair_weights),
-    Option("failures", "int", 5, "It opens after so many failures in a row.", _BREAKER, checks.whole(1)),
-    Option("rate", "float | None", None, "Instead of those in a row: it opens when this share of calls fails.",
-           _BREAKER, declare.share),
-    Option("minimum", "int", 20, "With rate: not before so many calls.", _BREAKER, checks.whole(1)),
-    Option("over", "Duration", 60 * SECOND, "With rate: the calls of this time count.", _BREAKER, checks.span, "1m"),
-    Option("open_for", "Duration", 30 * SECOND, "How long it stays open before it is tried again.",
+    Option("failures", "int", 5, "Open the breaker after this number of consecutive failures.",
+           _BREAKER, checks.whole(1)),
+    Option("rate", "float | None", None,
+           "Open the breaker when this share of the calls fails, instead of after consecutive failures.",
+           _BREAKER, checks.share),
+    Option("minimum", "int", 20, "With rate: the minimum number of calls before the breaker can open.",
+           _BREAKER, checks.whole(1)),
+    Option("over", "Duration", 60 * SECOND, "With rate: the period in which calls are counted.",
+           _BREAKER, checks.span, "1m"),
+    Option("open_for", "Duration", 30 * SECOND, "How long the breaker stays open before probes are allowed.",
            _BREAKER, checks.span, "30s"),
-    Option("probes", "int", 1, "How many run at once to try it again.", _BREAKER, checks.whole(1)),
-    Option("trip_on", "ErrorClasses", (), "Errors that count; those that may be retried if not given.",
-           _BREAKER, checks.error_classes, "those that may be retried"),
+    Option("probes", "int", 1, "How many probes run at once after that time.", _BREAKER, checks.whole(1)),
+    Option("trip_on", "ErrorClasses", (), "Exceptions that count as failures; without it, exceptions that are retried.",
+           _BREAKER, checks.error_classes, "exceptions that are retried"),
     Option("fallback", "Callable[..., Any] | None", None,
-           "What a function that it decorates returns while it is open: called with the same arguments.",
-           _BREAKER, declare.function),
+           "A function that a decorated function calls instead, with the same arguments, while the breaker is open.",
+           _BREAKER, checks.fallback),
     Option("mode", "Literal['scheduled', 'triggered', 'continuous']", "scheduled",
-           "scheduled: by cron, every, at or after; triggered: by hand alone; continuous: again after each run.",
+           "When runs start: scheduled by cron, every, at or after; triggered by hand only; continuous after each run.",
            _SCHEDULE, checks.choice("scheduled", "triggered", "continuous")),
-    Option("tz", "str | ZoneInfo | None", None, "The time zone of cron.", _SCHEDULE, schedule_checks.zone, "UTC"),
-    Option("start", "datetime | None", None, "Nothing is due before this moment.", _SCHEDULE, checks.moment),
-    Option("end", "datetime | None", None, "Nothing is due from this moment on.", _SCHEDULE, checks.moment),
-    Option("jitter", "Duration | None", 0, "Each run is put off by up to so long, chosen by name and moment.",
-           _SCHEDULE, schedule_checks.wait_or_nothing, "none"),
+    Option("tz", "str | ZoneInfo | None", None, "The time zone of cron.", _SCHEDULE, checks.zone, "UTC"),
+    Option("start", "datetime | None", None, "No run is due before this moment.", _SCHEDULE, checks.moment),
+    Option("end", "datetime | None", None, "No run is due at or after this moment.", _SCHEDULE, checks.moment),
+    Option("jitter", "Duration | None", 0,
+           "Delay each run by up to this time; the delay is computed from the schedule's name and the due moment.",
+           _SCHEDULE, checks.wait_or_nothing, "none"),
     Option("overlap", "Literal['skip', 'queue', 'allow', 'cancel_previous']", "skip",
-           "What an occurrence does while the run before it has not ended.",
+           "What happens to an occurrence that is due while the run before it has not ended.",
            _SCHEDULE, checks.choice("skip", "queue", "allow", "cancel_previous")),
     Option("misfire", "Literal['skip', 'once', 'all']", "once",
-           "What becomes of occurrences that nobody saw to in time; all: of the last 100.",
+           "Which occurrences that were missed are run later: none, one, or all of the last 100.",
            _SCHEDULE, checks.choice("skip", "once", "all")),
     Option("depends_on", "Part | Sequence[Part]", (),
-           "Schedules that must each have succeeded since the last start of this one.",
-           _SCHEDULE, schedule_checks.parts, "none"),
+           "Schedules that must each have succeeded since the last start of this schedule.",
+           _SCHEDULE, checks.parts, "none"),
     Option("blocks", "Part | Sequence[Part]", (),
-           "Schedules that do not run while this one does, nor it while they do.",
-           _SCHEDULE, schedule_checks.parts, "none"),
-    Option("max_failures", "int", 5, "So many failed runs in a row disable it; 0: never.",
-           _SCHEDULE, checks.whole(0, schedule_checks.MOST_FAILURES)),
+           "Schedules that never run at the same time as this schedule.",
+           _SCHEDULE, checks.parts, "none"),
+    Option("max_failures", "int", 5,
+           "Disable the schedule after this number of consecutive failed runs; 0 never disables it.",
+           _SCHEDULE, checks.whole(0, checks.MOST_FAILURES)),
     Option("reenable_after", "Duration | None", 600 * SECOND,
-           "When one that failures disabled is tried again; twice as long each time, up to 6h. None: by hand alone.",
-           _SCHEDULE, schedule_checks.span_or_never, "10m"),
+           "When a schedule disabled by failures is enabled again; doubles each time, up to 6h; None means never.",
+           _SCHEDULE, checks.span_or_never, "10m"),
     Option("group", "str | ScheduleGroup | None", None,
-           "Shares max_concurrent of app.schedules.group(...) with others.",
-           _SCHEDULE, schedule_checks.group),
-    Option("min_pause", "Duration", SECOND, "Of mode continuous: from the end of a run to the next.",
+           "The group whose max_concurrent the schedule shares: app.schedules.group(...).",
+           _SCHEDULE, checks.group),
+    Option("min_pause", "Duration", SECOND, "With mode continuous: the time between the end of a run and the next run.",
            _SCHEDULE, checks.wait, "1s"),
-    Option("history", "int", 100, "So many of its occurrences are remembered, the latest.",
-           _SCHEDULE, checks.whole(1, schedule_checks.HISTORY_LIMIT)),
-    Option("immediate", "bool", False, "With every: due at once when it is first stored.", _SCHEDULE, checks.flag),
+    Option("history", "int", 100, "How many of the latest occurrences are stored.",
+           _SCHEDULE, checks.whole(1, checks.HISTORY_LIMIT)),
+    Option("immediate", "bool", False, "With every: the first run is due when the schedule is stored.",
+           _SCHEDULE, checks.flag),
 )
 
 NOT_BUILT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("pool", "memory_limit", "cpu_limit"), _TASK),
 }
+"""Names of options of a later release, and the scopes that refuse them until then."""
 # fmt: on
 
-
-class JobOptions(TypedDict, total=False):
-    """Options of one job: ``task.options(...)``."""
-
-    queue: str | Queue
-    priority: Priority
-    expires: Duration | None
-    retries: int
-    timeout: Duration | None
-    key: str | Key | None
-    tags: Sequence[str]
-    meta: Mapping[str, Any]
-    delay: Duration | None
-    run_at: datetime | None
-    connection: Any
-
-
-class TaskOptions(TypedDict, total=False):
-    """Options of a task: ``@app.task(...)``."""
-
-    queue: str | Queue
-    priority: Priority
-    expires: Duration | None
-    retries: int
-    timeout: Duration | None
-    key: str | Key | None
-    tags: Sequence[str]
-    meta: Mapping[str, Any]
-    name: str | None
-    aliases: Sequence[str]
-    executor: Literal["async", "thread"] | None
-    soft_timeout: Duration | None
-    backoff: Backoff | Duration | BackoffFunction
-    retry_on: ErrorClasses
-    never_retry_on: ErrorClasses
-    retry_if: Callable[[BaseException], bool] | None
-    crashes: int
-    ack: Literal["late", "early"]
-    fence: Literal["auto", "strict"]
-    result: Literal["store", "ignore"]
-    retention: Duration | None
-    on_success: FollowUp | None
-    on_dead: FollowUp | None
-    on_cancel: FollowUp | None
-    limit: AnyLimit | Sequence[AnyLimit] | None
-    breaker: DeclaredBreaker | BreakerOptions | None
-    sensitive: Sequence[str]
-    needs: Collection[str]
-    pin_version: bool
-
-
-class WorkerOptions(TypedDict, total=False):
-    """Options of a worker: ``app.run(...)``, ``app.worker(...)`` and the command line."""
-
-    queues: Sequence[str] | str | None
-    processes: int
-    async_slots: int
-    thread_slots: int
-    concurrency: Mapping[str, int]
-    lease: Duration
-    drain: Duration
-    until_empty: bool
-    poll: Duration
-    sweep: Duration
-    grace: Duration
-    roles: Sequence[str] | str
-    labels: Collection[str] | str
-
-
-class QueueOptions(TypedDict, total=False):
-    """Options of a queue: ``app.queue(...)``."""
-
-    weight: float
-    max_depth: int | None
-    on_full: Literal["error", "wait", "drop_oldest"]
-    order: Literal["fifo", "lifo"]
-    limit: AnyLimit | Sequence[AnyLimit] | None
-    fair_by: FairBy | None
-    fair_weights: FairWeights | None
-
-
-class BreakerOptions(TypedDict, total=False):
-    """Options of a breaker: ``app.breaker(...)``, or ``breaker=`` of a task."""
-
-    failures: int
-    rate: float | None
-    minimum: int
-    over: Duration
-    open_for: Duration
-    probes: int
-    trip_on: ErrorClasses
-    fallback: Callable[..., Any] | None
-
-
-class ScheduleOptions(TypedDict, total=False):
-    """Options of a schedule: ``@app.schedule(...)``, ``app.schedules.put(...)``; those of its runs over the task's."""
-
-    queue: str | Queue
-    priority: Priority
-    expires: Duration | None
-    retries: int
-    timeout: Duration | None
-    tags: Sequence[str]
-    meta: Mapping[str, Any]
-    on_success: FollowUp | None
-    on_dead: FollowUp | None
-    on_cancel: FollowUp | None
-    mode: Literal["scheduled", "triggered", "continuous"]
-    tz: str | ZoneInfo | None
-    start: datetime | None
-    end: datetime | None
-    jitter: Duration | None
-    overlap: Literal["skip", "queue", "allow", "cancel_previous"]
-    misfire: Literal["skip", "once", "all"]
-    depends_on: Part | Sequence[Part]
-    blocks: Part | Sequence[Part]
-    max_failures: int
-    reenable_after: Duration | None
-    group: str | ScheduleGroup | None
-    min_pause: Duration
-    history: int
-    immediate: bool
-
-
 _ADDING = frozenset({"tags", "meta"})
-"""What is given later adds to what was given before."""
+"""Options whose later values are added to the earlier ones instead of replacing them."""
+
+# ---- lookups ---------------------------------------------------------------------------------------
+
+_BY_SCOPE: dict[str, dict[str, Option]] = {scope: {} for scope in get_args(Scope)}
+_DEFAULTS: dict[str, dict[str, Any]] = {scope: {} for scope in get_args(Scope)}
+RECORD_OPTIONS: set[str] = set()
+"""The job options that travel in the record of a job."""
+
+
+def add_option(option: Option) -> None:
+    """Add an option to the table of this process, before the first task is declared and the command line is imported.
+
+    The package adds its own options here. A test may add one more to see that everything follows from the table.
+    """
+    for scope in option.scopes:
+        _BY_SCOPE[scope][option.name] = option
+        _DEFAULTS[scope][option.name] = option.default
+    if "job" in option.scopes and option.carried == "record":
+        RECORD_OPTIONS.add(option.name)
+
+
+for _each in OPTIONS:
+    add_option(_each)
+
+
+@contextmanager
+def added_option(option: Option) -> Iterator[None]:
+    """The table with one more option, inside a ``with`` block of a test."""
+    add_option(option)
+    try:
+        yield
+    finally:
+        RECORD_OPTIONS.discard(option.name)
+        for scope in option.scopes:
+            del _BY_SCOPE[scope][option.name], _DEFAULTS[scope][option.name]
+
 
 # ---- use -------------------------------------------------------------------------------------------
-
-_BY_SCOPE = {scope: {o.name: o for o in OPTIONS if scope in o.scopes} for scope in get_args(Scope)}
-_DEFAULTS = {scope: {o.name: o.default for o in found.values()} for scope, found in _BY_SCOPE.items()}
 
 
 def resolve_options(
     scope: Scope, given: Mapping[str, object], *, base: Mapping[str, object] | None = None, subject: str = ""
 ) -> dict[str, Any]:
-    """The options in normal form: the defaults of the scope, ``base`` over them, ``given`` over both.
+    """The options in normal form: ``given`` replaces ``base``, and ``base`` replaces the defaults of the scope.
 
-    Durations become whole microseconds, ``run_at`` microseconds since 1970, a priority its number,
-    error classes a tuple, ``backoff`` a ``Backoff``. ``subject`` says in errors whose options they are.
+    Durations become whole microseconds, ``run_at`` becomes microseconds since 1970, a priority its number, exception
+    classes a tuple, ``backoff`` a ``Backoff``. ``subject`` is named in errors, such as ``task 'send'``.
     """
     resolved: dict[str, Any] = {**_DEFAULTS[scope], **(base or {})}
     table_of = _BY_SCOPE[scope]
@@ -401,7 +339,7 @@ def resolve_options(
 def overlay_options(
     given: Mapping[str, object], *, task: Mapping[str, object], before: Mapping[str, object], subject: str
 ) -> dict[str, Any]:
-    """Only what was given for one job, in normal form, over what was given ``before``; checked against the task's."""
+    """Only the options given for one job, in normal form; ``given`` replaces ``before``. Checked with the task's."""
     resolved = resolve_options("job", given, base={**task, **before}, subject=subject)
     own = {**before, **{name: resolved[name] for name in given}}
     for name in _ADDING & given.keys():
@@ -414,13 +352,20 @@ def overlay_options(
 
 
 def options_for(scope: Scope) -> tuple[Option, ...]:
-    """The options of a scope, for documentation and flags."""
+    """The options of a scope, in the order of the table."""
     return tuple(_BY_SCOPE[scope].values())
 
 
 def beat_us(lease_us: int) -> int:
-    """How often a worker beats: three times in a lease."""
+    """The time between two heartbeats of a worker: a third of its lease."""
     return lease_us // 3
+
+
+def show_value(name: str, value: Any) -> Any:
+    """A job option in normal form as people read it: a duration becomes text."""
+    option = _BY_SCOPE["job"].get(name)
+    timed = option is not None and option.type.startswith("Duration") and isinstance(value, int)
+    return format_duration(value / SECOND) if timed else value
 
 
 def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
@@ -442,7 +387,7 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             "delay",
             given.get("delay") or format_duration(resolved["delay"] / SECOND),
             "cannot be given together with run_at",
-            hint="delay counts from now: choose one.",
+            hint="delay counts from now. Give only one of the two.",
         )
     soft, hard = resolved.get("soft_timeout"), resolved.get("timeout")
     if soft is not None and hard is not None and soft >= hard:
@@ -451,7 +396,7 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             name,
             given.get(name),
             "soft_timeout must be shorter than timeout",
-            hint="Leave time between them to tidy up.",
+            hint="The handler needs the time between the two to clean up.",
         )
     for wanted in resolved.get("retry_on", ()):
         for never in resolved.get("never_retry_on", ()):
@@ -459,6 +404,6 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
                 raise InvalidOption(
                     "never_retry_on",
                     never,
-                    f"leaves nothing of retry_on {wanted.__name__}",
-                    hint="Name in never_retry_on only what is narrower than retry_on; retries=0 means never.",
+                    f"includes all exceptions of retry_on {wanted.__name__}",
+                    hint="never_retry_on takes subclasses of retry_on. To retry nothing, use retries=0.",
                 )

@@ -1,4 +1,4 @@
-"""Fair keys as users declare them: whose a job is, and what part of the claims of its queue each of them gets."""
+"""Fair keys as users declare them: the key of a job, and the share of the claims that each key gets in its queue."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from mainspring.options import checks
 from mainspring.queues.records import FairKey
 
 FairBy: TypeAlias = By
-"""An argument's name, a dotted path into it, or a function of the arguments, which it gets by name."""
+"""The name of an argument, a dotted path into it, or a function that gets the arguments by name."""
 FairWeights: TypeAlias = Mapping[str, float] | Callable[[str], float]
-"""The weight of each key; of one that is not named it is 1."""
+"""The weight of each key; 1 for a key that is not named."""
 
 
 class FairKeys(NamedTuple):
-    """How the claims of a queue are shared."""
+    """How the claims of a queue are shared between the keys of its jobs."""
 
     queue: str
     by: By
     weights: FairWeights | None
 
     def check_task(self, task: str, known: Collection[str]) -> None:
-        """Refuse a task of the queue that does not have the argument."""
+        """Refuse a task of the queue that does not have the argument of ``fair_by``."""
         if isinstance(self.by, str) and (name := self.by.partition(".")[0]) not in known:
-            why = f"names {name!r}, which is no argument of task {task!r}{did_you_mean(name, known)}"
-            hint = "A function may tell for each task: fair_by=lambda tenant_id=None, **others: tenant_id"
+            why = f"names {name!r}, which is not an argument of task {task!r}{did_you_mean(name, known)}"
+            hint = (
+                "Use a function for tasks with different arguments: fair_by=lambda tenant_id=None, **others: tenant_id"
+            )
             raise InvalidOption("fair_by", self.by, why, subject=self._subject, hint=hint)
 
-    def of(self, arguments: Mapping[str, Any], task: str, *, declared: bool) -> FairKey:
-        """The key and weight of a job. Of a task that is not ``declared`` here an argument may be missing."""
+    def key_of(self, arguments: Mapping[str, Any], task: str, *, declared: bool) -> FairKey:
+        """Return the key and the weight of a job. If the task is not ``declared`` here, an argument may be missing."""
         subject = f"task {task!r} in {self._subject}"
         if not declared and isinstance(self.by, str):
-            value = _or_none(self.by, arguments)
+            value = _find_or_none(self.by, arguments)
         else:
             value = value_at(self.by, arguments, "fair_by", subject)
         key = "" if value is None else key_text(value, self.by, "fair_by", subject)
@@ -62,7 +64,7 @@ class FairKeys(NamedTuple):
 
 
 def to_fair_by(value: Any, name: str) -> By | None:
-    """The option in normal form."""
+    """Check the option and return it in normal form."""
     if value is None or (isinstance(value, str) and value and all(part.isidentifier() for part in value.split("."))):
         return value
     if not isinstance(value, str) and callable(value) and not is_async(value):
@@ -73,33 +75,33 @@ def to_fair_by(value: Any, name: str) -> By | None:
 
 
 def to_fair_weights(value: Any, name: str) -> FairWeights | None:
-    """The option in normal form."""
+    """Check the option and return it in normal form."""
     if value is None:
         return None
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                hint = "Keys are text: those of numbers are written as in JSON."
-                raise InvalidOption(name, key, "is not the text of a key", hint=hint)
+                hint = 'Keys are text. Write the key of a number as in JSON, for example "7".'
+                raise InvalidOption(name, key, "is not text", hint=hint)
         return {key: checks.weight(weight, f"{name}[{key!r}]") for key, weight in value.items()}
     if callable(value) and not is_async(value):
         found: FairWeights = value
         return found
-    hint = 'fair_weights={"acme": 5}, or a def that takes the key.'
+    hint = 'Use fair_weights={"acme": 5}, or a def that gets the key.'
     raise InvalidOption(name, value, "is neither a mapping of weights nor a def", hint=hint)
 
 
-def fair_keys_of(queue: str, options: Mapping[str, Any]) -> FairKeys | None:
-    """What the options of a queue ask for."""
+def build_fair_keys(queue: str, options: Mapping[str, Any]) -> FairKeys | None:
+    """Return the fair keys of a queue with these options; None if it has none."""
     by, weights = options["fair_by"], options["fair_weights"]
     if by is None and weights is not None:
         hint = 'app.queue("mail", fair_by="tenant_id", fair_weights={"acme": 5})'
-        why = "has no meaning without fair_by"
+        why = "works with fair_by only"
         raise InvalidOption("fair_weights", weights, why, subject=f"queue {queue!r}", hint=hint)
     return None if by is None else FairKeys(queue, by, weights)
 
 
-def _or_none(path: str, arguments: Mapping[str, Any]) -> Any:
+def _find_or_none(path: str, arguments: Mapping[str, Any]) -> Any:
     value: Any = arguments
     for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:

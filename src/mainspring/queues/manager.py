@@ -1,4 +1,4 @@
-"""app.queues: what is in them, and what they do, for the whole fleet. Every verb has its a-twin."""
+"""app.queues: inspect, pause, drain and configure queues, for the whole fleet. Every ``x`` has an async ``ax``."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ How = Literal["hold", "skip", "reject"]
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue when the store was asked."""
+    """A queue, at the time of the call."""
 
     name: str
     mode: QueueMode
     since: datetime | None
-    """When it was paused or set to drain; None for an open one."""
+    """When it was paused or set to drain; None for an open queue."""
     counts: Counts
     """Its live jobs by state."""
     oldest: datetime | None
-    """When the job was enqueued that has been ready for the longest of them all."""
+    """When its oldest ready job was enqueued; None if no job is ready."""
     max_depth: int | None = None
-    """Most jobs that may wait in it."""
+    """The maximum number of waiting jobs; None: no maximum."""
     on_full: OnFull = "error"
     order: Order = "fifo"
     limits: tuple[str, ...] = ()
-    """The limits that all jobs name that come to it."""
+    """The limits that every new job of the queue names."""
     disabled: DisabledMode | None = None
-    """How, if it is switched off."""
+    """How new jobs are handled, if the queue is disabled."""
     disabled_since: datetime | None = None
     disabled_by: str = ""
 
     @property
     def depth(self) -> int:
-        """How many jobs wait in it."""
+        """The number of waiting jobs."""
         return self.counts.live - self.counts["running"]
 
 
@@ -69,7 +69,7 @@ QueueInfos = list[QueueInfo]
 
 
 class Configured(TypedDict, total=False):
-    """What can be set at run time: as in ``app.queue(...)``."""
+    """The settings that can be changed at run time, as in ``app.queue(...)``."""
 
     max_depth: int | None
     on_full: OnFull
@@ -77,93 +77,89 @@ class Configured(TypedDict, total=False):
 
 
 class Queues(Reserved):
-    """A queue is there when somebody uses its name. What it does is stored and outlives restarts."""
+    """The queues of the whole fleet. A queue exists once its name is used. Its mode and settings survive restarts."""
+
+    PATH = "app.queues"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    # ---- ask ----------------------------------------------------------------------------------
-
-    def list(self) -> QueueInfos:
-        """Every queue that has a live job, of which something is stored, or that a task of this app uses; by name."""
-        return blocking.run("app.queues.list", self.alist())
+    # ---- read ---------------------------------------------------------------------------------
 
     async def alist(self) -> QueueInfos:
-        return await self._look(None)
+        """Return every queue that has a live job, has stored settings, or is used by a task of this app; by name."""
+        return await self._load(None)
 
-    def get(self, name: str) -> QueueInfo:
-        """One queue; open and empty if nobody has used the name yet."""
-        return blocking.run("app.queues.get", self.aget(name))
+    list = blocking.twin(alist)
 
     async def aget(self, name: str) -> QueueInfo:
-        [found] = await self._look(_checked([name]))
+        """Return one queue. A name that was never used returns an open, empty queue."""
+        [found] = await self._load(_check_names([name]))
         return found
 
-    # ---- do -----------------------------------------------------------------------------------
+    get = blocking.twin(aget)
 
-    def pause(self, *names: str) -> None:
-        """Start none of their jobs from now on, anywhere, until :meth:`resume`; what runs goes on, new jobs wait."""
-        return blocking.run("app.queues.pause", self.apause(*names))
+    # ---- change -------------------------------------------------------------------------------
 
     async def apause(self, *names: str) -> None:
-        await self._set(names, QueueMode.PAUSED)
+        """Start no more jobs of these queues, on any worker, until ``resume``. Running jobs continue, new jobs wait."""
+        await self._set_mode(names, QueueMode.PAUSED)
 
-    def resume(self, *names: str) -> None:
-        """Open them again, whether they were paused or draining."""
-        return blocking.run("app.queues.resume", self.aresume(*names))
+    pause = blocking.twin(apause)
 
     async def aresume(self, *names: str) -> None:
-        await self._set(names, QueueMode.OPEN)
+        """Open paused or draining queues again."""
+        await self._set_mode(names, QueueMode.OPEN)
 
-    def drain(self, name: str, *, wait: bool = False, timeout: Duration | None = None) -> QueueInfo:
-        """Take no more jobs (``QueueDraining``) and work off what is there; stays so until :meth:`resume`.
-
-        With ``wait`` it returns when no live job is left, or raises ``DrainTimeout``.
-        """
-        return blocking.run("app.queues.drain", self.adrain(name, wait=wait, timeout=timeout))
+    resume = blocking.twin(aresume)
 
     async def adrain(self, name: str, *, wait: bool = False, timeout: Duration | None = None) -> QueueInfo:
+        """Accept no more jobs (``QueueDraining``) and run the jobs that are in the queue, until ``resume``.
+
+        With ``wait`` the call returns when no live job is left; ``DrainTimeout`` after ``timeout``.
+        """
         if timeout is not None and not wait:
-            raise InvalidOption("timeout", timeout, "has no meaning without wait=True")
+            raise InvalidOption("timeout", timeout, "works with wait=True only")
         pace = PollPause(timeout)
-        await self._set([name], QueueMode.DRAINING)
+        await self._set_mode([name], QueueMode.DRAINING)
         while (info := await self.aget(name)).counts.live and wait:
             if not await pace.pause():
                 raise DrainTimeout(name, pace.limit, info.counts.live)
         return info
 
-    def purge(self, name: str) -> int:
-        """Delete the jobs that wait in it, at whatever state; those that run are left alone. Returns how many."""
-        return blocking.run("app.queues.purge", self.apurge(name))
+    drain = blocking.twin(adrain)
 
     async def apurge(self, name: str) -> int:
-        query = Query.where(queues=_checked([name]), states=WAITING)
+        """Delete the waiting jobs of a queue, in every waiting state. Running jobs stay. Return the number of jobs."""
+        query = Query.where(queues=_check_names([name]), states=WAITING)
         return await actions.act(await self._app.client.store(), Action.DELETE, query)
 
-    def disable(self, name: str, how: How = "hold") -> None:
-        """Start none of its jobs until :meth:`enable`. New ones wait (``hold``), end at once as cancelled with the
-        reason skipped (``skip``), or are refused with ``QueueDisabled`` (``reject``). What waits, waits."""
-        return blocking.run("app.queues.disable", self.adisable(name, how))
+    purge = blocking.twin(apurge)
 
     async def adisable(self, name: str, how: How = "hold") -> None:
+        """Start no more jobs of a queue until ``enable``.
+
+        New jobs wait (``hold``), end at once as cancelled with the reason ``skipped`` (``skip``), or are refused with
+        ``QueueDisabled`` (``reject``). Jobs that wait already keep waiting.
+        """
         if how not in get_args(How):
             raise InvalidOption("how", how, f"must be one of {', '.join(get_args(How))}", subject=f"queue {name!r}")
-        await (await self._app.client.store()).disable_queues(_checked([name]), DisabledMode(how), _who())
+        await (await self._app.client.store()).disable_queues(_check_names([name]), DisabledMode(how), _current_user())
 
-    def enable(self, *names: str) -> None:
-        """Switch them on again; those that are paused stay so."""
-        return blocking.run("app.queues.enable", self.aenable(*names))
+    disable = blocking.twin(adisable)
 
     async def aenable(self, *names: str) -> None:
-        await (await self._app.client.store()).disable_queues(_checked(names), None)
+        """Enable disabled queues. A queue that is also paused stays paused."""
+        await (await self._app.client.store()).disable_queues(_check_names(names), None)
 
-    def configure(self, name: str, **settings: Unpack[Configured]) -> QueueInfo:
-        """Set how a queue works over what the code declares: for every producer, from the next enqueue on, until
-        :meth:`reset`. Settings that are not named stay; ``max_depth=None`` lets any number wait."""
-        return blocking.run("app.queues.configure", self.aconfigure(name, **settings))
+    enable = blocking.twin(aenable)
 
     async def aconfigure(self, name: str, **settings: Unpack[Configured]) -> QueueInfo:
-        [queue] = _checked([name])
+        """Override the declared settings of a queue, for every producer, from the next enqueue on, until ``reset``.
+
+        Settings that are not named stay. ``max_depth=None`` removes the limit of waiting jobs.
+        """
+        [queue] = _check_names([name])
         subject = f"queue {queue!r}"
         known = get_type_hints(Configured)
         for given in settings:
@@ -171,7 +167,7 @@ class Queues(Reserved):
                 raise UnknownOption(subject, given, known)
         if not settings:
             hint = f"app.queues.configure({queue!r}, max_depth=10_000)"
-            raise InvalidOption("settings", (), "must say at least one", subject=subject, hint=hint)
+            raise InvalidOption("settings", (), "are empty: give at least one setting", subject=subject, hint=hint)
         resolved = resolve_options("queue", settings, subject=subject)
         told = {given: resolved[given] or 0 for given in settings}
         store = await self._app.client.store()
@@ -186,23 +182,24 @@ class Queues(Reserved):
         await store.configure_queue(queue, given_now)
         return await self.aget(queue)
 
-    def reset(self, name: str, *, declared: bool = False) -> None:
-        """Let a queue work as the code declares it; ``declared``: and forget that too, if no code does any more."""
-        return blocking.run("app.queues.reset", self.areset(name, declared=declared))
+    configure = blocking.twin(aconfigure)
 
     async def areset(self, name: str, *, declared: bool = False) -> None:
-        store, [queue] = await self._app.client.store(), _checked([name])
+        """Use the settings that the code declares again. ``declared`` also deletes these, if no code declares them."""
+        store, [queue] = await self._app.client.store(), _check_names([name])
         await store.configure_queue(queue, None)
         if declared:
             await store.configure_queue(queue, None, declared=True)
 
+    reset = blocking.twin(areset)
+
     # ---- private ------------------------------------------------------------------------------
 
-    async def _set(self, names: Iterable[str], mode: QueueMode) -> None:
-        queues = _checked(names)
+    async def _set_mode(self, names: Iterable[str], mode: QueueMode) -> None:
+        queues = _check_names(names)
         await (await self._app.client.store()).set_queue_mode(queues, mode)
 
-    async def _look(self, names: Sequence[str] | None) -> QueueInfos:
+    async def _load(self, names: Sequence[str] | None) -> QueueInfos:
         store = await self._app.client.store()
         modes = {row.name: row for row in await store.queues()}
         tallies: dict[str, list[TallyRow]] = defaultdict(list)
@@ -210,10 +207,10 @@ class Queues(Reserved):
             tallies[tally.value].append(tally)
         if names is None:
             names = sorted({*tallies, *modes, *self._app.tasks.queues()})
-        return [_info(name, modes.get(name), tallies.get(name, [])) for name in names]
+        return [_build_info(name, modes.get(name), tallies.get(name, [])) for name in names]
 
 
-def _info(name: str, row: QueueRow | None, tallies: list[TallyRow]) -> QueueInfo:
+def _build_info(name: str, row: QueueRow | None, tallies: list[TallyRow]) -> QueueInfo:
     counts = Counts(dict.fromkeys(State, 0))
     counts.update({tally.state: tally.count for tally in tallies})
     ready = [tally.first for tally in tallies if tally.state is State.READY]
@@ -223,11 +220,11 @@ def _info(name: str, row: QueueRow | None, tallies: list[TallyRow]) -> QueueInfo
         since=None if row is None or row.mode is QueueMode.OPEN else to_datetime(row.since),
         counts=counts,
         oldest=to_datetime(ready[0]) if ready else None,
-        **({} if row is None else _settings(row)),
+        **({} if row is None else _read_settings(row)),
     )
 
 
-def _settings(row: QueueRow) -> dict[str, Any]:
+def _read_settings(row: QueueRow) -> dict[str, Any]:
     settings, off = row.settings, row.disabled is not None
     return {
         "max_depth": settings.max_depth or None,
@@ -240,17 +237,17 @@ def _settings(row: QueueRow) -> dict[str, Any]:
     }
 
 
-def _who() -> str:
-    """Who asks, for those who are told."""
+def _current_user() -> str:
+    """Return ``user@host`` of this process, shown as ``disabled_by``."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container that knows no names
-        user = "somebody"
+    except (KeyError, OSError):  # a container may have no user database
+        user = "unknown"
     return f"{user}@{platform.node()}"
 
 
-def _checked(names: Iterable[str]) -> list[str]:
+def _check_names(names: Iterable[str]) -> list[str]:
     checked = [checks.queue_name(name, "queue") for name in names]
     if not checked:
-        raise InvalidOption("names", (), "must name at least one queue", hint='app.queues.pause("email")')
+        raise InvalidOption("names", (), "are missing: name at least one queue", hint='app.queues.pause("email")')
     return checked

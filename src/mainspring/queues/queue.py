@@ -1,4 +1,4 @@
-"""Queue: what ``app.queue(...)`` declares. A handle with a name and options; it looks nothing up."""
+"""Queue: what ``app.queue(...)`` declares: a name and options. It does no I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from mainspring.jobs.records import Batch
 
 PLAIN: Mapping[str, Any] = {"weight": 1, "max_depth": None, "on_full": "error", "order": "fifo", "limit": ()}
-"""The options of a queue that nobody declared."""
+"""The options of a queue that is not declared."""
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """A named line that jobs wait in; may stand for its name in ``queue=``.
+    """A declared queue. It can be passed as ``queue=`` instead of its name.
 
     >>> Queue("premium", {"weight": 5})
     Queue('premium', weight=5)
@@ -28,16 +28,16 @@ class Queue(msgspec.Struct, frozen=True):
 
     name: str
     options: Mapping[str, Any]
-    """In normal form."""
+    """The options in normal form."""
 
     @property
     def bounds(self) -> tuple[BoundLimit, ...]:
-        """Its limits under the names that they have in the store."""
+        """The limits of the queue, with the names that they have in the store."""
         return bind(f"queue/{self.name}", self.options.get("limit", ()), f"queue {self.name!r}")
 
     @property
     def settings(self) -> QueueSettings:
-        """What the store keeps of it."""
+        """The settings that the store keeps for the queue."""
         given = {**PLAIN, **self.options}
         limits = tuple((limit.name, cost) for limit, _, cost in self.bounds if isinstance(cost, int))
         return QueueSettings(
@@ -48,21 +48,21 @@ class Queue(msgspec.Struct, frozen=True):
         )
 
     def check(self) -> None:
-        """``InvalidOption`` for options that do not go together."""
+        """Raise ``InvalidOption`` for options that cannot be combined."""
         subject = f"queue {self.name!r}"
         if self.options.get("on_full", "error") != "error" and self.options.get("max_depth") is None:
             hint = 'app.queue("mail", max_depth=10_000, on_full="wait")'
             raise InvalidOption("on_full", self.options["on_full"], "needs max_depth", subject=subject, hint=hint)
         for limit, by, cost in self.bounds:
             if by is not None or not isinstance(cost, int):
-                hint = "Jobs of any task may come here, also by name: put it on the tasks, @app.task(limit=...)."
+                hint = "A queue has jobs of different tasks. Set this limit on the tasks: @app.task(limit=...)."
                 what = "by" if by is not None else "cost"
-                why = f"has {what}=, which needs the arguments of a task: {limit.name}"
+                why = f"has {what}=, which needs the arguments of one task: {limit.name}"
                 raise InvalidOption("limit", by if by is not None else cost, why, subject=subject, hint=hint)
 
     def __repr__(self) -> str:
-        told = "".join(f", {name}={value!r}" for name, value in self.options.items() if value != PLAIN.get(name))
-        return f"Queue({self.name!r}{told})"
+        given = "".join(f", {name}={value!r}" for name, value in self.options.items() if value != PLAIN.get(name))
+        return f"Queue({self.name!r}{given})"
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -77,23 +77,23 @@ class DeclaredQueues:
     def __init__(self) -> None:
         self._by_name: dict[str, Queue] = {}
         self._stored: dict[str, tuple[QueueSettings, tuple[Limit, ...]]] = {}
-        """Those that the store has to know of."""
+        """The queues with settings that the store must know."""
 
     def add(self, queue: Queue) -> Queue:
-        """Keep it; the same declaration may come again, another of that name is refused."""
+        """Add a queue. The same declaration may be repeated; another declaration of that name is refused."""
         queue.check()
         known = self._by_name.setdefault(queue.name, queue)
         if known != queue:
             raise InvalidOption(
                 "queue", queue.name, f"is already declared as {known!r}", subject=f"queue {queue.name!r}",
-                hint="Declare a queue once and pass what app.queue(...) returned.",
+                hint="Declare a queue once, and pass the object that app.queue(...) returned.",
             )  # fmt: skip
         if settings := queue.settings:
             self._stored[queue.name] = settings, tuple(limit for limit, _, _ in queue.bounds)
         return known
 
-    def told(self, batch: Batch) -> Batch:
-        """The batch with what the store has to know of its queues."""
+    def add_settings(self, batch: Batch) -> Batch:
+        """Return the batch with the settings and limits of its queues, for a store that does not know them yet."""
         if not self._stored:
             return batch
         names = dict.fromkeys(job.queue for job in batch.jobs if job.queue in self._stored)
@@ -106,18 +106,18 @@ class DeclaredQueues:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each queue that does not have that of all others."""
+        """The weight of each queue whose weight is not 1."""
         found = {name: queue.options["weight"] for name, queue in self._by_name.items()}
         return {name: weight for name, weight in found.items() if weight != 1}
 
     @property
     def settings(self) -> dict[str, QueueSettings]:
-        """What the store should keep of each of them, if only that there is nothing to keep."""
+        """The settings of each declared queue, also if they are empty."""
         return {name: queue.settings for name, queue in self._by_name.items()}
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits that their jobs name."""
+        """The limits that the jobs of these queues name."""
         return tuple(limit for _, limits in self._stored.values() for limit in limits)
 
     def __iter__(self) -> Iterator[str]:

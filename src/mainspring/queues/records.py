@@ -1,6 +1,6 @@
-"""Records of queues that cross the store seam.
+"""Records of queues that the core and a store exchange.
 
-Ids are the 16 bytes of a UUID. Times and durations are microseconds; times count from 1970 on the clock of the store.
+An id is the 16 bytes of a UUID. Times and durations are in microseconds; times count from 1970, on the store's clock.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ import msgspec
 
 
 class FairKey(msgspec.Struct, frozen=True):
-    """Whose job it is, where the claims of a queue are shared between keys."""
+    """The key between which the claims of a queue are shared, for example a tenant."""
 
     key: str
     weight: float = 1
-    """Its part, beside those of the other keys."""
+    """The share of this key relative to the weights of the other keys."""
 
 
 class QueueMode(StrEnum):
-    """What a queue does."""
+    """What a queue does with new and waiting jobs."""
 
     OPEN = "open"
     PAUSED = "paused"
-    """Takes jobs and hands out none."""
+    """Accepts jobs and hands out none."""
     DRAINING = "draining"
-    """Takes no more jobs and hands out what it has."""
+    """Accepts no jobs and hands out the waiting ones."""
 
 
 class DisabledMode(StrEnum):
-    """What a queue that is switched off does with new jobs; it hands out none, whichever it is."""
+    """What a disabled queue does with new jobs. It hands out none in every mode."""
 
     HOLD = "hold"
-    """Takes them: they wait."""
+    """Accepts them: they wait."""
     SKIP = "skip"
-    """Takes them and ends them at once as cancelled (skipped)."""
+    """Accepts them and ends them at once as cancelled (skipped)."""
     REJECT = "reject"
-    """Takes none."""
+    """Refuses them."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a queue works. What is not set is left to what stands below it, at last to the defaults."""
+    """The settings of a queue. A setting that is not set has the declared value, or else the default."""
 
     max_depth: int | msgspec.UnsetType = msgspec.UNSET
-    """Most jobs that may wait in it; 0: any number, as if it were not set."""
+    """The largest number of waiting jobs; 0 means any number, as if it were not set."""
     on_full: Literal["error", "wait", "drop_oldest"] | msgspec.UnsetType = msgspec.UNSET
-    """What an enqueue that finds no room does; ``error`` if it is not set. To wait is the client's part."""
+    """What an enqueue into a full queue does; ``error`` if it is not set. The client does the waiting."""
     order: Literal["fifo", "lifo"] | msgspec.UnsetType = msgspec.UNSET
-    """Which of equal priority comes first: the oldest, or the newest; ``fifo`` if it is not set."""
+    """Which job of equal priority is first: the oldest (``fifo``, if not set) or the newest (``lifo``)."""
     limits: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
-    """Limits without a key that every job of the queue names, each with what a start costs."""
+    """Unkeyed limits that every job of the queue names, each with the cost of a start."""
 
     def over(self, below: QueueSettings) -> QueueSettings:
-        """These, and where they say nothing those below."""
+        """These settings, and those of ``below`` where these are not set."""
         said = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not msgspec.UNSET}
         return msgspec.structs.replace(below, **said)
 
@@ -62,21 +62,21 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class QueueRow(msgspec.Struct, frozen=True):
-    """A queue of which something is stored: a mode other than open, settings, or that it is disabled."""
+    """A queue with something stored: a mode other than open, settings, or that it is disabled."""
 
     name: str
     mode: QueueMode
     since: int
-    """When it was set to its mode; 0 for an open one."""
+    """When the mode was set; 0 for an open queue."""
     declared: QueueSettings = QueueSettings()
-    """As code declares them."""
+    """The settings that code declares."""
     given: QueueSettings = QueueSettings()
-    """What somebody set over those."""
+    """The settings set at run time, which override the declared ones."""
     disabled: DisabledMode | None = None
     disabled_at: int = 0
     disabled_by: str = ""
 
     @property
     def settings(self) -> QueueSettings:
-        """What holds."""
+        """The settings in effect."""
         return self.given.over(self.declared)

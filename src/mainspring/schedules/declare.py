@@ -1,4 +1,4 @@
-"""What is known of a schedule from its declaration alone: checked before any other module or a store is looked at."""
+"""A schedule as code declares it. This module checks all that needs neither other modules nor the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mainspring.common.callables import parameters_of
 from mainspring.errors import InvalidOption
 from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
-from mainspring.options.schedule_checks import schedule_name
+from mainspring.options.checks import schedule_name
 from mainspring.options.table import resolve_options
 from mainspring.schedules import rules
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from mainspring.tasks.task import BaseTask
 
 WHEN = ("cron", "every", "at", "after")
-OF_JOBS = ("queue", "priority", "expires", "retries", "timeout", "tags", "meta")
-"""Options of the runs."""
-_OF_RULES = ("tz", "start", "end", "jitter", "misfire", "immediate")
-_UNFIT = ("delay", "run_at", "connection")
+JOB_OPTIONS = ("queue", "priority", "expires", "retries", "timeout", "tags", "meta")
+"""Options of a schedule that become options of its jobs."""
+_RULE_OPTIONS = ("tz", "start", "end", "jitter", "misfire", "immediate")
+_REFUSED_CALL_OPTIONS = ("delay", "run_at", "connection")
 
 
 class Declaration(NamedTuple):
-    """A schedule as code declares it, or as it is put at run time."""
+    """A schedule that code declares with ``@app.schedule``, or that ``app.schedules.put`` stores."""
 
     name: str
     task: str
     fn: Callable[..., Any] | None
-    """The function of the task, if that is known."""
+    """The function of the task; None if the schedule was declared with a call."""
     call: Call[Any] | None
-    """None: the task without arguments."""
+    """None: the task runs without arguments."""
     rule: rules.RuleWindow | None
     options: Mapping[str, Any]
-    """Resolved; durations in microseconds."""
+    """Every option in normal form; durations are microseconds."""
     given: Mapping[str, Any]
-    """The options that were named, as they were given."""
+    """The options that the user gave, unchanged."""
 
     @classmethod
     def of(
         cls, name: str | None, on: BaseTask[Any, Any] | Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
     ) -> Declaration:
-        """Of a task that needs no arguments, or of a call."""
+        """Check a declaration on a task that needs no arguments, or on a call."""
         from mainspring.jobs.call import Call
 
         call = on if isinstance(on, Call) else None
@@ -52,8 +52,8 @@ class Declaration(NamedTuple):
         resolved = resolve_options("schedule", given, subject=subject)
         try:
             _check_modes(resolved, when, given)
-            rule = _rule(name, resolved, when, given)
-            _check_itself(name, resolved)
+            rule = _build_rule(name, resolved, when, given)
+            _check_not_itself(name, resolved)
             if isinstance(on, Call):
                 _check_call(on)
             else:
@@ -66,72 +66,70 @@ class Declaration(NamedTuple):
         return cls(name, task, fn, call, rule, resolved, dict(given))
 
     def replaces(self, known: Declaration) -> bool:
-        """The same function declared again, by a module that was run twice."""
+        """Whether this is the same function, declared again because its module ran twice."""
         from mainspring.tasks.registry import same_source
 
         return self.fn is not None and known.fn is not None and self.fn is not known.fn and same_source(known, self)
 
     @property
     def subject(self) -> str:
-        """In errors."""
+        """The name of the schedule in error messages."""
         return f"schedule {self.name!r}"
 
 
 def _check_modes(resolved: Mapping[str, Any], when: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Options that the mode has no use for are refused."""
+    """Refuse options that do not fit the mode."""
     mode = resolved["mode"]
     if mode != "scheduled":
-        for name in (*WHEN, *_OF_RULES):
+        for name in (*WHEN, *_RULE_OPTIONS):
             value = when.get(name) if name in WHEN else given.get(name)
             if value is not None and value is not False:
-                raise InvalidOption(
-                    name, value, f"is for mode='scheduled', not {mode!r}", hint="Leave one of them out."
-                )
+                hint = f"Remove {name}=, or remove mode={mode!r}."
+                raise InvalidOption(name, value, f"works with mode='scheduled' only, not with {mode!r}", hint=hint)
     elif all(value is None for value in when.values()):
-        hint = 'Give one of cron="0 3 * * *", every="90s", at=datetime(...) and after="10m"; or mode="triggered".'
-        raise InvalidOption("cron", None, "a schedule needs to know when it is due", hint=hint)
+        hint = 'Give one of cron="0 3 * * *", every="90s", at=datetime(...), after="10m" or mode="triggered".'
+        raise InvalidOption("cron", None, "the schedule has no rule that says when it runs", hint=hint)
     if mode != "continuous" and "min_pause" in given:
-        hint = 'mode="continuous" runs again after each run; others run when they are due.'
-        raise InvalidOption("min_pause", given["min_pause"], "is for mode='continuous' alone", hint=hint)
+        hint = 'mode="continuous" starts a new run after each run. Other schedules run when they are due.'
+        raise InvalidOption("min_pause", given["min_pause"], "works with mode='continuous' only", hint=hint)
     if mode == "continuous" and resolved["overlap"] != "skip":
-        raise InvalidOption("overlap", resolved["overlap"], "does not go with mode='continuous', which runs one copy")
+        why = "cannot be combined with mode='continuous', which has one run at a time"
+        raise InvalidOption("overlap", resolved["overlap"], why)
     if resolved["misfire"] == "all" and resolved["overlap"] == "cancel_previous":
-        hint = "Each run would cancel the one before it: misfire='once' makes the last."
-        raise InvalidOption("misfire", "all", "does not go with overlap='cancel_previous'", hint=hint)
+        hint = "Each run would cancel the run before it. Use misfire='once', which makes the last run only."
+        raise InvalidOption("misfire", "all", "cannot be combined with overlap='cancel_previous'", hint=hint)
     if not resolved["max_failures"] and given.get("reenable_after") is not None:
-        raise InvalidOption("reenable_after", given["reenable_after"], "has no meaning with max_failures=0")
+        raise InvalidOption("reenable_after", given["reenable_after"], "has no effect with max_failures=0")
 
 
-def _rule(
+def _build_rule(
     name: str, resolved: Mapping[str, Any], when: Mapping[str, Any], given: Mapping[str, Any]
 ) -> rules.RuleWindow | None:
     if resolved["mode"] != "scheduled":
         return None
-    found = rules.rule(
-        **when, tz=resolved["tz"], immediate=resolved["immediate"], schedule=name
-    )  # exactly one of those, or an error
-    rules.jitter_us(given.get("jitter"), found)
-    return rules.window(found, resolved["start"], resolved["end"])
+    found = rules.make_rule(**when, tz=resolved["tz"], immediate=resolved["immediate"], schedule=name)
+    rules.check_jitter(given.get("jitter"), found)
+    return rules.make_window(found, resolved["start"], resolved["end"])
 
 
-def _check_itself(name: str, resolved: Mapping[str, Any]) -> None:
+def _check_not_itself(name: str, resolved: Mapping[str, Any]) -> None:
     for option in ("depends_on", "blocks"):
         if name in resolved[option]:
-            raise itself(option, name)
+            raise names_itself(option, name)
 
 
-def itself(option: str, name: str) -> InvalidOption:
-    """A schedule that names itself."""
+def names_itself(option: str, name: str) -> InvalidOption:
+    """The error for a schedule that names itself in ``depends_on`` or ``blocks``."""
     if option == "blocks":
-        return InvalidOption(option, name, "names the schedule itself", hint="overlap= says whether its runs overlap.")
-    return InvalidOption(option, name, "names the schedule itself: it would never run", hint="Name another one.")
+        return InvalidOption(option, name, "names the schedule itself", hint="To keep its runs apart, use overlap=.")
+    return InvalidOption(option, name, "names the schedule itself: it would never run", hint="Name another schedule.")
 
 
 def _check_call(call: Call[Any]) -> None:
-    for name in _UNFIT:
+    for name in _REFUSED_CALL_OPTIONS:
         if call.given.get(name) is not None:
-            hint = "cron=, every=, at= and after= say when it runs." if name != "connection" else "Leave it out."
-            raise InvalidOption(name, call.given[name], "cannot be an option of the call of a schedule", hint=hint)
+            hint = "cron=, every=, at= and after= set when it runs." if name != "connection" else "Remove it."
+            raise InvalidOption(name, call.given[name], "is not allowed for the call of a schedule", hint=hint)
 
 
 def _check_arguments(task: BaseTask[Any, Any]) -> None:
@@ -143,5 +141,5 @@ def _check_arguments(task: BaseTask[Any, Any]) -> None:
         and each.name not in supplied
     ]  # fmt: skip
     if needed:
-        hint = f"Give the arguments: call={task.name.rpartition('.')[2]}.s(...)."
+        hint = f"Pass the arguments: call={task.name.rpartition('.')[2]}.s(...)."
         raise InvalidOption("schedule", task, f"needs arguments: {', '.join(needed)}", hint=hint)

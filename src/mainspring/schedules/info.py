@@ -1,11 +1,11 @@
-"""What people read of schedules: made of the store's rows."""
+"""What users read about schedules: the info structs, and the functions that load them from the store."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -13,71 +13,83 @@ import msgspec
 from mainspring.common.clock import to_datetime
 from mainspring.common.duration import format_duration
 from mainspring.common.redact import hide
+from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.jobs.actions import store_now
 from mainspring.jobs.records import JobBody
+from mainspring.limits.records import Bucket
 from mainspring.schedules import plan as planning
 from mainspring.schedules import rules
-from mainspring.schedules.plan import SchedulePlan, SeenRun
+from mainspring.schedules.compare_and_set import read_plan
+from mainspring.schedules.plan import SchedulePlan, SeenRun, group_limit, is_block_limit
 from mainspring.schedules.plan.state import Misfire, Mode, Off, Overlap, What
 from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRun
+from mainspring.schedules.swap import find_runs
+from mainspring.schedules.sync import decode_plan
 from mainspring.states import Reason, State
+
+if TYPE_CHECKING:
+    from mainspring.stores.base import Store
 
 
 class LastRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The last run of a schedule that ended."""
+    """The last run of a schedule that has ended."""
 
     at: datetime
     """The occurrence."""
     job: UUID
     outcome: str
-    """The state in which the job ended, or ``deleted``."""
+    """The final state of the job, or ``deleted``."""
     ended: datetime
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule when the store was asked."""
+    """A schedule, at the time of the call."""
 
     name: str
     task: str
     enabled: bool
     off: Off
-    """What disabled it: ``operator``, ``failures`` or ``orphaned``; empty if it is enabled."""
+    """What disabled the schedule: ``operator``, ``failures`` or ``orphaned``; empty if it is enabled."""
     note: str
-    """Why it is disabled, in words."""
+    """Why the schedule is disabled, in words."""
     off_since: datetime | None
+    """When it was disabled."""
     back_at: datetime | None
-    """When one that failures disabled is tried again."""
+    """When a schedule that failures disabled is enabled on trial."""
     mode: Mode
     rule: str
-    """When it is due, in words."""
+    """When the schedule is due, in words."""
     tz: str
-    """The time zone of its rule; UTC where a rule has none."""
+    """The time zone of the rule; UTC if the rule has none."""
     next: datetime | None
-    """The next occurrence; None if there is none, or while it is disabled."""
+    """The next occurrence; None if there is none, or while the schedule is disabled."""
     last: LastRun | None
     running: tuple[UUID, ...]
-    """Its runs that run now."""
+    """The jobs of its runs that are running."""
     waiting: tuple[UUID, ...]
-    """Its runs that have not started: for others, for room, or for a worker."""
+    """The jobs of its runs that wait: for another schedule, for a limit, or for a worker."""
     waiting_for: tuple[str, ...]
-    """Schedules that must succeed or end before what waits can start."""
+    """Schedules that must succeed or end before the waiting runs can start."""
     failures: int
-    """Runs that failed since one succeeded."""
+    """The number of failed runs since the last successful run."""
     trial: bool
-    """Failures disabled it, its time was over, and the next run decides."""
+    """Failures disabled the schedule, and it is enabled on trial: the next run decides."""
     last_success: datetime | None
     last_failure: datetime | None
     last_error: str
+    """The error of the last failed run."""
     owner: Literal["code", "user"]
+    """``code``: declared with ``@app.schedule``; ``user``: made with ``app.schedules.put``."""
     version: str
-    """Of the code that declared it."""
+    """The version of the code that declared it."""
     queue: str
     priority: int
     args: dict[str, Any]
-    """The arguments of its runs by name; hidden as in ``JobInfo``."""
+    """The arguments of its runs, by name; secrets are hidden as in ``JobInfo``."""
     group: str
     depends_on: tuple[str, ...]
     blocks: tuple[str, ...]
-    """Schedules of which it blocks each other, whichever of the two says so."""
+    """Schedules that never run at the same time as this one, whichever of the two declares ``blocks``."""
     overlap: Overlap
     misfire: Misfire
     jitter: timedelta
@@ -90,41 +102,42 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one occurrence."""
+    """The history record of one occurrence."""
 
     at: datetime
-    """The occurrence; of a run that was triggered, when that was."""
+    """The occurrence; for a triggered run, the time of the call."""
     what: What
-    """``fired``, ``triggered`` and ``backfilled`` have a job; those skipped, coalesced, missed or rejected none."""
+    """``fired``, ``triggered`` and ``backfilled`` have a job. ``skipped``, ``coalesced``, ``missed`` and ``rejected``
+    have none."""
     job: UUID | None
     state: State | None
-    """How the job ended; None before that is known."""
+    """The final state of the job; None until a scheduler has seen it."""
     reason: Reason | None
     note: str
     error: str
     made: datetime
-    """When that was decided."""
+    """When the scheduler decided it."""
     started: datetime | None
     ended: datetime | None
     count: int
-    """Of occurrences that were missed and stand in this record together."""
+    """The number of missed occurrences in this record."""
 
 
 class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules of which only so many run at once."""
+    """A group of schedules: at most ``max_concurrent`` of them run at the same time."""
 
     name: str
     max_concurrent: int | None
-    """None: the store does not know of it yet."""
+    """None: the store does not know the group yet."""
     running: int
     schedules: tuple[str, ...]
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole set, seen in one call."""
+    """Every schedule and every group, read in one call."""
 
     at: datetime
-    """By the store's clock."""
+    """The time of the store."""
     schedules: tuple[ScheduleInfo, ...]
     groups: tuple[GroupInfo, ...]
 
@@ -132,24 +145,91 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
         return {each.name: each for each in self.schedules}[name]
 
 
-def infos_of(
+# ---- load -------------------------------------------------------------------------------------------
+
+
+async def load_plans(store: Store, names: Sequence[str] = ()) -> dict[str, SchedulePlan]:
+    """Load the schedules of these names, or every schedule. Schedules that this version cannot read are left out."""
+    found = {row.name: decode_plan(row) for row in await store.schedules(names)}
+    return {name: plan for name, plan in found.items() if plan is not None}
+
+
+async def load_plan(store: Store, name: str) -> tuple[SchedulePlan, int]:
+    """Load one schedule and the time of the store."""
+    rows = await store.schedules([name])
+    if not rows:
+        raise unknown_schedule(name, [row.name for row in await store.schedules()])
+    return read_plan(rows[0]), await store_now(store)
+
+
+async def load_info(store: Store, name: str) -> ScheduleInfo:
+    """Load one schedule for users. Other schedules are read only if some are related to it: there may be thousands."""
+    plan, _ = await load_plan(store, name)
+    definition = plan.definition
+    if definition.depends_on or definition.blocked_by or any(is_block_limit(limit) for limit in definition.limits):
+        found = {info.name: info for info in (await load_status(store)).schedules}
+        if name not in found:  # deleted in the meantime
+            raise unknown_schedule(name, found)
+        return found[name]
+    [info] = _build_infos({name: plan}, await find_runs(store, [run.job for run in plan.open]), ())
+    return info
+
+
+async def load_status(store: Store) -> ScheduleStatus:
+    """Load every schedule and every group."""
+    plans = await load_plans(store)
+    links = await store.dependencies() if plans else []
+    seen = await find_runs(store, [run.job for plan in plans.values() for run in plan.open])
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, plan in plans.items():
+        if plan.definition.group:
+            groups[plan.definition.group].append(name)
+    limits = {name: group_limit(name, 1).name for name in groups}
+    rows = (
+        {row.limit: row for row in await store.buckets([Bucket(limit) for limit in limits.values()])} if groups else {}
+    )
+    return ScheduleStatus(
+        at=to_datetime(await store_now(store)),
+        schedules=tuple(_build_infos(plans, seen, links)),
+        groups=tuple(
+            GroupInfo(
+                name=name,
+                max_concurrent=rows[limit].size if limit in rows else None,
+                running=rows[limit].used if limit in rows else 0,
+                schedules=tuple(groups[name]),
+            )
+            for name, limit in sorted(limits.items())
+        ),
+    )
+
+
+def unknown_schedule(name: str, known: Iterable[str]) -> InvalidOption:
+    """The error for a schedule that is not in the store."""
+    hint = "A worker that starts stores the schedules of the code. To see every schedule, run: mainspring schedules ls"
+    return InvalidOption("schedule", name, f"is not in the store{did_you_mean(name, known)}", hint=hint)
+
+
+# ---- build ------------------------------------------------------------------------------------------
+
+
+def _build_infos(
     plans: Mapping[str, SchedulePlan], seen: Mapping[bytes, SeenRun | None], links: Sequence[ScheduleDependencyRow]
 ) -> list[ScheduleInfo]:
-    """All of these, which are all there are of their set: what waits for what is looked up among them."""
+    """Build the infos of these schedules. ``plans`` must include every related schedule."""
     linked = {link.name: link for link in links}
-    running = {name for name, plan in plans.items() if _in(plan, seen, State.RUNNING)}
+    running = {name for name, plan in plans.items() if _jobs_in(plan, seen, State.RUNNING)}
     partners: dict[str, set[str]] = defaultdict(set)
     for name, plan in plans.items():
         for other in (*plan.definition.blocks, *plan.definition.blocked_by):
             partners[name].add(other)
             partners[other].add(name)
     return [
-        _info(name, plan, seen, linked.get(name), tuple(sorted(partners[name])), running)
+        _build_info(name, plan, seen, linked.get(name), tuple(sorted(partners[name])), running)
         for name, plan in plans.items()
     ]
 
 
-def _info(
+def _build_info(
     name: str, plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], link: ScheduleDependencyRow | None,
     blocks: tuple[str, ...], running: set[str],
 ) -> ScheduleInfo:  # fmt: skip
@@ -161,17 +241,17 @@ def _info(
         task=definition.job.task,
         enabled=plan.enabled,
         off=plan.off,
-        note="" if plan.enabled else said_of_off(plan),
+        note="" if plan.enabled else describe_disabled(plan),
         off_since=None if plan.enabled else to_datetime(plan.off_at),
         back_at=_moment(plan.back_at),
         mode=definition.mode,
-        rule=text_of(plan),
+        rule=describe_rule(plan),
         tz=window.rule.tz if window is not None and isinstance(window.rule, rules.Cron) else "UTC",
         next=_moment(plan.due) if plan.enabled else None,
-        last=_last(plan),
-        running=_in(plan, seen, State.RUNNING),
-        waiting=_in(plan, seen, State.BLOCKED, State.SCHEDULED, State.READY, State.RETRYING),
-        waiting_for=_waiting_for(plan, seen, link, [each for each in blocks if each in running]),
+        last=_build_last_run(plan),
+        running=_jobs_in(plan, seen, State.RUNNING),
+        waiting=_jobs_in(plan, seen, State.BLOCKED, State.SCHEDULED, State.READY, State.RETRYING),
+        waiting_for=_find_waiting_for(plan, seen, link, [each for each in blocks if each in running]),
         failures=plan.failures,
         trial=plan.trial,
         last_success=_moment(plan.succeeded),
@@ -197,8 +277,9 @@ def _info(
     )
 
 
-def run_info(run: ScheduleRun) -> RunInfo:
-    record = planning.record_of(run)
+def build_run_info(run: ScheduleRun) -> RunInfo:
+    """Build the info of one history record."""
+    record = planning.decode_run(run)
     return RunInfo(
         at=to_datetime(run.at),
         what=record.what,
@@ -214,27 +295,28 @@ def run_info(run: ScheduleRun) -> RunInfo:
     )
 
 
-def text_of(plan: SchedulePlan) -> str:
-    """When it is due, in words."""
+def describe_rule(plan: SchedulePlan) -> str:
+    """Return when the schedule is due, in words."""
     if plan.definition.mode == "triggered":
         return "when it is triggered"
     if plan.definition.mode == "continuous":
         pause = format_duration(plan.definition.min_pause / 1e6)
         return f"continuously, {pause} after each run"
-    return rules.text(plan.definition.rule) if plan.definition.rule is not None else "never"
+    return rules.describe(plan.definition.rule) if plan.definition.rule is not None else "never"
 
 
-def said_of_off(plan: SchedulePlan) -> str:
-    """Why it is disabled, in words."""
+def describe_disabled(plan: SchedulePlan) -> str:
+    """Return why the schedule is disabled, in words."""
     words = {
         "failures": "the last run failed" if plan.failures == 1 else f"{plan.failures} runs failed in a row",
-        "orphaned": "it is not in the newest code",
-        "operator": "somebody disabled it" + (", and it is not in the newest code" if plan.gone_in is not None else ""),
+        "orphaned": "it is orphaned",
+        "operator": "an operator disabled it"
+        + (", and the newest code does not declare it" if plan.gone_in is not None else ""),
     }
     return words.get(plan.off, "") + (f": {plan.note}" if plan.note else "")
 
 
-def _last(plan: SchedulePlan) -> LastRun | None:
+def _build_last_run(plan: SchedulePlan) -> LastRun | None:
     last = plan.last
     if last is None:
         return None
@@ -242,16 +324,16 @@ def _last(plan: SchedulePlan) -> LastRun | None:
     return LastRun(at=to_datetime(last.at), job=UUID(bytes=last.job), outcome=outcome, ended=to_datetime(last.ended))
 
 
-def _in(plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], *states: State) -> tuple[UUID, ...]:
+def _jobs_in(plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], *states: State) -> tuple[UUID, ...]:
     found = [(run.job, seen.get(run.job)) for run in plan.open]
     return tuple(UUID(bytes=job) for job, each in found if each is not None and each.state in states)
 
 
-def _waiting_for(
+def _find_waiting_for(
     plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], link: ScheduleDependencyRow | None, running: Sequence[str]
 ) -> tuple[str, ...]:
     found = [name for name, noted in link.after if not noted] if link is not None and link.waiting else []
-    if _in(plan, seen, State.READY):
+    if _jobs_in(plan, seen, State.READY):
         found += running
     return tuple(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-"""app.schedules: what runs by itself, for the whole fleet; made and changed at run time. Every verb has its a-twin."""
+"""app.schedules: list, change and run schedules at run time. Every method ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mainspring.common.clock import from_datetime, to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption
 from mainspring.options import checks
-from mainspring.options.schedule_checks import Part, ScheduleGroup, schedule_name
-from mainspring.options.schedule_checks import part as schedule_part
-from mainspring.schedules import changes, lookup, rules, trigger
-from mainspring.schedules.info import RunInfo, ScheduleInfo, ScheduleStatus, run_info
+from mainspring.options.checks import Part, ScheduleGroup, schedule_name
+from mainspring.options.checks import part as schedule_part
+from mainspring.schedules import edit, info, manual_runs, rules
+from mainspring.schedules.info import RunInfo, ScheduleInfo, ScheduleStatus
 from mainspring.schedules.sync import SyncResult
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.common.duration import Duration
     from mainspring.jobs.job import Job
-    from mainspring.options.table import ScheduleOptions
-    from mainspring.schedules.changes import Called
+    from mainspring.options.typed import ScheduleOptions
+    from mainspring.schedules.edit import Called
 
-_MOST = 1_000
+_MAX_NEXT = 1_000
+_MAX_HISTORY = 10_000
 
 ScheduleInfos = list[ScheduleInfo]
 RunInfos = list[RunInfo]
@@ -34,11 +35,14 @@ RunJobs: TypeAlias = "list[Job[Any]]"
 
 
 class Schedules(Reserved):
-    """Schedules are stored, and every worker fires what is due, each occurrence once.
+    """The stored schedules of the whole fleet.
 
-    Those of the code are stored by workers that start, and changed there; operators enable and disable them.
-    A schedule may be named by the task that it stands on, if it is the only one.
+    A worker that starts stores the schedules that its code declares. Change such a schedule in the code; here it can
+    be enabled, disabled, triggered and backfilled. ``put`` stores further schedules at run time. A schedule is named
+    by its name, or by its task if the task has exactly one schedule.
     """
+
+    PATH = "app.schedules"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
@@ -46,131 +50,127 @@ class Schedules(Reserved):
     # ---- declare ------------------------------------------------------------------------------
 
     def group(self, name: str, *, max_concurrent: int) -> ScheduleGroup:
-        """Declare a group: of the schedules with ``group=name`` so many run at once, by priority."""
+        """Declare a group: at most ``max_concurrent`` runs of schedules with ``group=name`` run at the same time."""
         found = schedule_name(name, "name")
         size = checks.whole(1)(max_concurrent, "max_concurrent")
         return self._app.tasks.add_group(ScheduleGroup(found, size))
 
-    # ---- ask ----------------------------------------------------------------------------------
-
-    def list(self) -> ScheduleInfos:
-        """Every schedule, by name: when it is due next, what became of its last run, what it waits for."""
-        return blocking.run("app.schedules.list", self.alist())
+    # ---- read ---------------------------------------------------------------------------------
 
     async def alist(self) -> ScheduleInfos:
+        """Return every schedule, by name: its next occurrence, its last run, and what it waits for."""
         return [*(await self.astatus()).schedules]
 
-    def get(self, name: Part) -> ScheduleInfo:
-        """One schedule."""
-        return blocking.run("app.schedules.get", self.aget(name))
+    list = blocking.twin(alist)
 
     async def aget(self, name: Part) -> ScheduleInfo:
-        return await lookup.info_of(await self._app.client.store(), self._name(name))
+        """Return one schedule; ``InvalidOption`` if it is not in the store."""
+        return await info.load_info(await self._app.client.store(), self._name(name))
 
-    def status(self) -> ScheduleStatus:
-        """The whole set and its groups, in one call."""
-        return blocking.run("app.schedules.status", self.astatus())
+    get = blocking.twin(aget)
 
     async def astatus(self) -> ScheduleStatus:
-        return await lookup.status(await self._app.client.store())
+        """Return every schedule and every group, in one call."""
+        return await info.load_status(await self._app.client.store())
 
-    def next(self, name: Part, n: int = 5) -> Moments:
-        """The next ``n`` occurrences, by the rule alone: also of one that is disabled."""
-        return blocking.run("app.schedules.next", self.anext(name, n))
+    status = blocking.twin(astatus)
 
     async def anext(self, name: Part, n: int = 5) -> Moments:
-        checks.whole(0, _MOST)(n, "n")
+        """Return the next ``n`` occurrences by the rule, also for a disabled schedule; at most 1,000."""
+        checks.whole(0, _MAX_NEXT)(n, "n")
         store = await self._app.client.store()
-        plan, now = await lookup.plan_of(store, self._name(name))
+        plan, now = await info.load_plan(store, self._name(name))
         if plan.rule is None:
             return [] if plan.due is None or n == 0 else [to_datetime(plan.due)]
-        return [to_datetime(at) for at in rules.upcoming(plan.rule, max(now, plan.watermark), n)]
+        return [to_datetime(at) for at in rules.next_occurrences(plan.rule, max(now, plan.watermark), n)]
 
-    def history(self, name: Part, limit: int = 100, before: datetime | None = None) -> RunInfos:
-        """What became of its occurrences before a moment, the latest first: runs, and those skipped or missed."""
-        return blocking.run("app.schedules.history", self.ahistory(name, limit, before))
+    next = blocking.twin(anext)  # noqa: A003 - the method above is meant
 
     async def ahistory(self, name: Part, limit: int = 100, before: datetime | None = None) -> RunInfos:
-        checks.whole(0, 10_000)(limit, "limit")
+        """Return the records of past occurrences, latest first: runs, and occurrences that were skipped or missed.
+
+        ``before`` returns only occurrences before this time. ``limit`` is at most 10,000.
+        """
+        checks.whole(0, _MAX_HISTORY)(limit, "limit")
         store, wanted = await self._app.client.store(), self._name(name)
         moment = None if before is None else from_datetime(before, what="before")
         runs = await store.schedule_runs(wanted, limit, moment) if limit else []
         if not runs:
-            await lookup.plan_of(store, wanted)  # one that is not there is no one without runs
-        return [run_info(run) for run in runs]
+            await info.load_plan(store, wanted)  # raises if the schedule does not exist
+        return [info.build_run_info(run) for run in runs]
 
-    # ---- do -----------------------------------------------------------------------------------
+    history = blocking.twin(ahistory)
 
-    def put(
-        self, name: str, call: Called, *, cron: str | None = None, every: Duration | None = None,
-        at: datetime | None = None, after: Duration | None = None, **o: Unpack[ScheduleOptions],
-    ) -> ScheduleInfo:  # fmt: skip
-        """Store a schedule, in place of the one of that name: its runs, its history and whether it is enabled stay.
-
-        ``call`` is ``task.s(...)``, or a task (or its name) without arguments. Those of the code are not replaced here.
-        """
-        return blocking.run("app.schedules.put", self.aput(name, call, cron=cron, every=every, at=at, after=after, **o))
+    # ---- change -------------------------------------------------------------------------------
 
     async def aput(
         self, name: str, call: Called, *, cron: str | None = None, every: Duration | None = None,
         at: datetime | None = None, after: Duration | None = None, **o: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:  # fmt: skip
+        """Store a schedule, and replace the schedule of that name. Its runs, history and enabled state stay.
+
+        ``call`` is ``task.s(...)``, or a task (or the name of a task) without arguments. A schedule that the code
+        declares cannot be replaced here.
+        """
         when = {"cron": cron, "every": every, "at": at, "after": after}
-        await changes.put(self._app, schedule_name(name, "name"), call, when, dict(o))
+        await edit.put(self._app, schedule_name(name, "name"), call, when, dict(o))
         return await self.aget(name)
 
-    def enable(self, name: Part) -> ScheduleInfo:
-        """Let it run again, with its failures forgotten. What was due meanwhile is not made up for."""
-        return blocking.run("app.schedules.enable", self.aenable(name))
+    put = blocking.twin(aput)
 
     async def aenable(self, name: Part) -> ScheduleInfo:
-        await changes.switch(self._app, self._name(name), on=True)
+        """Enable a schedule and reset its failure count. Occurrences from the disabled time do not run."""
+        await edit.switch(self._app, self._name(name), on=True)
         return await self.aget(name)
 
-    def disable(self, name: Part, reason: str = "") -> ScheduleInfo:
-        """Fire it no more until it is enabled, whatever code starts; what runs goes on."""
-        return blocking.run("app.schedules.disable", self.adisable(name, reason))
+    enable = blocking.twin(aenable)
 
     async def adisable(self, name: Part, reason: str = "") -> ScheduleInfo:
-        await changes.switch(self._app, self._name(name), on=False, reason=checks.words(reason, "reason"))
+        """Disable a schedule until it is enabled, also when new code starts. Runs that have started continue."""
+        await edit.switch(self._app, self._name(name), on=False, reason=checks.words(reason, "reason"))
         return await self.aget(name)
 
-    def delete(self, name: Part) -> None:
-        """Remove a schedule with its history: one that was put, that is not in the newest code, or that no code here or
-        in a living worker has; what runs goes on."""
-        return blocking.run("app.schedules.delete", self.adelete(name))
+    disable = blocking.twin(adisable)
 
     async def adelete(self, name: Part) -> None:
-        await changes.delete(self._app, self._name(name))
+        """Delete a schedule and its history. Runs that have started continue.
 
-    def trigger(self, name: Part, *, force: bool = False) -> Job[Any]:
-        """Run it now, by all its rules: the job, which may wait for others first, or ``NotTriggered`` with the reason.
-
-        ``force`` runs also one that is disabled, waits for no other schedule, and queues behind a run that goes on.
+        The schedule must be one that ``put`` stored, that the newest code does not declare, or that neither this
+        process nor a live worker has in its code.
         """
-        return blocking.run("app.schedules.trigger", self.atrigger(name, force=force))
+        await edit.delete(self._app, self._name(name))
+
+    delete = blocking.twin(adelete)
 
     async def atrigger(self, name: Part, *, force: bool = False) -> Job[Any]:
-        return await trigger.trigger(self._app, self._name(name), force=checks.flag(force, "force"))
+        """Run a schedule now and return the job. ``NotTriggered`` if the rules of the schedule do not allow a run.
 
-    def backfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
-        """Run the occurrences from ``start`` on and before ``end`` that are over and have no job, a hundred at most."""
-        return blocking.run("app.schedules.backfill", self.abackfill(name, start, end))
+        The job may wait for other schedules first. ``force`` also runs a disabled schedule, does not wait for other
+        schedules, and queues behind a run that has not ended.
+        """
+        return await manual_runs.trigger(self._app, self._name(name), force=checks.flag(force, "force"))
+
+    trigger = blocking.twin(atrigger)
 
     async def abackfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
+        """Run the past occurrences in [start, end) that have no job, and return the jobs; at most 100."""
         first, last = from_datetime(start, what="start"), from_datetime(end, what="end")
         if first >= last:
             why = f"is not later than start={start.isoformat()!r}"
             raise InvalidOption("end", end.isoformat(), why, subject="app.schedules.backfill")
-        return await trigger.backfill(self._app, self._name(name), first, last)
+        return await manual_runs.backfill(self._app, self._name(name), first, last)
 
-    def declare(self) -> SyncResult:
-        """Make the code of this process the newest, whatever its version: its schedules are stored as they stand here,
-        and those that it does not have are disabled as orphaned. Workers that start do so if no newer code has."""
-        return blocking.run("app.schedules.declare", self.adeclare())
+    backfill = blocking.twin(abackfill)
 
     async def adeclare(self) -> SyncResult:
-        return await changes.declare(self._app, force=True)
+        """Store the schedules of this process's code as the newest code, whatever its version.
+
+        Schedules that this code does not declare are disabled as orphaned. A worker that starts does the same, but
+        only if no newer code has stored its schedules.
+        """
+        return await edit.declare(self._app, force=True)
+
+    declare = blocking.twin(adeclare)
 
     # ---- private ------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""The records of schedules that travel between the core and a store.
+"""Records of schedules that the core and a store exchange.
 
-A schedule is one row. A caller that knows the number of the row exchanges it for another (:class:`ScheduleSwap`),
-together with the jobs that the exchange makes. ``doc`` belongs to the core: a store compares, keeps and returns it.
+A schedule is one row. A caller that knows the number of the row exchanges the row for another (:class:`ScheduleSwap`),
+together with the jobs of the exchange. ``doc`` belongs to the core: a store keeps and returns it.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ import msgspec
 from mainspring.jobs.records import Enqueued
 
 PART = "^@"
-"""What a mark begins with that says of which part a job is: the runs of a schedule."""
+"""The beginning of the mark that names the schedule of which a job is a run."""
 
 
 def part_mark(name: str) -> str:
-    """The mark of the jobs of a part."""
+    """The mark of the runs of a schedule."""
     return PART + name
 
 
 def part_of(marks: Sequence[str]) -> str | None:
-    """The part of a job with these marks; None for one that is of none."""
+    """The schedule of which a job with these marks is a run; None if it is no run of a schedule."""
     return next((mark[len(PART) :] for mark in marks if mark.startswith(PART)), None)
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it stands in the store."""
+    """A schedule as the store has it."""
 
     name: str
     rev: int
-    """Another at each exchange, and greater than all before, also than those of a schedule of this name that went."""
+    """The number of the row. Each exchange makes a greater number, also after a schedule of this name was deleted."""
     look: int | None
-    """When a scheduler has to look at it; None: whenever somebody changes it."""
+    """When a scheduler has to read the row; None: only after a change."""
     doc: bytes
 
 
 class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one occurrence of a schedule."""
+    """The record of one occurrence of a schedule."""
 
     at: int
-    """The occurrence: microseconds since 1970. A schedule has one record of each."""
+    """The occurrence, in microseconds since 1970. A schedule has one record of each occurrence."""
     job: bytes | None = None
     doc: bytes = b"{}"
 
 
 class ScheduleSwap(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange of a schedule's row, if it still has the number that was seen."""
+    """An exchange of the row of a schedule, if the row still has the number that the caller read."""
 
     name: str
     rev: int
-    """That of the row as it was seen; 0: there was none."""
+    """The number of the row that the caller read; 0 if there was no row."""
     doc: bytes | None
-    """None: the schedule goes, with its runs."""
+    """None deletes the schedule with its runs."""
     look: int | None = None
     runs: tuple[ScheduleRun, ...] = ()
-    """Made, or written over those of the same occurrence."""
+    """Added, or written over the records of the same occurrence."""
     keep: int = 100
-    """So many runs are kept, the latest occurrences."""
+    """The number of runs that the store keeps, those of the latest occurrences."""
 
 
 class SwapResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,34 +67,34 @@ class SwapResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     now: int
     rev: int = 0
-    """That the row has now; 0: there is none."""
+    """The number of the row now; 0 if there is no row."""
     taken: int | None = None
-    """An occurrence that has a job already, and was to get another."""
+    """An occurrence that has a job already and was to get another."""
     enqueued: tuple[Enqueued, ...] = ()
 
 
 class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    """The schedules that are to be looked at now."""
+    """The schedules that a scheduler has to read now."""
 
     now: int
     rows: tuple[ScheduleRow, ...] = ()
     next_look: int | None = None
-    """The earliest moment at which another one is to be looked at; None: there is none."""
+    """The earliest ``look`` of the other schedules; None if there is none."""
 
 
 class ScheduleDependency(msgspec.Struct, frozen=True):
-    """What a part waits for."""
+    """The schedules on which a schedule depends."""
 
     name: str
     after: tuple[str, ...]
-    """Parts, each of which must have succeeded since the last start of this one. Empty: it waits for nobody."""
+    """Each of these must have succeeded since the last start of this schedule. Empty: no dependencies."""
 
 
 class ScheduleDependencyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that waits for others, as it stands in the store."""
+    """A schedule that depends on others, as the store has it."""
 
     name: str
     after: tuple[tuple[str, bool], ...]
-    """By name, in order: the part that it waits for, and whether that has succeeded since the last start."""
+    """By name: the schedule on which it depends, and whether that has succeeded since the last start."""
     waiting: tuple[bytes, ...] = ()
-    """Jobs of it that wait for others, the first enqueued first; a hundred at most."""
+    """The ids of its jobs that wait for dependencies, the first enqueued first; at most 100."""

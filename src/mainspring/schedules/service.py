@@ -140,11 +140,11 @@ class Scheduler(Service):
             result, step = await self._swap(row, step, now)
         except _REFUSED as error:
             if isinstance(error, QueueFull) and error.waits:
-                step = planning.put_off(plan, now)
+                step = planning.postpone(plan, now)
             elif isinstance(error, StoreConflict) and not self._is_permanent(row):
                 return True
             else:
-                step = planning.rejected(step, now, str(error.args[0]))
+                step = planning.reject_jobs(step, now, str(error.args[0]))
             result = await swap_row(self.store, row, step)
         if not result.ok:
             return False
@@ -154,14 +154,14 @@ class Scheduler(Service):
             await self._cancel_runs(row.name, step)
         existing = {job.id: each.id for job, each in zip(step.jobs, result.enqueued, strict=True) if not each.created}
         if existing:
-            corrected = planning.answered(step.plan, now, existing)
+            corrected = planning.skip_taken_keys(step.plan, now, existing)
             if (await swap_row(self.store, replace(row, rev=result.rev), corrected)).ok:
                 self._publish(row.name, corrected.news, now)
         return True
 
     async def _swap(self, row: ScheduleRow, step: ScheduleStep, now: int) -> tuple[SwapResult, ScheduleStep]:
         while (result := await swap_row(self.store, row, step)).taken is not None:
-            step = planning.had(step, now, result.taken)
+            step = planning.use_existing_job(step, now, result.taken)
         return result, step
 
     async def _cancel_runs(self, name: str, step: ScheduleStep) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.schedules import plan as planning
-from mainspring.schedules.plan import Definition, SchedulePlan, ScheduleStep, look_of
+from mainspring.schedules.plan import Definition, SchedulePlan, ScheduleStep, next_look
 from mainspring.schedules.plan.versions import is_older
 from mainspring.schedules.records import ScheduleDependency, ScheduleRow
 from mainspring.schedules.swap import remember_forgotten, swap_row
@@ -158,7 +158,7 @@ class _Sync:
                 return
             if plan.version == self._code.version and task in others.tasks:
                 return
-            if await self._write(row.name, row, planning.orphaned(plan, self._now, self._code.version)):
+            if await self._write(row.name, row, planning.mark_orphaned(plan, self._now, self._code.version)):
                 self.orphaned.append(row.name)
                 log.warning("this code does not declare schedule %r; it was disabled as orphaned", row.name)
                 return
@@ -178,15 +178,15 @@ class _Sync:
     def _merge(self, plan: SchedulePlan | None, wanted: Definition) -> SchedulePlan:
         version = self._code.version
         if plan is None:
-            return planning.first(wanted, self._now, owner="code", version=version)
+            return planning.new_plan(wanted, self._now, owner="code", version=version)
         wanted = replace(wanted, blocked_by=plan.definition.blocked_by)
         if (plan.definition, plan.owner, plan.version) == (wanted, "code", version) and plan.gone_in is None:
             return plan
-        return planning.revised(plan, wanted, self._now, owner="code", version=version)
+        return planning.revise(plan, wanted, self._now, owner="code", version=version)
 
     async def _write(self, name: str, row: ScheduleRow | None, plan: SchedulePlan) -> bool:
         before = row or ScheduleRow(name=name, rev=0, look=None, doc=b"")
-        result = await swap_row(self._store, before, ScheduleStep(plan, look_of(plan, self._now)))
+        result = await swap_row(self._store, before, ScheduleStep(plan, next_look(plan, self._now)))
         self._now = result.now
         return result.ok
 

@@ -11,7 +11,7 @@ from mainspring.common.sizes import Size
 from mainspring.errors import InvalidOption, UnknownOption, mask_url
 from mainspring.jobs.records import Retention
 from mainspring.options.table import options_for, resolve_options
-from mainspring.schedules.plan import some_of
+from mainspring.schedules.plan import group_limit
 from mainspring.settings.project import default_url
 from mainspring.settings.table import OF_ONE_RUN, TABLE, WORKER
 from mainspring.stores.connect import StoreAddress
@@ -185,7 +185,7 @@ class AppSettings:
             self.address, specs, WorkerSettings(**resolved), lifespans, self.version or "", hooks, middleware,
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
-            (*tasks.declared_queues.limits, *(some_of(name, each.max_concurrent) for name, each in groups)),
+            (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
             schedules,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""From a URL to a store. Engines and their drivers are imported here, on first use."""
+"""Make a store from a URL. An engine and its driver are imported here, on first use."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ SCHEMES = {
 
 
 def engine_of(url: str) -> str:
-    """Which engine a URL names: ``sqlite``, ``postgres`` or ``redis``."""
+    """The engine of a URL: ``sqlite``, ``postgres`` or ``redis``."""
     scheme, colon, _ = url.partition(":")
     if colon and scheme in SCHEMES:
         return SCHEMES[scheme]
-    raise BadUrl(url, "names no store that is known here")
+    raise BadUrl(url, "names no store that Mainspring knows")
 
 
 class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Enough to open the same store again, in another process or on another loop."""
+    """Everything that is needed to open the same store again, in another process or on another event loop."""
 
     url: str
     namespace: str = "default"
     durability: str = "full"
     strict: bool = False
-    """Refuse a store that cannot keep what ``durability`` asks for, instead of warning."""
+    """Refuse a store that cannot keep the promise of ``durability``, instead of a warning."""
     replicas: int = 0
-    """Redis: how many replicas must have a write before it counts."""
+    """Redis: the number of replicas that must have a write before it is confirmed."""
     wait_fsync: bool = False
-    """Redis: a write counts once it is on the disk."""
+    """Redis: a write is confirmed once it is on disk."""
     listen_url: str | None = None
-    """PostgreSQL: where to listen, if ``url`` leads to a pooler."""
+    """PostgreSQL: the URL for LISTEN, if ``url`` is that of a connection pooler."""
     pooler: bool = False
-    """PostgreSQL: ``url`` leads to a pooler, so nothing is left behind in a session."""
+    """PostgreSQL: ``url`` is that of a connection pooler, so no state is left in a session."""
 
     def check(self) -> None:
-        """``InvalidOption`` for what means nothing on this engine."""
+        """Raise ``InvalidOption`` for an option that this engine does not have."""
         engine = engine_of(self.url)
         for name, only in _ONLY.items():
             if (value := getattr(self, name)) and engine != only:
-                hint = f"It belongs to {_NAMES[only]}; take it out, or change the URL."
-                raise InvalidOption(name, value, f"means nothing on {_NAMES[engine]}", hint=hint)
+                hint = f"It is an option of {_NAMES[only]}. Remove it, or change the URL."
+                raise InvalidOption(name, value, f"is not an option of {_NAMES[engine]}", hint=hint)
 
 
 _ONLY = {"replicas": "redis", "wait_fsync": "redis", "listen_url": "postgres", "pooler": "postgres"}
@@ -71,13 +71,13 @@ def connect(
     clock: Clock | None = None,
     deadline: float = 10.0,
 ) -> Door:
-    """The store at ``url``, not yet opened, behind the door."""
+    """The store at ``url`` behind the door, not opened yet."""
     address = StoreAddress(url=url, namespace=namespace, durability=durability)
     return connect_to(address, clock=clock, deadline=deadline)
 
 
 def connect_to(address: StoreAddress, *, clock: Clock | None = None, deadline: float = 10.0) -> Door:
-    """The store at an address, not yet opened, behind the door."""
+    """The store at an address behind the door, not opened yet."""
     address.check()
     return Door(_engine(address, clock), deadline=deadline)
 
@@ -105,7 +105,7 @@ def _engine(at: StoreAddress, clock: Clock | None) -> Engine:
 
 
 def sqlite_path(url: str) -> str:
-    """The file a SQLite URL names: ``sqlite:///rel.db``, ``sqlite:////abs.db``, ``sqlite://`` in memory."""
+    """The file of a SQLite URL: ``sqlite:///rel.db``, ``sqlite:////abs.db``, or ``sqlite://`` for memory."""
     rest = url.removeprefix("sqlite:")
     if rest in ("//", "", "//:memory:", "///:memory:"):
         return ":memory:"
@@ -119,7 +119,7 @@ def sqlite_path(url: str) -> str:
 
 
 def missing_file(url: str) -> str | None:
-    """The file that a URL names, if it is not there; opening the store would make it."""
+    """The file of a URL if it does not exist; opening the store would create it."""
     if engine_of(url) != "sqlite":
         return None
     path = sqlite_path(url)

@@ -1,6 +1,6 @@
 """Records of a store itself: its migrations and its small documents.
 
-Ids are the 16 bytes of a UUID. Times and durations are microseconds; times count from 1970 on the clock of the store.
+An id is the 16 bytes of a UUID. Times and durations are in microseconds; times count from 1970, on the store's clock.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import msgspec
 
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a migration would do, and what people may run by hand."""
+    """What a migration would do, and the scripts to run by hand instead."""
 
     before: int
     after: int
     script: str = ""
-    """What to run instead of ``migrate``; empty where there is nothing to run."""
+    """The script to run instead of ``migrate``; empty if there is nothing to run."""
     access: str = ""
-    """What lets somebody with few rights use the store."""
+    """The script that gives a user with few rights access to the store."""
 
 
 class Document(msgspec.Struct, frozen=True):

@@ -12,12 +12,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mainspring.common.callables import UNRUN, let_go
+from mainspring.codec.items import ITEM
+from mainspring.common.callables import UNRUN, Dependency, let_go
 from mainspring.errors import BadSignature, InvalidOption, WrongOutcomes
-from mainspring.tasks.dependencies import Dependency
 
-ITEM = "item"
-"""What the argument of a job is called."""
 _HINT = "A bulk handler takes the list of its items: def send(items: Sequence[Mail]), after the context if it has one."
 
 

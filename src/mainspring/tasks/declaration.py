@@ -7,6 +7,7 @@ from inspect import isclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring.codec.annotations import parameter_names
+from mainspring.codec.items import ITEM
 from mainspring.common.callables import is_async, misplaced_context, parameters_of, takes_context, yields
 from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
 from mainspring.jobs.keys import check_names
@@ -15,7 +16,7 @@ from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
 from mainspring.limits.declare import bind, check_arguments
 from mainspring.options.table import resolve_options
 from mainspring.tasks import bulk, naming
-from mainspring.tasks.bulk import ITEM, Bulk
+from mainspring.tasks.bulk import Bulk
 from mainspring.tasks.dependencies import DependencyPlan, plan_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Where tasks are declared: on an app, or on a ``Tasks()`` that apps include."""
+"""``@app.task``, ``@app.bulk_task`` and ``@app.schedule``, which an app and a ``Tasks()`` share.
+
+A :class:`Declarer` has the three decorators. An app, and a ``Tasks()``, makes one and takes its methods as its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.common.duration import Duration
     from mainspring.jobs.call import Call
-    from mainspring.options.table import By, ScheduleOptions, TaskOptions
+    from mainspring.options.typed import By, ScheduleOptions, TaskOptions
     from mainspring.schedules.declare import Declaration
     from mainspring.worker.run.context import AsyncContext, Context
 
@@ -26,9 +29,9 @@ R = TypeVar("R")
 
 
 class TaskDecorator(Protocol):
-    """What ``@app.task(...)`` with options is."""
+    """The decorator that ``@app.task(...)`` with options returns."""
 
-    # A coroutine function is a function that returns a coroutine: the overloads overlap and the first wins, as meant.
+    # A coroutine function is also a function that returns a coroutine: the overloads overlap, and the first one wins.
     @overload
     def __call__(  # type: ignore[overload-overlap]  # see above
         self, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
@@ -44,7 +47,7 @@ class TaskDecorator(Protocol):
 
 
 class BulkDecorator(Protocol):
-    """What ``@app.bulk_task(...)`` is."""
+    """The decorator that ``@app.bulk_task(...)`` returns."""
 
     @overload
     def __call__(
@@ -74,7 +77,7 @@ T = TypeVar("T", bound=BaseTask[Any, Any])
 
 
 class ScheduleDecorator(Protocol):
-    """What ``@app.schedule(...)`` is: for a task that needs no arguments, or a function that it makes one of."""
+    """The decorator that ``@app.schedule(...)`` returns, for a task without required arguments or a function."""
 
     @overload
     def __call__(self, fn: N, /) -> N: ...
@@ -93,13 +96,24 @@ class ScheduleDecorator(Protocol):
 
 
 class CallScheduled(Protocol):
-    """What ``app.schedule(..., call=...)`` is: the schedule is declared; the task of the call may stand under it."""
+    """The optional decorator of ``app.schedule(..., call=...)``, for the task of the call."""
 
     def __call__(self, fn: T, /) -> T: ...
 
 
-class TaskDecorators:
-    """What has ``@x.task``, ``@x.bulk_task`` and ``@x.schedule``."""
+class Declarer:
+    """The decorators that declare tasks and schedules for their owner."""
+
+    def __init__(
+        self,
+        home: Callable[[], TaskHome],
+        add_task: Callable[[BaseTask[Any, Any]], None],
+        add_schedule: Callable[[Declaration], None],
+    ) -> None:
+        """``home`` makes the home of a new task; ``add_task`` and ``add_schedule`` register with the owner."""
+        self._home = home
+        self._add_task = add_task
+        self._add_schedule = add_schedule
 
     @overload
     def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
@@ -118,19 +132,19 @@ class TaskDecorators:
     def task(self, fn: Any = None, **o: Any) -> Any:
         """Make a function a task: ``@app.task`` or ``@app.task(queue="email", retries=3)``.
 
-        ``async def`` runs on the worker's event loop, ``def`` in a thread. A first parameter that is
-        annotated ``Context`` or ``AsyncContext`` gets the context of the job and is no argument of it.
+        ``async def`` runs on the worker's event loop, ``def`` in a thread. A first parameter that is annotated with
+        ``Context`` or ``AsyncContext`` gets the context of the job and is not an argument of the job.
         """
         return self._declare(fn, o) if fn is not None else lambda fn: self._declare(fn, o)
 
     def bulk_task(
         self, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Unpack[TaskOptions]
     ) -> BulkDecorator:
-        """Make a function that works on many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
+        """Make a function that handles many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
 
-        Each job has one item. A worker gathers up to ``size`` of them, at most ``wait`` from the first on,
-        and calls the function once with the list; it returns one outcome for each item, in order: the
-        job's result, or the exception that the job failed with.
+        Each job has one item. A worker collects up to ``size`` items, for at most ``wait`` after the first item, and
+        calls the function once with the list. The function returns one outcome for each item, in the same order: the
+        result of the job, or the exception that the job fails with.
         """
         gather = {"size": size, "wait": wait, "by": by}
         made: Any = lambda fn: self._declare(fn, dict(o), gather)  # noqa: E731 - of many overloads
@@ -151,12 +165,12 @@ class TaskDecorators:
         self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
         at: datetime | None = None, after: Duration | None = None, call: Call[Any] | None = None, **o: Any,
     ) -> Any:  # fmt: skip
-        """Run a task by the clock: ``@app.schedule(cron="0 3 * * *", tz="Europe/Kyiv")`` on a task or a function.
+        """Run a task on a schedule: ``@app.schedule(cron="0 3 * * *", tz="Europe/Kyiv")`` on a task or a function.
 
-        Its name is the task's, unless it has one of its own; a task may have several under different names. With
-        ``call=report.s("eu")`` it is declared at once, with arguments, and nothing need stand under it.
-        Workers store it when they start. If it is the only one on its task, every job of the task is of its part:
-        those that are enqueued by hand wait for ``depends_on``, ``blocks`` and ``group`` as well.
+        The name of the schedule is the name of the task, unless one is given. A task may have several schedules with
+        different names. With ``call=report.s("eu")`` the schedule is declared at once, with arguments, and needs no
+        function under it. Workers store the schedule when they start. If it is the only schedule of its task, it
+        governs every job of the task: jobs enqueued by hand also wait for ``depends_on``, ``blocks`` and ``group``.
         """
         when = {"cron": cron, "every": every, "at": at, "after": after}
         if name is not None and not isinstance(name, str):
@@ -184,19 +198,18 @@ class TaskDecorators:
 
         def decorate(fn: Any) -> Any:
             if not isinstance(fn, BaseTask) or fn.name != call.task:
-                hint = "The schedule is declared by its call: leave the decorator out."
-                raise InvalidOption("call", call, "is not of what stands under it", subject="schedule", hint=hint)
+                hint = "The call already declares the schedule: leave the decorator out."
+                raise InvalidOption("call", call, "is not a call of the decorated task", subject="schedule", hint=hint)
             return fn
 
         return decorate
 
     def _declare(
-        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
+        self, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
     ) -> BaseTask[Any, Any]:
-        raise NotImplementedError
-
-    def _add_schedule(self, declared: Declaration) -> None:
-        raise NotImplementedError
+        task = declare(self._home(), fn, given, gather)
+        self._add_task(task)
+        return task
 
 
 def _declaration(
@@ -207,8 +220,8 @@ def _declaration(
     return Declaration.of(name, on, when, given)
 
 
-class Tasks(TaskDecorators):
-    """Tasks of a library or a module, declared without an app: ``app.include(tasks)`` makes them the app's.
+class Tasks:
+    """Tasks of a library or a module, declared without an app: ``app.include(tasks)`` makes them tasks of the app.
 
     >>> from mainspring import Mainspring
     >>> tasks = Tasks()
@@ -225,9 +238,13 @@ class Tasks(TaskDecorators):
         self._declared: list[BaseTask[Any, Any]] = []
         self._scheduled: list[Declaration] = []
         self._apps: list[Mainspring] = []
+        declarer = Declarer(TaskHome, self._add, self._add_schedule)
+        self.task = declarer.task
+        self.bulk_task = declarer.bulk_task
+        self.schedule = declarer.schedule
 
     def join(self, app: Mainspring) -> None:
-        """Make these tasks the app's, and those declared later too. Again after a test that undid it."""
+        """Add these tasks, and tasks declared later, to the app. May be repeated, after a test that undid it."""
         for task in self._declared:
             app.tasks.add(task.join(app))
         for schedule in self._scheduled:
@@ -244,14 +261,10 @@ class Tasks(TaskDecorators):
     def __repr__(self) -> str:
         return f"<Tasks: {', '.join(task.name for task in self._declared) or 'none yet'}>"
 
-    def _declare(
-        self, fn: Callable[..., Any], given: dict[str, Any], gather: Mapping[str, Any] | None = None
-    ) -> BaseTask[Any, Any]:
-        task = declare(TaskHome(), fn, given, gather)
+    def _add(self, task: BaseTask[Any, Any]) -> None:
         self._declared.append(task)
         for app in self._apps:
             app.tasks.add(task.join(app))
-        return task
 
     def _add_schedule(self, declared: Declaration) -> None:
         for app in self._apps:

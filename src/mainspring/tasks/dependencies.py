@@ -22,18 +22,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import IO, Any, NamedTuple, TypeVar, overload
 
-from mainspring.common.callables import UNRUN, is_async, let_go, name_of, parameters_of, shape_of, takes_context
+from mainspring.common.callables import (
+    UNRUN,
+    Dependency,
+    is_async,
+    let_go,
+    name_of,
+    parameters_of,
+    shape_of,
+    takes_context,
+)
 from mainspring.errors import BadSignature, InvalidOption
 
 T = TypeVar("T")
 F = TypeVar("F", bound=IO[Any])
-
-
-class Dependency(NamedTuple):
-    """What stands as the default of a parameter that is supplied."""
-
-    fn: Callable[..., Any]
-    cache: bool
 
 
 @overload

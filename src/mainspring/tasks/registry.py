@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mainspring.common.callables import shape_of
 from mainspring.errors import InvalidOption
 from mainspring.jobs.new_job import NO_PART, ScheduleMembership
-from mainspring.queues.fairness import FairKeys, fair_keys_of
+from mainspring.queues.fairness import FairKeys, build_fair_keys
 from mainspring.queues.queue import DeclaredQueues, Queue
 from mainspring.tasks.routing import Routes
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.options.schedule_checks import ScheduleGroup
+    from mainspring.options.checks import ScheduleGroup
     from mainspring.schedules.declare import Declaration
     from mainspring.schedules.relations import ScheduleRelations
     from mainspring.tasks.decorators import Tasks
@@ -74,7 +74,7 @@ class Registry:
 
     def add_queue(self, queue: Queue) -> Queue:
         """Keep a declared queue; refused if a task of it does not have what its options speak of."""
-        keys = fair_keys_of(queue.name, queue.options)
+        keys = build_fair_keys(queue.name, queue.options)
         for task in self._by_name.values():
             if keys is not None and task.declared.options["queue"] == queue.name:
                 keys.check_task(task.name, task.declared.argument_names())

@@ -1,8 +1,8 @@
-"""What a worker must know of a task: the function and its policy, resolved and checked."""
+"""What a worker knows about a task: the function and its options, resolved and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TaskSpec(NamedTuple):
-    """One task as the worker sees it. Durations in microseconds; a timeout of 0 means none."""
+    """One task as a worker sees it. Durations are in microseconds; a timeout of 0 means no timeout."""
 
     name: str
     fn: Callable[..., Any]
@@ -28,7 +28,7 @@ class TaskSpec(NamedTuple):
     soft_timeout: int
     backoff: Backoff
     retry_on: tuple[type[BaseException], ...]
-    """Empty: every error may be retried."""
+    """Empty: every exception may be retried."""
     never_retry_on: tuple[type[BaseException], ...]
     retry_if: Callable[[BaseException], bool] | None
     crashes: int
@@ -37,27 +37,29 @@ class TaskSpec(NamedTuple):
     """``fence="strict"``: the body ends before the lease does."""
     keep_result: bool
     plan: DependencyPlan | None = None
-    """The dependencies to be supplied, if the function has any."""
+    """The dependencies of the function, if it has any."""
     upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    """Makes arguments of today's signature from those of an older one."""
+    """Converts arguments of an older signature into arguments of the current one."""
     result_limit: int = 1_000_000
-    """Most bytes of a result."""
+    """The maximum size of a result in bytes."""
     hide: tuple[str, ...] = ()
-    """The arguments whose values are shown to nobody."""
+    """The arguments whose values are never shown."""
     needs: tuple[str, ...] = ()
     """The labels that a worker must have, sorted."""
     pinned: bool = False
-    """Its jobs are run by workers of the version that enqueued them."""
+    """Whether only workers of the app version that enqueued a job run the job."""
     bulk: Bulk | None = None
-    """How its jobs share calls, if they do."""
+    """How the jobs of a bulk task share calls."""
     bounds: tuple[BoundLimit, ...] = ()
-    """The limits that its jobs name, and where their keys and costs come from."""
+    """The limits of its jobs, and where their keys and costs come from."""
     part: str = ""
-    """The part that all its jobs are of, if they are."""
+    """The schedule that all its jobs belong to, if there is one."""
     breaker: DeclaredBreaker | None = None
-    """What guards it; its limit is one of those above."""
+    """The breaker of the task; its limit is in ``bounds``."""
+    options: Mapping[str, Any] = {}
+    """All options of the task in normal form, by name."""
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """Those that its jobs name."""
+        """The limits of its jobs."""
         return tuple(bound.limit for bound in self.bounds)

@@ -12,6 +12,7 @@ from mainspring.codec import ItemSignature, Signature
 from mainspring.common.callables import is_async, yields
 from mainspring.common.ids import parse_id
 from mainspring.errors import BadSignature, InvalidOption
+from mainspring.jobs.batch import aenqueue, enqueue
 from mainspring.jobs.call import Call
 from mainspring.jobs.job import Job
 from mainspring.jobs.lanes import on_terms
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mainspring.jobs.keys import Key
     from mainspring.limits.declare import BoundLimit
     from mainspring.limits.records import Limit
-    from mainspring.options.table import JobOptions
+    from mainspring.options.typed import JobOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,10 +58,13 @@ class BaseTask(Generic[P, R]):
 
         The arguments are checked against the task's signature now, not when the job runs.
         """
-        return self.s(*args, **kwargs).enqueue()
+        call = self.s(*args, **kwargs)
+        return enqueue(call.app, (call,))[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        return await self._app.aenqueue_one(self.s(*args, **kwargs))
+        """Async version of ``enqueue``."""
+        call = self.s(*args, **kwargs)
+        return (await aenqueue(call.app, (call,)))[0]
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
         """The same task with these options for the jobs enqueued through it."""
@@ -177,6 +181,7 @@ class BaseTask(Generic[P, R]):
             bounds=self._bounds,
             part=self._part.name,
             breaker=next(iter(o["breaker"]), None),
+            options=o,
         )
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""app.workers: who is at work. Every verb has its a-twin."""
+"""app.workers: the live workers of the fleet. Every method ``x`` has an async version ``ax``."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ if TYPE_CHECKING:
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker when the store was asked."""
+    """A worker, at the time of the call."""
 
     id: str
     host: str
     pid: int
     version: str
-    """Version of the app's code, as given to ``Mainspring(version=)``."""
+    """The version of the code: ``Mainspring(version=)``."""
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
     labels: tuple[str, ...]
-    """What it has that tasks may need."""
+    """The labels that it has; tasks may require them with ``needs=``."""
     running: int
+    """The number of jobs that it runs."""
     jobs: tuple[UUID, ...]
-    """The jobs that it runs."""
+    """The jobs that it runs now."""
     started: datetime
     seen: datetime
-    """Its last beat."""
+    """Its last heartbeat."""
     age: timedelta
-    """Time since its last beat, by the store's clock."""
+    """Time since its last heartbeat, by the clock of the store."""
     lease: timedelta
-    """Silent for longer than this, its jobs are given to others."""
+    """After this time without a heartbeat, other workers take over its jobs."""
     claiming: bool
-    """Its turns with the store come through; its beats alone say nothing of that."""
+    """Whether its turns reach the store. A worker can send heartbeats and still fail to claim jobs."""
     lost: bool
-    """It was silent for longer than its lease; its jobs were taken, or are there for whoever comes first."""
+    """It sent no heartbeat for longer than its lease. Other workers have taken over its jobs, or will do so."""
 
 
 WorkerInfos = list[WorkerInfo]
 
 
 class Workers(Reserved):
-    """The fleet of this store."""
+    """The workers of this store."""
+
+    PATH = "app.workers"
 
     LATER = frozenset({"drain", "restart", "stop"})
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    def list(self, *, lost: bool = False) -> WorkerInfos:
-        """Who is at work, the longest first; with ``lost`` also those that went silent, while they are remembered."""
-        return blocking.run("app.workers.list", self.alist(lost=lost))
-
     async def alist(self, *, lost: bool = False) -> WorkerInfos:
+        """Return the live workers, oldest first. ``lost`` also returns lost workers that the store still remembers."""
         store = await self._app.client.store()
         running: dict[str | None, list[UUID]] = defaultdict(list)
         async for rows in actions.pages(store, Query.where(states=[State.RUNNING])):
@@ -72,11 +72,13 @@ class Workers(Reserved):
                 running[row.worker].append(UUID(bytes=row.id))
         workers = sorted(await store.workers(), key=lambda row: row.started)
         now = await actions.store_now(store)
-        infos = [_info(row, tuple(running[row.id]), now) for row in workers]
+        infos = [_build_info(row, tuple(running[row.id]), now) for row in workers]
         return [info for info in infos if lost or not info.lost]
 
+    list = blocking.twin(alist)
 
-def _info(row: WorkerRow, jobs: tuple[UUID, ...], now: int) -> WorkerInfo:
+
+def _build_info(row: WorkerRow, jobs: tuple[UUID, ...], now: int) -> WorkerInfo:
     said: dict[str, Any] = msgspec.json.decode(row.info)
     return WorkerInfo(
         id=row.id,

@@ -1,6 +1,6 @@
-"""Records of workers that cross the store seam: turns, claims, heartbeats, rescues.
+"""Records of workers that the core and a store exchange: turns, claims, heartbeats, rescues.
 
-Ids are the 16 bytes of a UUID. Times and durations are microseconds; times count from 1970 on the clock of the store.
+An id is the 16 bytes of a UUID. Times and durations are in microseconds; times count from 1970, on the store's clock.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from mainspring.jobs.outcomes import Ack
 
 
 class Want(msgspec.Struct, frozen=True):
-    """Up to ``n`` jobs from these base lanes and the lanes beside them.
+    """A request for up to ``n`` jobs from these base lanes and the lanes beside them.
 
-    In order of (priority descending, seq), but the first ``oldest`` of them by seq alone:
-    so the lowest priority never starves.
+    The jobs come in the order of (priority descending, seq), but the first ``oldest`` jobs by seq alone. So the lowest
+    priority never starves.
     """
 
     lanes: tuple[str, ...]
     n: int
     oldest: int = 0
     limited: int | None = None
-    """At most so many of them hold a place in a *short* bucket, for what is claimed ahead of a free slot holds its
-    places for nothing; None: any number. See :data:`ROOMY`."""
+    """At most this many of the jobs use a *scarce* bucket, because a job that is claimed ahead of a free slot uses
+    capacity without running; None means any number. See :data:`mainspring.limits.records.PLENTIFUL`."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """A job handed to a worker."""
+    """A job that the store hands to a worker."""
 
     id: bytes
     token: int
@@ -36,7 +36,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     lane: str
     priority: int
     attempt: int
-    """1 for the first attempt of an epoch; attempts that were given back do not count."""
+    """1 for the first attempt of an epoch. Attempts that were given back do not count."""
     epoch: int
     crashes: int
     early: bool
@@ -44,13 +44,13 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     expires: int | None
     record: bytes
     turn: int
-    """The turn that claimed it; a repeated turn shows the same number."""
+    """The number of the turn that claimed the job. A repeated turn returns the same number."""
     of_part: bool = False
-    """It has the mark of a part."""
+    """The job is a run of a schedule: it has the mark of :func:`mainspring.schedules.records.part_mark`."""
 
 
 class CancelOrder(msgspec.Struct, frozen=True):
-    """Something that the owner of a running job must do now; so far, only to cancel it."""
+    """An order to the owner of a running job: cancel the job."""
 
     id: bytes
     token: int
@@ -69,45 +69,47 @@ class TurnResult(msgspec.Struct, frozen=True):
     orders: tuple[CancelOrder, ...] = ()
     gone: tuple[tuple[bytes, int], ...] = ()
     more: bool = False
-    """The lanes were not looked through: there may be work in them, and the next turn goes on from there."""
+    """The turn did not examine all lanes: there may be work in them. The next turn continues."""
     full: bool = False
-    """The store has no room, and gave no claims for that reason."""
+    """The store has no space left, and therefore gave no claims."""
     next_at: int | None = None
-    """When a rate or breaker lets something through that this turn asked for and did not get, as far as it looked."""
+    """When a rate or breaker lets a job through that this turn asked for and did not get, as far as it examined."""
     held: tuple[str, ...] = ()
-    """Queues with a job that this turn asked for and that a limit without a key had no room for: not empty."""
+    """Queues with a job that this turn asked for and for which an unkeyed limit had no capacity: they are not empty."""
     breakers: tuple[BreakerRow, ...] = ()
-    """Those that this turn has opened, closed, or begun to probe."""
+    """The breakers that this turn has opened, closed, or begun to probe."""
     short: tuple[bytes, ...] = ()
-    """Those of the claims that hold a place in a short bucket: they must not wait for a slot. Of claims that a
-    repeated turn shows again it says nothing."""
+    """The ids of the claims that use a scarce bucket: they must not wait for a slot. Claims that a repeated turn
+    returns again are not among them."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself when it first beats."""
+    """The data that a worker registers with its first beat."""
 
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     lease: int = 15_000_000
     info: bytes = b"{}"
-    """Opaque JSON: host, pid, version, ... for people to read."""
+    """Opaque JSON for people: host, pid, version, ..."""
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """A sign of life of one worker; ``register`` makes its row if there is none, else it renews ``info``."""
+    """A heartbeat of one worker. ``register`` makes its row if there is none, else it replaces ``info``."""
 
     worker: str
     register: Registration | None = None
 
 
 class BeatResult(msgspec.Struct, frozen=True):
+    """The reply to a beat."""
+
     worker: str
     alive: bool
     number: int = 0
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the fleet."""
+    """A worker as the store has it."""
 
     id: str
     number: int
@@ -123,7 +125,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RescueResult(msgspec.Struct, frozen=True):
-    """What a rescue or a retirement moved. ``taken`` is False when the compare failed."""
+    """The jobs that a rescue or a retirement moved, by their new state. ``taken`` is False if the compare failed."""
 
     taken: bool
     ready: tuple[bytes, ...] = ()
@@ -131,22 +133,22 @@ class RescueResult(msgspec.Struct, frozen=True):
     dead: tuple[bytes, ...] = ()
     cancelled: tuple[bytes, ...] = ()
     breakers: tuple[BreakerRow, ...] = ()
-    """Those that this has opened or closed."""
+    """The breakers that this call has opened or closed."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker's numbered report and request. At most one is in flight per worker."""
+    """A numbered report and request of one worker. At most one turn of a worker is under way."""
 
     worker: str
     number: int
-    """One more than the last turn, or the same number when that turn is repeated."""
+    """One more than the number of the last turn, or the same number if that turn is repeated."""
     seen: int
-    """The highest number whose reply this worker has read."""
+    """The highest number whose reply this worker has received."""
     acks: tuple[Ack, ...] = ()
     wants: tuple[Want, ...] = ()
     suspects: int = 1
-    """How many suspects may be among the claims: 0 when the worker holds a job with a crash."""
+    """How many suspects may be among the claims: 0 if the worker runs a job with a crash."""
     holds: tuple[tuple[bytes, int], ...] | None = None
-    """All leases the worker believes it has, now and then; the reply's ``gone`` names those it has not."""
+    """From time to time, all leases that the worker believes to have. ``gone`` of the reply names the invalid ones."""
     good: tuple[tuple[str, int], ...] = ()
-    """Of breakers that go by a share: how many successes the worker has seen that it did not tell of before."""
+    """For breakers with a share: the number of successes that the worker has not reported before."""

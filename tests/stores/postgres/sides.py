@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -11,13 +11,28 @@ import psycopg
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import ActResult, AttemptReport, Batch, Enqueued, NewJob
-from mainspring.limits.records import Limit
+from mainspring.limits.records import Bucket, HoldResult, Limit
 from mainspring.queues.records import QueueMode
 from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, SwapResult
 from mainspring.states import Action
 from mainspring.stores.base import CRASH_DELAYS
-from mainspring.stores.postgres import PostgresStore, act, enqueue, fleet, limits, reports, scheduling, turns
-from mainspring.stores.postgres.statements import fill
+from mainspring.stores.postgres import (
+    PostgresStore,
+    actions,
+    dependencies,
+    fleet,
+    holders,
+    queues,
+    reports,
+    schedules,
+)
+from mainspring.stores.postgres.claim import LowWaterMarks
+from mainspring.stores.postgres.driver.database import Database
+from mainspring.stores.postgres.driver.session import Step
+from mainspring.stores.postgres.driver.statements import fill_schema
+from mainspring.stores.postgres.enqueue import enqueue_call, enqueue_reply
+from mainspring.stores.postgres.limits import limits_json
+from mainspring.stores.postgres.turn import turn as run_turn
 from mainspring.testing.contract.hands import limits_of
 from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult
 
@@ -31,6 +46,7 @@ class Side:
     def __init__(self, connection: psycopg.AsyncConnection, schema: str) -> None:
         self.connection = connection
         self.schema = schema
+        self.db = SideDatabase(self)
 
     @property
     def pid(self) -> int:
@@ -46,56 +62,71 @@ class Side:
         await self.connection.rollback()
 
     async def turn(self, turn: Turn) -> TurnResult:
-        acks, unstorable, again = turns.sift(turn.acks)
-        said, *_ = turns.reply(await self.run(*turns.call(turn, acks, self.schema, None, {})), unstorable, again)
-        return said
+        return await run_turn(self.db, LowWaterMarks(self.db), turn)
 
     async def enqueue(self, *jobs: NewJob, batch: bytes = b"b", retry: bool = False) -> list[Enqueued]:
         made = Batch(id=batch, jobs=jobs, retry=retry, limits=limits_of(jobs))
-        return enqueue.reply(made, await self.run(*enqueue.call(made, self.schema, None)))
+        return enqueue_reply(made, await self.run(*enqueue_call(made, self.schema, None)))
 
     async def beat(self, worker: str) -> BeatResult:
-        beats = [Beat(worker)]
-        (said,) = fleet.beaten(beats, await self.run(*fleet.beat(beats, self.schema, None)))
-        return said
+        (result,) = await fleet.beat(self.db, [Beat(worker)])
+        return result
 
     async def rescue(self, worker: str, number: int, cause: Outcome = Outcome.LOST) -> RescueResult:
-        call = fleet.rescue(worker, number, cause, CRASH_DELAYS, schema=self.schema, now=None)
-        return fleet.rescued(await self.run(*call))
+        return await fleet.rescue(self.db, worker, number, cause, CRASH_DELAYS)
 
     async def act(self, action: Action, *ids: bytes, query: Query | None = None) -> ActResult:
-        """To the jobs that a list named a moment ago; ``query`` is what was asked for, if not these."""
-        asked = query or Query(ids=ids)
-        call = act.call(action, asked, ids, reason="", priority=0, schema=self.schema, now=None)
-        said, _ = act.acted(await self.run(*call), named=query is None)
-        return said
+        """Act on the jobs that a list named a moment ago; ``query`` is the query of that list, if not these ids."""
+        call = actions.act_call(
+            action, query or Query(ids=ids), ids, reason="", priority=0, schema=self.schema, now=None
+        )
+        result, _ = actions.act_reply(await self.run(*call), by_id=query is None)
+        return result
 
     async def report(self, worker: str, report: AttemptReport) -> bool:
-        ((good,),) = await self.run(*reports.report(worker, [report], self.schema))
-        return bool(good)
+        (good,) = await reports.report(self.db, worker, [report])
+        return good
 
     async def set_mode(self, queue: str, mode: QueueMode) -> None:
-        sql = f"select {self.schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, null)"
-        await self.run(sql, {"queues": [queue], "mode": mode.value})
+        await queues.set_queue_mode(self.db, [queue], mode)
 
     async def declare(self, *declared: Limit) -> None:
-        await self.run(fill(limits.DECLARE, self.schema), {"limits": limits.limits_json(declared)})
+        await self.run(f"select {self.schema}.declare_limits_v1(%s::jsonb)", (limits_json(declared),))
 
     async def swap(self, swap: ScheduleSwap, *jobs: NewJob) -> SwapResult:
         batch = Batch(id=swap.name.encode() + jobs[0].id, jobs=jobs) if jobs else None
-        said, _ = scheduling.exchanged(await self.run(*scheduling.exchange(swap, batch, self.schema, None)), batch)
-        return said
+        return await schedules.swap_schedule(self.db, swap, batch)
 
     async def link(self, *links: ScheduleDependency) -> None:
-        await self.run(*scheduling.linking(links, self.schema, None))
+        await dependencies.set_dependencies(self.db, links)
 
-    async def give(self, guest: bytes) -> bool:
-        ((held, _),) = await self.run(*limits.give(guest, (), 0, schema=self.schema, now=None))
-        return bool(held)
+    async def hold(self, holder: bytes, buckets: Sequence[Bucket], *limits: Limit, ttl: int) -> HoldResult:
+        return await holders.hold(self.db, holder, buckets, ttl, limits, 0, info=b"", fenced=True)
 
-    async def tidy(self) -> None:
+    async def release(self, holder: bytes) -> bool:
+        return await holders.release(self.db, holder, (), 0)
+
+    async def prune_others(self) -> None:
         """What a prune does beside jobs."""
-        await self.run(f"select {self.schema}.tidy_v1({self.schema}.now_v1(null), 0)")
+        await self.run(f"select {self.schema}.prune_others_v1({self.schema}.now_v1(null), 0)")
+
+
+class SideDatabase(Database):
+    """Runs the statements of the engine's functions in the transaction of a side; wakes no listener."""
+
+    def __init__(self, side: Side) -> None:
+        self.schema = side.schema
+        self.clock = None
+        self._side = side
+
+    async def rows(self, text: str, params: Any = None, **_: Any) -> list[Any]:
+        return await self._side.run(fill_schema(text, self.schema), params)
+
+    async def run(self, call: Step) -> list[Any]:
+        return await self._side.run(*call)
+
+    async def wake(self, queues: Iterable[str]) -> None:
+        pass
 
 
 class Sides:

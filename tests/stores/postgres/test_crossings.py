@@ -280,7 +280,7 @@ class TestIdleBuckets:
         await hand.succeed(claim)
         first, second = await sides.open(), await sides.open()
         await first.enqueue(job(buckets=[gate]), job(buckets=[gate]))
-        await second.tidy()
+        await second.prune_others()
         assert await second.run(f"select name from {store.schema}.buckets") == []
         await second.commit()
         await first.commit()
@@ -291,7 +291,7 @@ class TestIdleBuckets:
         await hand.succeed(claim)
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(2)))
         first, second = await sides.open(), await sides.open()
-        await first.tidy()
+        await first.prune_others()
         said = await sides.behind(first, second, lambda: second.turn(want_turn(hand, 9)))
         assert len(said.claims) == 1
 
@@ -304,7 +304,7 @@ class TestIdleBuckets:
         if why == "guest":
             assert (await store.hold(b"guest", [gate], HOUR)).ok
         side = await sides.open()
-        await side.tidy()
+        await side.prune_others()
         assert await side.run(f"select name from {store.schema}.buckets") == [("gate",)]
 
 

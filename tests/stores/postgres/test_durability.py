@@ -10,17 +10,17 @@ import pytest
 from mainspring import Mainspring
 from mainspring.errors import InvalidOption, StoreConflict, StoreError, StoreFull, StoreNotDurable, StoreUnavailable
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.durability import check, class_of
-from mainspring.stores.postgres.errors import translate
-from mainspring.stores.postgres.session import Server
+from mainspring.stores.postgres.driver.durability import check_durability, durability_class
+from mainspring.stores.postgres.driver.errors import translate
+from mainspring.stores.postgres.driver.session import ServerSettings
 from mainspring.testing import servers
 
 
 async def commit_of(store: PostgresStore) -> tuple[str, str]:
     """What a call of each side says of itself."""
     ask = "select current_setting('synchronous_commit')"
-    ((aside,),) = await store._sessions.rows(ask, {})
-    ((now,),) = store._sessions.rows_now(ask, {})
+    ((aside,),) = await store._db.sessions.rows(ask, {})
+    ((now,),) = store._db.sessions.rows_now(ask, {})
     return aside, now
 
 
@@ -41,7 +41,7 @@ class TestCommits:
         store = PostgresStore(url, durability=asked, pooler=pooler)
         await store.open()
         assert await commit_of(store) == (ours, ours)
-        links = [await store._sessions.connect() for _ in range(2)]  # made after the server was asked
+        links = [await store._db.sessions.connect() for _ in range(2)]  # made after the server was asked
         for link in links:
             row = await (await link.execute("show synchronous_commit")).fetchone()
             assert row == (servers_own if pooler else ours,)
@@ -50,7 +50,7 @@ class TestCommits:
 
     async def test_the_first_connection_may_be_a_blocking_one(self, postgres_url: str) -> None:
         store = PostgresStore(f"{postgres_url}&options=-csynchronous_commit%3Doff")
-        assert store._sessions.rows_now("show synchronous_commit", {}) == [("on",)]
+        assert store._db.sessions.rows_now("show synchronous_commit", {}) == [("on",)]
         await store.close()
 
     def test_an_unknown_class_is_refused(self, postgres_url: str) -> None:
@@ -60,10 +60,10 @@ class TestCommits:
 
 class TestClasses:
     def test_names(self) -> None:
-        assert class_of(Server("on", fsync=True)) == "postgres:full"
-        assert class_of(Server("remote_apply", fsync=True)) == "postgres:full"
-        assert class_of(Server("off", fsync=True)) == "postgres:normal"
-        assert class_of(Server("on", fsync=False)) == "postgres:fsync=off"
+        assert durability_class(ServerSettings("on", fsync=True)) == "postgres:full"
+        assert durability_class(ServerSettings("remote_apply", fsync=True)) == "postgres:full"
+        assert durability_class(ServerSettings("off", fsync=True)) == "postgres:normal"
+        assert durability_class(ServerSettings("on", fsync=False)) == "postgres:fsync=off"
 
     async def test_a_server_without_fsync_is_warned_of_or_refused(self, caplog: pytest.LogCaptureFixture) -> None:
         with servers.postgres(own=True, settings={"fsync": "off"}) as server:
@@ -98,7 +98,7 @@ class TestClasses:
             await store.close()
 
     def test_nothing_is_said_of_a_good_server(self, caplog: pytest.LogCaptureFixture) -> None:
-        check(Server("on", fsync=True), strict=True, url="")
+        check_durability(ServerSettings("on", fsync=True), strict=True, url="")
         assert not caplog.records
 
 

@@ -13,7 +13,7 @@ from mainspring.jobs.records import Batch, NewJob, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.links import parameters, session_options
+from mainspring.stores.postgres.driver.connections import add_session_settings, parse_url
 from mainspring.testing import chaos
 from mainspring.testing.contract.hands import LANE, Hand, job, put_in
 from mainspring.worker.records import Turn, Want
@@ -55,7 +55,7 @@ class TestNobodyReads:
     ) -> None:
         await put_in(store, job(record=b"x" * 300_000), job())
         hand = await Hand(store).join()
-        read = store._sessions.rows
+        read = store._db.sessions.rows
 
         async def robbed(sql, params, **how):  # type: ignore[no-untyped-def]  # as the one it stands before
             rows = await read(sql, params, **how)
@@ -63,13 +63,13 @@ class TestNobodyReads:
                 await store.rescue(hand.name, hand.beats, Outcome.LOST)
             return rows
 
-        store._sessions.rows = robbed  # type: ignore[method-assign]
+        store._db.sessions.rows = robbed  # type: ignore[method-assign]
         said = await store.turn(Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 2),)))
         assert [claim.record for claim in said.claims] == [b"{}"]
 
     def test_the_server_gives_up_a_client_that_takes_nothing(self, postgres_url: str) -> None:
         """On TCP, that is: its own time limits do not end a statement whose answer is being sent."""
-        said = session_options(parameters(postgres_url))["options"]
+        said = add_session_settings(parse_url(postgres_url))["options"]
         assert "-c tcp_user_timeout=9s" in said
         with psycopg.connect(postgres_url, options=said) as link:
             assert link.execute("show statement_timeout").fetchone() == ("10s",)

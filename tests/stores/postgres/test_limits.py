@@ -30,9 +30,9 @@ def turn(hand: Hand, *acks: Ack, n: int = 9) -> Turn:
     return Turn(worker=hand.name, number=hand.number + 1, seen=hand.seen, acks=acks, wants=wants)
 
 
-async def rows(store: PostgresStore, sides: Sides, columns: str = "lane, parked_on") -> list[Any]:
+async def rows(store: PostgresStore, sides: Sides, columns: str = "lane, waits_for") -> list[Any]:
     side = await sides.open()
-    found = await side.run(f"select {columns} from {store.schema}.lanes order by id")
+    found = await side.run(f"select {columns} from {store.schema}.keyed_lanes order by id")
     await side.commit()
     return found
 
@@ -54,7 +54,7 @@ class TestParking:
         assert (await first.turn(turn(other))).claims == ()
         ack = turn(hand, Ack.succeeded(lease(claim)), n=0)
         await sides.behind(first, second, lambda: second.turn(ack))
-        assert await rows(store, sides, "parked_on") == [(None,)]
+        assert await rows(store, sides, "waits_for") == [(None,)]
         assert ids((await followed(await Hand(store).join())).claims) == [waiting.id]
 
     async def test_a_lane_is_not_parked_while_its_place_is_being_freed(
@@ -104,8 +104,8 @@ class TestParking:
         await put_in(store, *(job(buckets=[TENANT]) for _ in range(3)))
         hand = await Hand(store).join()
         assert len(await hand.take(1)) == 1
-        ((_, parked_on),) = await rows(store, sides)
-        assert parked_on == "tenant=7"
+        ((_, waits_for),) = await rows(store, sides)
+        assert waits_for == "tenant=7"
 
 
 class TestLanes:
@@ -140,7 +140,7 @@ class TestLanes:
         await store.declare_limits([Limit(name="tenant", size=1)])
         hand, coming = await Hand(store).join(), job(buckets=[short])
         first, second = await sides.open(), await sides.open()
-        await first.run(f"select 1 from {store.schema}.lanes where lane like '%busy' for update")
+        await first.run(f"select 1 from {store.schema}.keyed_lanes where lane like '%busy' for update")
         claiming = asyncio.create_task(second.turn(turn(hand)))
         await sides.until_blocked(first, second, claiming)
         await put_in(store, coming)
@@ -193,7 +193,7 @@ class TestLanes:
         hand, coming = await Hand(store).join(), job(buckets=[TENANT])
         with psycopg.connect(postgres_url) as connection:
             connection.isolation_level = level
-            connection.execute(f"select * from {store.schema}.lanes")
+            connection.execute(f"select * from {store.schema}.keyed_lanes")
             await hand.succeed(*(await hand.take(9)))
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(coming,)), connection)
         assert ids((await followed(hand)).claims) == [coming.id]
@@ -223,7 +223,7 @@ class TestLanes:
         await hand.succeed(claim)
         side = await sides.open()
         await side.run(f"delete from {store.schema}.jobs where id = %s returning 1", (gone.id,))
-        await side.tidy()
+        await side.prune_others()
         await side.commit()
         assert [lane.partition("/")[0] for lane, _ in await rows(store, sides)] == ["q"]
         assert len(await hand.take(1)) == 1
@@ -255,7 +255,7 @@ class TestGates:
         await sides.until_blocked(first, second, waiting)
         await first.commit()
         await waiting
-        assert await second.run(f"select bucket, queue from {store.schema}.waits") == [("gate", "q")]
+        assert await second.run(f"select bucket, queue from {store.schema}.waiting_queues") == [("gate", "q")]
         await second.commit()
         listener = await store.listen(other.name, ["q"])
         await hand.succeed(claim)
@@ -344,7 +344,7 @@ class TestChanges:
         made = await one(store, job(buckets=[GATE]))
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
-        assert await first.give(b"guest")
+        assert await first.release(b"guest")
         said = await sides.behind(first, second, lambda: second.turn(turn(hand)))
         assert ids(said.claims) == [made.id]
 
@@ -433,7 +433,7 @@ class TestStirs:
         assert len(await hand.take(9)) == 5
         assert (await followed(hand)).claims == ()
         side = await sides.open()
-        await side.run(f"select {store.schema}.set_size_v1('tenant', 2)")
+        await side.run(f"select {store.schema}.set_limit_size_v1('tenant', 2)")
         await side.commit()
         assert {parked for _, parked in await rows(store, sides)} == {f"tenant={n}" for n in range(5)}
         said = await store.promote(2)

@@ -12,7 +12,7 @@ from mainspring import Mainspring
 from mainspring.common.ids import new_id
 from mainspring.jobs.records import Batch
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.listen import Bell, PostgresListener, channel
+from mainspring.stores.postgres.driver.wakeups import Notifier, PostgresListener, channel
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import job, one
 
@@ -41,18 +41,18 @@ def end_listeners(url: str) -> int:
 
 class TestBell:
     def test_a_burst_rings_once_for_each_queue(self) -> None:
-        bell = Bell("s")
-        assert bell.due(["a", "b"]) == ["s:a", "s:b"]
-        assert bell.due(["a"]) == []
-        assert bell.due(["a", "c"]) == ["s:c"]
+        notifier = Notifier("s")
+        assert notifier.take_due(["a", "b"]) == ["s:a", "s:b"]
+        assert notifier.take_due(["a"]) == []
+        assert notifier.take_due(["a", "c"]) == ["s:c"]
 
     def test_after_a_while_it_rings_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [100.0]
-        monkeypatch.setattr("mainspring.stores.postgres.listen.time.monotonic", lambda: now[0])
-        bell = Bell("s")
-        bell.due(["a"])
+        monkeypatch.setattr("mainspring.stores.postgres.driver.wakeups.time.monotonic", lambda: now[0])
+        notifier = Notifier("s")
+        notifier.take_due(["a"])
         now[0] += 0.006
-        assert bell.due(["a"]) == ["s:a"]
+        assert notifier.take_due(["a"]) == ["s:a"]
 
     @pytest.mark.parametrize("queue", ["q" * 200, "ü" * 40, 'say "hello"', "x; drop table y"])
     async def test_any_name_of_a_queue_has_a_channel(self, store: PostgresStore, queue: str) -> None:
@@ -66,7 +66,7 @@ class TestBell:
         assert channel("s", "q" * 100 + "1") != channel("s", "q" * 100 + "2")
 
 
-class TestRinging:
+class TestNotifying:
     async def test_what_comes_in_the_quiet_time_is_heard_by_the_echo(self, store: PostgresStore) -> None:
         """The second job is rung for by nobody; its worker may have looked before it came."""
         listener = await listening(store)

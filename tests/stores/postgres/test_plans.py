@@ -19,7 +19,8 @@ from mainspring.jobs.records import Edge, NewJob
 from mainspring.queues.records import FairKey
 from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import Action
-from mainspring.stores.postgres import PostgresStore, statements
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.driver import statements
 from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, bucket, ids, job, lease, one, put_in
 from mainspring.worker.records import Claim, Turn, Want
 from tests.stores.postgres.sides import Side, Sides
@@ -27,8 +28,8 @@ from tests.stores.postgres.sides import Side, Sides
 R = TypeVar("R")
 BACKLOG = 100_000
 TABLES = (
-    "jobs", "finished", "dead", "attempts", "edges", "uses", "lanes", "starts", "guests", "fences", "schedules", "runs",
-    "parts", "part_links",
+    "jobs", "finished", "dead", "attempts", "edges", "bucket_uses", "keyed_lanes", "rate_starts", "holders",
+    "holder_tokens", "schedules", "schedule_runs", "dependents", "dependencies",
 )  # fmt: skip
 WANTS = (Want((LANE, "q/async", "empty/any"), 100, 5),)
 
@@ -144,24 +145,25 @@ async def test_nothing_reads_the_backlog(store: PostgresStore, meter: Meter) -> 
 async def test_a_lock_is_found_among_many(store: PostgresStore, sides: Sides) -> None:
     """Taken, renewed, looked at and given back while 20,000 others are held."""
     meter = Meter(await sides.open(), await Hand(store).join())
-    admit = "select * from {schema}.admit_v1(%s::bytea, %s::text[], %s::bigint[], 10, null, 0, '', true, null)"
+    hold = "select * from {schema}.hold_v1(%s::bytea, %s::text[], %s::bigint[], 10, null, 0, '', true, null)"
     mine = (b"mine", ["lock=mine"], [1])
     others = """
         with made as (
-            insert into {schema}.fences select 'lock=' || n, n from generate_series(1, 20000) n returning bucket, token
+            insert into {schema}.holder_tokens select 'lock=' || n, n from generate_series(1, 20000) n
+            returning bucket, token
         )
-        insert into {schema}.guests (guest, bucket, cost, until, token)
+        insert into {schema}.holders (holder, bucket, cost, until, token)
         select convert_to(m.bucket, 'UTF8'), m.bucket, 1, 9000000000000000, m.token from made m
     """
     for n in range(9):
         if n == 8:  # past the point where a plan would become generic by itself
             await meter.side.connection.execute(others.replace("{schema}", meter.side.schema).encode())
             await meter.side.commit()
-        await meter.call(admit, *mine)
-        await meter.call(admit, mine[0], [], [])
+        await meter.call(hold, *mine)
+        await meter.call(hold, mine[0], [], [])
         for after in (None, "lock=mine~"):
-            await meter.call("select * from {schema}.guests_in_v1('lock=mine', %s::text, 9, null)", after)
-        await meter.call("select * from {schema}.give_v1(%s::bytea, null, 0, null)", mine[0])
+            await meter.call("select * from {schema}.holders_v1('lock=mine', %s::text, 9, null)", after)
+        await meter.call("select * from {schema}.release_v1(%s::bytea, null, 0, null)", mine[0])
         assert meter.read.get("guests", 0) < 20, meter.read
 
 
@@ -179,12 +181,14 @@ async def test_a_turn_reads_as_many_lanes_as_it_wants(store: PostgresStore, mete
     for _ in range(2):
         claims = await meter.turn(wants=wants)
         assert len(claims) == 10
-        assert meter.read["lanes"] < 200, meter.read
+        assert meter.read["keyed_lanes"] < 200, meter.read
         assert meter.read["jobs"] < 200, meter.read
         await meter.turn(*(Ack.succeeded(lease(claim)) for claim in claims))
-        assert meter.read["lanes"] < 100, meter.read
+        assert meter.read["keyed_lanes"] < 100, meter.read
         assert meter.read["jobs"] < 100, meter.read
-        await meter.side.run(f"update {store.schema}.lanes set parked_on = 'tenant=9' where id % 10 > 0 returning 1")
+        await meter.side.run(
+            f"update {store.schema}.keyed_lanes set waits_for = 'tenant=9' where id % 10 > 0 returning 1"
+        )
         await meter.side.commit()
 
 
@@ -198,7 +202,7 @@ async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: Postgr
     for _ in range(2):
         claims = await meter.turn(wants=wants)
         assert len(claims) == 10
-        assert meter.read["lanes"] < 200, meter.read
+        assert meter.read["keyed_lanes"] < 200, meter.read
         assert meter.read["jobs"] < 300, meter.read
         await meter.turn(*(Ack.succeeded(lease(claim)) for claim in claims))
         assert meter.read.get("lanes", 0) < 10, meter.read
@@ -208,8 +212,8 @@ async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: Postgr
 async def test_a_look_reads_what_is_due(store: PostgresStore, sides: Sides) -> None:
     """And an exchange one schedule and its runs: of a hundred thousand, with plans of a table that was empty."""
     meter = Meter(await sides.open(), await Hand(store).join())
-    look = "select * from {schema}.look_v1(10, null)"
-    swap = "select * from {schema}.swap_v1(%s::text, %s, '', %s, '{1,2}', '{}', '{\"\",\"\"}', 100, null)"
+    look = "select * from {schema}.due_schedules_v1(10, null)"
+    swap = "select * from {schema}.swap_schedule_v1(%s::text, %s, '', %s, '{1,2}', '{}', '{\"\",\"\"}', 100, null)"
     for n in range(8):
         await meter.call(swap, f"warm {n}", 0, 9 * 10**17)
         await meter.call(look)
@@ -249,7 +253,7 @@ def test_places_are_given_in_order_whichever_way_a_join_goes() -> None:
 
     So what an update joins gives its places in a part that is made once.
     """
-    for file in (Path(statements.__file__).parent / "sql").glob("*.sql"):
+    for file in (Path(statements.__file__).parents[1] / "sql").rglob("*.sql"):
         for text in file.read_text(encoding="utf-8").split(";"):
             if "nextval(" in text and "update {schema}" in text:
                 before = text.partition("nextval(")[0]

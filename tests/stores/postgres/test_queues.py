@@ -11,7 +11,8 @@ from mainspring.errors import QueueFull
 from mainspring.jobs.query import Query
 from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import State
-from mainspring.stores.postgres import PostgresStore, errors
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.driver import errors
 from mainspring.testing.contract.hands import LANE, Hand, ids, job, one, put_in, state
 from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Side, Sides
@@ -79,7 +80,7 @@ class TestDisabled:
         first, second = await sides.open(), await sides.open()
         turn = Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 1),))
         assert len((await first.turn(turn)).claims) == 1
-        text = f"select {store.schema}.disable_v1(%(queues)b::text[], %(how)s, '', null)"
+        text = f"select {store.schema}.disable_queues_v1(%(queues)b::text[], %(how)s, '', null)"
         asked = {"queues": ["q"], "how": DisabledMode.HOLD.value}
         await sides.behind(first, second, lambda: second.run(text, asked))
         await one(store)

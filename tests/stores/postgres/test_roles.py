@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from mainspring.errors import StoreReadOnly
 from mainspring.stores.door import Door
-from mainspring.stores.postgres import PostgresStore, roles
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.driver import roles
 from mainspring.testing.contract.hands import Hand, one
 
 
@@ -24,7 +25,7 @@ class Parties:
         self.namespace = namespace
         self.owner, self.app = f"o{uuid4().hex[:8]}", f"a{uuid4().hex[:8]}"
         self.schema = PostgresStore(url, namespace=namespace).schema
-        self.run(roles.script(self.schema, owner=self.owner, app=self.app))
+        self.run(roles.roles_script(self.schema, owner=self.owner, app=self.app))
 
     def run(self, text: str) -> None:
         with psycopg.connect(self._url, autocommit=True) as administrator:

@@ -69,10 +69,10 @@ class TestMeeting:
         await maker.run(f"update {store.schema}.schedules set rev = 5 returning 1")
         await maker.commit()
         assert (await maker.swap(ScheduleSwap(name="s", rev=0, doc=b"new"))).ok
-        await tidier.tidy()
+        await tidier.prune_others()
         await tidier.commit()
         await maker.rollback()
-        await tidier.tidy()
+        await tidier.prune_others()
         said = await sides.behind(tidier, maker, lambda: maker.swap(ScheduleSwap(name="s", rev=0, doc=b"newer")))
         assert said.ok
         assert [row.doc for row in await store.schedules()] == [b"newer"]
@@ -106,7 +106,7 @@ async def test_a_number_is_kept_for_a_day(store: PostgresStore, sides: Sides) ->
         await store.swap_schedule(ScheduleSwap(name=name, rev=rev, doc=None))
         await side.run(f"update {store.schema}.schedules set rev = rev - %s where name = %s returning 1", (age, name))
     await made(store, "lives")
-    await side.tidy()
+    await side.prune_others()
     left = await side.run(f"select name from {store.schema}.schedules order by name")
     await side.rollback()
     assert left == [("lives",), ("young",)]

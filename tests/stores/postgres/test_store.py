@@ -23,7 +23,7 @@ from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.migrate import VERSION
+from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing.contract.hands import Hand, bucket, gone, job, lease, one, put_in, state
 
 
@@ -68,11 +68,11 @@ class TestSchema:
     async def test_an_interrupted_migration_leaves_nothing(
         self, postgres_owner_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from mainspring.stores.postgres import migrate
+        from mainspring.stores.postgres.driver import migrations
 
         store = PostgresStore(postgres_owner_url, namespace=namespace)
         with monkeypatch.context() as patch:
-            patch.setattr(migrate, "MIGRATIONS", (("0001", "turn", "no such file"),))
+            patch.setattr(migrations, "MIGRATIONS", (("schema/base", "turn", "no such file"),))
             with pytest.raises(FileNotFoundError):
                 await store.migrate()
         assert await store.migrate() == (0, VERSION)

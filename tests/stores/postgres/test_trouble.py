@@ -18,7 +18,7 @@ from mainspring.states import State
 from mainspring.stores.connect import StoreAddress
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.migrate import VERSION
+from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing import chaos
 from mainspring.testing.contract.hands import job, one, running
 from mainspring.worker.lease.heartbeat import HeartbeatSender
@@ -65,7 +65,7 @@ class TestSilence:
             app = Mainspring(wire.url)
             async with app.limiter("one", Concurrency(1)):
                 wire.set(chaos.Reset())
-            assert "could not give its place back" in caplog.text
+            assert "could not release its capacity" in caplog.text
             wire.heal()
             await app.aclose()
 
@@ -102,9 +102,9 @@ class TestNoWrites:
             await door.enqueue(batch(job()))
         with pytest.raises(StoreUnavailable, match="takes no writes"):
             door.enqueue_now(batch(job()))
-        assert shut._sessions._pool is not None
-        assert not shut._sessions._pool._idle
-        assert not shut._sessions._idle
+        assert shut._db.sessions._pool is not None
+        assert not shut._db.sessions._pool._idle
+        assert not shut._db.sessions._idle
         await shut.close()
 
     async def test_beats_that_once_began_go_on_whatever_the_store_says(

@@ -1,4 +1,4 @@
-"""A wire between a client and a server on which a reply can be lost."""
+"""A proxy between a client and a server that can lose a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ACL line: enough for everything the suite does (its own user has it), and not for more."""
+"""The ACL line allows everything that the suite does (its user has this line), and nothing more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import redis.asyncio
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.jobs.query import Query
 from mainspring.stores.door import Door
-from mainspring.stores.redis import RedisStore, acl
+from mainspring.stores.redis import RedisStore
+from mainspring.stores.redis.driver import acl
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import Hand, ids, one
 
@@ -53,7 +54,7 @@ async def test_the_user_works_in_the_namespace(user: str, user_url: str) -> None
     "words",
     [("SET", "other", "1"), ("GET", "other"), ("CONFIG", "GET", "requirepass"), ("FLUSHDB",), ("KEYS", "*")],
 )
-async def test_and_nowhere_else(user: str, user_url: str, words: tuple[str, ...]) -> None:
+async def test_the_user_cannot_use_other_keys_or_commands(user: str, user_url: str, words: tuple[str, ...]) -> None:
     async with redis.asyncio.Redis.from_url(user_url, protocol=2) as client:
         with pytest.raises(redis.exceptions.NoPermissionError):
             await ask(client, *words)
@@ -61,7 +62,7 @@ async def test_and_nowhere_else(user: str, user_url: str, words: tuple[str, ...]
             await client.eval("return redis.call('HGET', '{ms:other}:meta', 'schema')", 0)
 
 
-async def test_another_namespace_is_refused_with_the_way_out(user: str, user_url: str) -> None:
+async def test_another_namespace_is_refused_with_a_hint(user: str, user_url: str) -> None:
     store = Door(RedisStore(user_url, namespace="other"))
     with pytest.raises(StoreError, match=r"ACL[^\n]*\n.*mainspring\.stores\.redis") as refused:
         await store.open()
@@ -69,10 +70,8 @@ async def test_another_namespace_is_refused_with_the_way_out(user: str, user_url
     await store.close()
 
 
-async def test_rights_taken_away_while_at_work_are_waited_for(
-    user: str, user_url: str, own_client: redis.asyncio.Redis
-) -> None:
-    """It is for the administrator to give them back; a worker does not end for that."""
+async def test_calls_wait_while_the_acl_forbids_them(user: str, user_url: str, own_client: redis.asyncio.Redis) -> None:
+    """A worker keeps running until an administrator allows the commands again."""
     store = Door(RedisStore(user_url, namespace=user))
     await store.open()
     await ask(own_client, "ACL", "SETUSER", user, "-hset")
@@ -86,7 +85,7 @@ async def test_rights_taken_away_while_at_work_are_waited_for(
     await store.close()
 
 
-async def test_a_user_without_waitaof_is_told_at_open(user: str, user_url: str) -> None:
+async def test_open_fails_for_a_user_without_waitaof(user: str, user_url: str) -> None:
     store = Door(RedisStore(user_url, namespace=user, wait_fsync=True))
     with pytest.raises(StoreError, match="ACL"):
         await store.open()

@@ -1,4 +1,4 @@
-"""Where the server may be: TCP, TLS, a Unix socket; what a URL may say."""
+"""Addresses of a server: TCP, TLS, a Unix socket; what a URL may contain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import redis.asyncio
 from mainspring.errors import BadUrl, StoreUnavailable
 from mainspring.jobs.records import Batch
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.address import parse
+from mainspring.stores.redis.driver.address import parse
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import one
 
@@ -67,7 +67,7 @@ async def test_tls_checks_certificate_and_name(own_server: servers.Valkey, make_
         "unix://",
     ],
 )
-def test_what_would_be_ignored_or_cannot_be_read_is_refused(url: str) -> None:
+def test_a_url_with_unknown_or_unreadable_parts_is_refused(url: str) -> None:
     with pytest.raises(BadUrl):
         RedisStore(url)
 

@@ -1,4 +1,4 @@
-"""What a breaker costs on Redis while it is closed."""
+"""The cost of a closed breaker on Redis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Hand, Sized, job, put_in
 from mainspring.worker.records import Claim
 
-from .test_entries import commands
+from .test_lines import commands
 
 GATE = Limit(name="gate", size=100)
 ROW = Limit(name="api:breaker", kind="breaker", size=1, per=1_000_000, burst=5)

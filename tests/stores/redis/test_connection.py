@@ -1,4 +1,4 @@
-"""Connections: shared by concurrent calls, thrown away when in doubt, made anew after everything."""
+"""Connections: shared by concurrent calls, closed when in doubt, and opened again after every fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.errors import StoreUnavailable
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Batch
 from mainspring.stores.door import Door
-from mainspring.stores.redis import connection, wire
+from mainspring.stores.redis.driver import client, loop_connection
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import ids, job, one, put_in
 
@@ -59,21 +59,21 @@ class TestShared:
         assert [each[0].id for each in made] == ids(jobs)
         assert len(await ours(own_client)) == 1
 
-    async def test_they_go_out_together(self, own_store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_concurrent_calls_go_out_in_one_write(self, own_store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         """A hundred calls in one step of the loop are one write."""
         await own_store.workers()
         written: list[int] = []
-        flush = wire.Wire._flush
+        flush = loop_connection.LoopConnection._flush
 
-        def counting(self: wire.Wire) -> None:
+        def counting(self: loop_connection.LoopConnection) -> None:
             written.append(len(self._unsent))
             flush(self)
 
-        monkeypatch.setattr(wire.Wire, "_flush", counting)
+        monkeypatch.setattr(loop_connection.LoopConnection, "_flush", counting)
         await asyncio.gather(*(own_store.workers() for _ in range(100)))
         assert written == [100]
 
-    async def test_each_fails_alone(self, own_store: Door) -> None:
+    async def test_each_concurrent_call_fails_by_itself(self, own_store: Door) -> None:
         said = await asyncio.gather(
             one(own_store),
             put_in(own_store, job(after=[job()])),
@@ -84,7 +84,7 @@ class TestShared:
 
 
 class TestGivenUp:
-    async def test_the_reply_of_a_call_that_was_given_up_is_nobody_elses(
+    async def test_the_reply_of_a_cancelled_call_reaches_no_other_call(
         self, own_server: servers.Valkey, own_store: Door
     ) -> None:
         made = await one(own_store)
@@ -97,15 +97,15 @@ class TestGivenUp:
             await asyncio.sleep(0.05)
         assert ids((await asked).jobs) == [made.id]
 
-    async def test_a_connection_that_says_nothing_is_thrown_away(
+    async def test_a_silent_connection_is_closed(
         self,
         own_server: servers.Valkey,
         own_store: Door,
         own_client: redis.asyncio.Redis,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """A wire may be dead without an end; whoever gave up on it does not leave it to the next."""
-        monkeypatch.setattr(wire, "PATIENCE", HURRY / 2)
+        """A dead connection may have no end: the cancelled call closes it, so the next call gets a new one."""
+        monkeypatch.setattr(loop_connection, "SILENCE", HURRY / 2)
         made = await one(own_store)
         (before,) = await ours(own_client)
         async with frozen(own_server):
@@ -121,7 +121,7 @@ class TestGivenUp:
     ) -> None:
         """It is neither repeated behind our back, nor is its connection used again."""
         assert put_now(own_store)
-        monkeypatch.setattr(connection, "TIMEOUT", HURRY)
+        monkeypatch.setattr(client, "TIMEOUT", HURRY)
         async with frozen(own_server):
             with pytest.raises(StoreUnavailable):  # it would wait for as long as the server is frozen
                 put_now(own_store)
@@ -129,19 +129,19 @@ class TestGivenUp:
         for _ in range(3):
             assert put_now(own_store)
 
-    async def test_all_who_need_a_connection_hear_that_there_is_none(
+    async def test_all_waiting_calls_share_the_error_of_a_failed_connect(
         self, own_server: servers.Valkey, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """One try for all of them, not one after the other; and the next call tries again."""
+        """All waiting calls share one try; the next call tries again."""
         tries: list[None] = []
-        connect = wire.connect
+        connect = loop_connection.connect
 
-        async def counting(*address: Any) -> wire.Wire:
+        async def counting(*address: Any) -> loop_connection.LoopConnection:
             tries.append(None)
             return await connect(*address)
 
-        monkeypatch.setattr(wire, "connect", counting)
-        monkeypatch.setattr(wire, "SOON", HURRY)
+        monkeypatch.setattr(loop_connection, "connect", counting)
+        monkeypatch.setattr(loop_connection, "CONNECT_TIMEOUT", HURRY)
         store = make_store(own_server.url)
         async with frozen(own_server):
             said = await asyncio.gather(*(store.workers() for _ in range(20)), return_exceptions=True)
@@ -161,7 +161,9 @@ class TestGivenUp:
             with pytest.raises(StoreUnavailable, match="closed"):
                 await asked
 
-    async def test_so_does_a_connect(self, own_server: servers.Valkey, make_store: MakeStore) -> None:
+    async def test_a_connect_ends_by_the_deadline_of_its_call(
+        self, own_server: servers.Valkey, make_store: MakeStore
+    ) -> None:
         store = make_store(own_server.url)
         async with frozen(own_server):
             with pytest.raises(StoreUnavailable):
@@ -180,7 +182,7 @@ class TestCut:
         await one(own_store)
         assert put_now(own_store)
 
-    async def test_calls_under_way_are_told(self, make_store: MakeStore) -> None:
+    async def test_calls_in_flight_fail_when_the_connection_is_cut(self, make_store: MakeStore) -> None:
         """The outcome of each is unknown; the next call finds a connection again."""
         with servers.valkey(own=True, durable=True) as server:
             assert isinstance(server, servers.Valkey)
@@ -202,7 +204,7 @@ class TestCut:
             await store.close()
 
     async def test_a_failover_is_unavailable_and_heals(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
-        """A primary that became a replica says READONLY; the address may lead to the new one by now."""
+        """A primary that became a replica answers READONLY; the address may lead to the new primary."""
         await one(own_store)
         assert put_now(own_store)
         before = {each["id"] for each in await ours(own_client)}
@@ -231,7 +233,7 @@ class TestCut:
             await asyncio.gather(busy, return_exceptions=True)
         await one(own_store)
 
-    async def test_no_more_clients(self, make_store: MakeStore) -> None:
+    async def test_a_server_with_too_many_clients_is_unavailable(self, make_store: MakeStore) -> None:
         with servers.valkey(own=True, settings={"maxclients": "1"}) as server:
             async with redis.asyncio.Redis.from_url(server.url, protocol=2) as only:
                 await only.ping()
@@ -255,7 +257,7 @@ class TestThreads:
     async def test_only_a_few_idle_connections_are_kept(
         self, own_store: Door, own_client: redis.asyncio.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "IDLE", 2)
+        monkeypatch.setattr(client, "IDLE", 2)
         with ThreadPoolExecutor(8) as threads:
             await asyncio.gather(*(asyncio.wrap_future(threads.submit(put_now, own_store)) for _ in range(40)))
         async with asyncio.timeout(LONG):

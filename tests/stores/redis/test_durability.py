@@ -1,4 +1,4 @@
-"""Durability: what the server keeps is told, warned of or refused; what was confirmed is there after a kill."""
+"""Durability: its class, its warnings and refusals; confirmed writes survive a kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from mainspring.errors import StoreError, StoreNotDurable, StoreUnavailable
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Batch
 from mainspring.stores.door import Door
-from mainspring.stores.redis import RedisStore, confirm, scripts, survey
+from mainspring.stores.redis import RedisStore
+from mainspring.stores.redis.driver import confirm, schema, scripts
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import Hand, ids, job, put_in
 
@@ -35,6 +36,10 @@ def server_with(settings: Mapping[str, str]) -> Iterator[servers.Valkey]:
         yield server
 
 
+def requested(durability: str) -> schema.RequestedDurability:
+    return schema.RequestedDurability(durability, strict=False, replicas=0, wait_fsync=False)
+
+
 class TestClasses:
     @pytest.mark.parametrize(
         ("settings", "kept", "short_of"),
@@ -45,7 +50,7 @@ class TestClasses:
             (ALWAYS, "aof-always", ()),
         ],
     )
-    async def test_what_is_weaker_than_asked_is_warned_of_and_refused_if_strict(
+    async def test_weak_durability_is_warned_of_and_refused_if_strict(
         self,
         settings: Mapping[str, str],
         kept: str,
@@ -69,16 +74,16 @@ class TestClasses:
                     await strict.open()
                 await strict.close()
 
-    def test_a_server_that_does_not_tell_is_no_more_than_unknown(self) -> None:
-        """An ACL that keeps CONFIG away: strict has to be sure."""
-        unknown = survey.Facts(version="7.0.0")
+    def test_a_server_without_config_has_unknown_durability(self) -> None:
+        """An ACL forbids CONFIG: ``strict`` must not assume that the server keeps its data."""
+        unknown = schema.ServerFacts(version="7.0.0")
         assert unknown.kept == "unknown"
-        assert survey.weaknesses(unknown, "normal", 0, False)
-        assert not survey.weaknesses(survey.Facts(version="7.0.0", aof=True), "full", 0, False)
+        assert schema.weaknesses(unknown, requested("normal"))
+        assert not schema.weaknesses(schema.ServerFacts(version="7.0.0", aof=True), requested("full"))
 
 
 @pytest.mark.parametrize("settings", [EVERYSEC, ALWAYS])
-async def test_what_was_confirmed_survives_a_kill(settings: Mapping[str, str], namespace: str) -> None:
+async def test_confirmed_writes_survive_a_kill(settings: Mapping[str, str], namespace: str) -> None:
     """Producers go on while the server is killed and comes back, again and again: no confirmed id is missing."""
     with server_with(settings) as server:
         store = Door(RedisStore(server.url, namespace=namespace))
@@ -146,10 +151,10 @@ async def replicated(
 
 
 class TestReplicas:
-    async def test_the_class_says_it(self, replicated: Door) -> None:
+    async def test_the_durability_class_names_the_replicas(self, replicated: Door) -> None:
         assert await replicated.durability() == "redis:aof-always+replicas=1"
 
-    async def test_what_was_confirmed_is_on_the_replica(
+    async def test_confirmed_writes_are_on_the_replica(
         self, replicated: Door, replica: servers.Valkey, namespace: str
     ) -> None:
         made = [job() for _ in range(20)]
@@ -158,7 +163,7 @@ class TestReplicas:
         async with redis.asyncio.Redis.from_url(replica.url, protocol=2) as client:
             assert await client.zcard(f"{{ms:{namespace}}}:ids") == 21
 
-    async def test_a_replica_that_stands_still_confirms_nothing(
+    async def test_a_stopped_replica_confirms_nothing(
         self,
         primary: servers.Valkey,
         replica: servers.Valkey,
@@ -167,7 +172,7 @@ class TestReplicas:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """No false success: the outcome is unknown, reads and beats go on, and the repeat finds the job."""
-        monkeypatch.setattr(confirm, "WITHIN", 200)
+        monkeypatch.setattr(confirm, "WAIT_TIMEOUT", 200)
         store = Door(RedisStore(primary.url, namespace=namespace, replicas=1))
         made = job()
         replica.freeze()
@@ -186,10 +191,10 @@ class TestReplicas:
         await waiting
         await store.close()
 
-    async def test_a_script_that_the_server_does_not_know_waits_for_nobody(
+    async def test_an_unknown_script_does_not_wait_for_a_confirmation(
         self, own_server: servers.Valkey, own_client: redis.asyncio.Redis, namespace: str
     ) -> None:
-        """No replica is there, as after a failover, and the caller has less time than the server waits for one."""
+        """There is no replica, as after a failover, and the caller has a shorter deadline than WAIT."""
         hurried = Door(RedisStore(own_server.url, namespace=namespace, replicas=1), deadline=1.5)
         plain = Door(RedisStore(own_server.url, namespace=namespace))
         for each in (plain, hurried):
@@ -227,13 +232,15 @@ class TestFsync:
                 assert (await client.info("commandstats"))["cmdstat_waitaof"]["calls"] >= 2
             await store.close()
 
-    async def test_a_server_without_a_file_is_refused(self, own_server: servers.Valkey, namespace: str) -> None:
+    async def test_a_server_without_an_append_only_file_is_refused(
+        self, own_server: servers.Valkey, namespace: str
+    ) -> None:
         store = Door(RedisStore(own_server.url, namespace=namespace, wait_fsync=True))
         with pytest.raises(StoreError, match=r"wait_fsync[^\n]*\n.*appendonly yes"):
             await store.open()
         await store.close()
 
-    async def test_a_server_that_has_not_the_command_is_refused(self, namespace: str) -> None:
+    async def test_a_server_without_waitaof_is_refused(self, namespace: str) -> None:
         with server_with(EVERYSEC | {"rename-command": 'WAITAOF ""'}) as server:
             store = Door(RedisStore(server.url, namespace=namespace, wait_fsync=True))
             with pytest.raises(StoreError, match="WAITAOF"):
@@ -241,17 +248,18 @@ class TestFsync:
             await store.close()
 
 
-def test_what_needs_no_confirmation_are_scripts() -> None:
-    """A name that is none would confirm nothing and nobody would see it."""
+def test_unconfirmed_names_are_scripts() -> None:
+    """A misspelt name would have no effect."""
     assert all(scripts.script(name).text for name in confirm.NOTHING_TO_LOSE)
 
 
-def test_what_a_caller_relies_on_is_confirmed() -> None:
-    wanted = confirm.Confirm("meta", 1)
+def test_writes_of_callers_are_confirmed() -> None:
+    wanted = confirm.WriteConfirmation("meta", 1)
     assert all(
-        wanted.is_wanted(name) for name in ("enqueue", "enqueue_any", "turn", "act", "retire", "put", "set_mode")
+        wanted.is_wanted(name)
+        for name in ("enqueue", "enqueue_plain", "turn", "act", "retire", "put_document", "set_queue_mode")
     )
-    assert not confirm.Confirm("meta").is_wanted("enqueue")
+    assert not confirm.WriteConfirmation("meta").is_wanted("enqueue")
 
 
 @pytest.mark.option("app.replicas")

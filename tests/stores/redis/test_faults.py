@@ -1,4 +1,4 @@
-"""A server that stands still, is full, restarts or forgets its scripts."""
+"""A server that is stopped, full, restarted or without its scripts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ async def full(client: redis.asyncio.Redis) -> AsyncIterator[None]:
 
 
 class TestFrozen:
-    async def test_a_stall_rescues_nobody_who_beat(self, own_server: servers.Valkey, own_store: Door) -> None:
+    async def test_a_stall_of_the_server_rescues_no_live_worker(
+        self, own_server: servers.Valkey, own_store: Door
+    ) -> None:
         """The beat was sent into the stall, its sender gave up; after the thaw it counts, and the rescue fails."""
         hand = await Hand(own_store).join()
         await put_in(own_store, *(job() for _ in range(8)))
@@ -58,7 +60,7 @@ class TestFrozen:
     async def test_beat_and_rescue_both_sent_into_the_stall(
         self, own_server: servers.Valkey, own_store: Door, make_store: MakeStore
     ) -> None:
-        """Whichever the server reads first wins; the other is told."""
+        """The server applies the call that it reads first; the other call fails."""
         other = make_store(own_server.url)
         await other.open()
         hand, claim = await running(own_store)
@@ -125,7 +127,7 @@ class TestFull:
 
 
 class TestScripts:
-    async def test_a_server_that_forgot_the_scripts_is_told_them_again(
+    async def test_scripts_are_sent_again_after_script_flush(
         self, own_store: Door, own_client: redis.asyncio.Redis
     ) -> None:
         await own_client.script_flush()

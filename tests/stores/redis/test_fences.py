@@ -1,4 +1,4 @@
-"""The numbers of locks that nobody wants any more."""
+"""Retention of fencing tokens."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mainspring.limits.records import Bucket
 from mainspring.stores.base import NUMBERS_KEPT
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
 
 MANY = 1100
-"""More than a prune looks at in one step."""
+"""More than one script of ``prune`` looks at."""
 
 
-async def test_old_numbers_go(redis_url: str, redis_owner_url: str, namespace: str) -> None:
+async def test_old_fencing_tokens_are_pruned(redis_url: str, redis_owner_url: str, namespace: str) -> None:
     """All of them, however many there are, and none that is young."""
     clock = MovableClock()
     store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))

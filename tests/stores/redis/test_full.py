@@ -1,4 +1,4 @@
-"""A server at its maxmemory: enqueue is refused, running jobs are reported, and what is pruned makes room again."""
+"""A server at its maxmemory: enqueue is refused, acks are applied, and pruning frees memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def report(hand: Hand, claims: tuple[Claim, ...]) -> None:
     assert (said.stale, said.already) == ((), ())
 
 
-async def test_a_full_store_takes_acks_and_goes_on_when_there_is_room(
+async def test_a_full_store_takes_acks_and_continues_when_there_is_memory(
     small_store: Door, small_server: servers.Valkey
 ) -> None:
     hand = await Hand(small_store).join()
@@ -85,18 +85,18 @@ async def test_a_full_store_takes_acks_and_goes_on_when_there_is_room(
     assert await fill(small_store) > 20
 
 
-async def test_places_are_given_back_and_rates_corrected_even_so(small_store: Door) -> None:
-    """Those who wait for them are found when there is room again."""
+async def test_a_full_store_frees_capacity_and_corrects_rates(small_store: Door) -> None:
+    """Jobs that wait for the capacity are claimed when there is memory again."""
     gate, key, calls = bucket("gate", 2), bucket("key", 1, key="k"), bucket("calls", 9, key="k", per=3600 * SECOND)
     await put_in(small_store, *(job(buckets=[gate, key, calls]) for _ in range(2)))
-    assert (await small_store.hold(b"guest", [gate], 3600 * SECOND)).ok
+    assert (await small_store.hold(b"holder", [gate], 3600 * SECOND)).ok
     hand = await Hand(small_store).join()
     (claim,) = await hand.take(9)
     waiting = await fill(small_store)
     ack = msgspec.structs.replace(Ack.succeeded(lease(claim)), spent=(("calls", 3),))
     said = await hand.turn(ack)
     assert (said.stale, said.already) == ((), ())
-    assert await small_store.release(b"guest")
+    assert await small_store.release(b"holder")
     assert await small_store.set_limit_size("gate", 1)
     assert [row.used for row in await small_store.buckets([gate, key, calls])] == [0, 0, 3]
     cleared = await small_store.act(Action.DELETE, Query.where(queues=["q"], states=["ready"]), limit=waiting - 1)
@@ -104,7 +104,7 @@ async def test_places_are_given_back_and_rates_corrected_even_so(small_store: Do
     assert [claim.lane for claim in await hand.take(waiting)].count(claim.lane) == 1
 
 
-async def test_a_success_is_heard_by_other_parts_even_so(small_store: Door) -> None:
+async def test_a_full_store_records_successes_for_dependencies(small_store: Door) -> None:
     await small_store.set_dependencies([ScheduleDependency("late", ("early",))])
     waiting = job(queue="late", marks=[part_mark("late")])
     await put_in(small_store, job(marks=[part_mark("early")]), waiting)
@@ -115,7 +115,7 @@ async def test_a_success_is_heard_by_other_parts_even_so(small_store: Door) -> N
     assert await state(small_store, waiting) == State.READY
 
 
-async def test_an_exchange_is_refused_but_a_schedule_may_go(small_store: Door) -> None:
+async def test_a_full_store_refuses_swaps_but_deletes_schedules(small_store: Door) -> None:
     made = await small_store.swap_schedule(
         ScheduleSwap(name="s", rev=0, doc=b"before", look=1, runs=(ScheduleRun(at=1),))
     )
@@ -132,8 +132,8 @@ async def test_an_exchange_is_refused_but_a_schedule_may_go(small_store: Door) -
     assert (await small_store.schedules(), (await small_store.due_schedules()).rows) == ([], ())
 
 
-async def test_who_listens_is_told_even_so(small_store: Door, small_server: servers.Valkey) -> None:
-    """The list of tokens is small; that a token finds no room must not undo what brought it."""
+async def test_a_full_store_wakes_listeners(small_store: Door, small_server: servers.Valkey) -> None:
+    """A wake-up token that does not fit into memory must not undo the write before it."""
     hand = await Hand(small_store).join()
     parent = job()
     await put_in(small_store, parent, job(after=[parent]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,7 +19,8 @@ from mainspring.schedules.records import ScheduleDependency, ScheduleRun, Schedu
 from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.records import Document
-from mainspring.stores.redis.keys import CATALOGUE, tag
+from mainspring.stores.redis.driver.catalogue import CATALOGUE, tag
+from mainspring.stores.redis.driver.scripts import sources
 from mainspring.testing.contract.hands import ERROR, Hand, bucket, job, lease, put_in
 
 KNOWN = {key.name: key for key in CATALOGUE}
@@ -83,17 +85,17 @@ async def a_bit_of_everything(store: Door) -> Hand:
 
 
 async def held_back(store: Door, hand: Hand) -> None:
-    """Lanes that wait for a place and for a moment, a group that waits for its gate, a guest."""
+    """Lanes that wait for capacity and for a moment, a lane set that waits for an unkeyed limit, a holder."""
     full, slow, shut = bucket("full", 1, key="k"), bucket("slow", 1, key="k", per=HOUR), bucket("shut", 1)
     for each in (full, slow, shut):
         await put_in(store, *(job(queue="held back", buckets=[each]) for _ in range(2)))
     assert len(await hand.take(9, "held back/any")) == 3
     await put_in(store, job(queue="nobody asks", buckets=[full]))
-    assert (await store.hold(b"guest", [bucket("table", 1)], HOUR, fenced=True)).ok
+    assert (await store.hold(b"holder", [bucket("table", 1)], HOUR, fenced=True)).ok
 
 
 async def scheduled(store: Door) -> None:
-    """A schedule with a run, one that went, and jobs of a part: one that waits for another part, one that does not."""
+    """A schedule with a run, a deleted schedule, and jobs of a schedule with a dependency: one waits, one is forced."""
     await store.swap_schedule(ScheduleSwap(name="stays", rev=0, doc=b"{}", look=HOUR, runs=(ScheduleRun(at=1),)))
     made = await store.swap_schedule(ScheduleSwap(name="goes", rev=0, doc=b"{}"))
     await store.swap_schedule(ScheduleSwap(name="goes", rev=made.rev, doc=None))
@@ -104,7 +106,7 @@ async def scheduled(store: Door) -> None:
 
 
 async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client: redis.asyncio.Redis) -> None:
-    """Known names, right types, one hash tag; only what belongs to listeners has a time to live."""
+    """Known names, right types, one hash tag; only keys of listeners have a time to live."""
     await a_bit_of_everything(store)
     found = await keys_of(client, namespace)
     for key in found:
@@ -114,24 +116,35 @@ async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client
         assert (await client.ttl(key) == -1) is ("expires" not in KNOWN[name].deleted_by), name
     assert len({key.partition(b":")[0] for key in found}) == 1
     seen = {name_of(key, namespace)[0] for key in found}
-    assert KNOWN.keys() - seen <= {"wake", "listeners", "reopen"}, "not shown here, so not tested"
+    assert KNOWN.keys() - seen <= {"wake", "listeners", "recheck"}, "not shown here, so not tested"
+
+
+def test_the_scripts_name_exactly_the_keys_of_the_catalogue() -> None:
+    """Every key has a name in the text of a script, so a misspelt or forgotten key is found without running it."""
+    texts = "".join(sources().values())
+    named = set(re.findall(r"\bnamed\('(\w+)'|TAG \.\. '(\w+)'", texts))
+    either = set(re.findall(r"named\([^()]*'(\w+)' or '(\w+)'", texts))
+    assert {name for pair in named | either for name in pair if name} | {"meta"} == KNOWN.keys()
 
 
 async def test_nothing_is_left_when_all_jobs_are_deleted(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
-    """Only what is not of jobs: schema, documents, modes, limits, breakers, rates, numbers, schedules, what parts wait
-    for, the row of the lost worker."""
+    """What remains does not belong to jobs: schema, documents, queues, limits, breakers, rates, fencing tokens,
+    schedules, dependencies, the row of the lost worker."""
     hand = await a_bit_of_everything(store)
-    assert await store.release(b"guest")
+    assert await store.release(b"holder")
     await store.retire(hand.name, Outcome.INTERRUPTED)
     assert not (await store.act(Action.DELETE, Query.everything())).refused
     for worker in await store.workers():
         await store.retire(worker.id, Outcome.INTERRUPTED)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
-    of_limits = {"limits", "breakers", "rates", "rests", "starts", "fences"}
-    of_schedules = {"schedules", "looks", "occurrences", "runs", "gone", "links", "linked", "missing", "released"}
-    assert left - {"wake", "listeners"} == {"meta", "docs", "modes", "workers", "worker"} | of_limits | of_schedules
+    of_limits = {"limits", "breakers", "rates", "rate_ends", "rate_starts", "fences"}
+    of_schedules = {"schedules", "schedule_looks", "occurrences", "runs", "schedules_gone"}
+    of_schedules |= {"dependencies", "dependents", "missing", "released"}
+    assert (
+        left - {"wake", "listeners"} == {"meta", "documents", "queues", "workers", "worker"} | of_limits | of_schedules
+    )
     assert [each.lost for each in await store.workers()] == [True]
     assert sum((await store.count(Query.everything())).values()) == 0
 
@@ -140,13 +153,13 @@ async def test_nothing_is_left_when_all_jobs_are_deleted(
 async def test_many_that_leave_together_leave_no_entries(
     store: Door, namespace: str, client: redis.asyncio.Redis, action: Action
 ) -> None:
-    """Nobody need claim from their lanes."""
+    """No claim is needed to remove their entries."""
     for _ in range(3):
         await put_in(store, *(job(priority=n % 2) for n in range(300)))
     await store.act(Action.REPRIORITISE, Query.where(states=["ready"]), limit=100, priority=2)
     await store.act(action, Query.everything(), limit=1000)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
-    assert not left & {"ready", "moved", "heads"}
+    assert not left & {"line", "line_moved", "index"}
 
 
 async def test_nothing_is_left_of_live_work_when_all_has_ended(

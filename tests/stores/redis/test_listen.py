@@ -1,4 +1,4 @@
-"""Wake-ups: tokens are few, a listener is soon forgotten, and a connection that is cut is told to whoever waits."""
+"""Wake-ups: few tokens, listeners that expire, and connections that are cut."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis.asyncio
 
 from mainspring.errors import StoreUnavailable
 from mainspring.stores.door import Door
-from mainspring.stores.redis import listen
+from mainspring.stores.redis.driver import listen
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import one
 
@@ -62,7 +62,7 @@ async def test_tokens_and_listeners_do_not_stay(
     await until_listeners(own_client, namespace, 0)
 
 
-async def test_who_was_not_heard_of_for_long_counts_no_more(
+async def test_a_listener_without_reports_is_removed(
     own_store: Door, own_client: redis.asyncio.Redis, namespace: str
 ) -> None:
     await own_client.zadd(f"{{ms:{namespace}}}:listeners:q", {"dead": 1.0})
@@ -71,7 +71,7 @@ async def test_who_was_not_heard_of_for_long_counts_no_more(
     listener.close()
 
 
-async def test_a_listener_says_again_that_it_is_there(
+async def test_a_listener_reports_again(
     own_store: Door, own_client: redis.asyncio.Redis, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = await own_store.listen("w", ["q"])
@@ -82,7 +82,7 @@ async def test_a_listener_says_again_that_it_is_there(
     listener.close()
 
 
-async def test_a_wait_that_was_given_up_loses_nothing(own_store: Door) -> None:
+async def test_a_cancelled_wait_loses_no_token(own_store: Door) -> None:
     """The token that comes for it is there for the next wait."""
     listener = await own_store.listen("w", ["q"])
     waiting = asyncio.create_task(listener.wait(LONG))
@@ -94,9 +94,7 @@ async def test_a_wait_that_was_given_up_loses_nothing(own_store: Door) -> None:
     listener.close()
 
 
-async def test_it_goes_on_when_the_server_answers_with_nothing(
-    own_store: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wait_continues_after_an_empty_reply(own_store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "BLOCK", 0.01)
     listener = await own_store.listen("w", ["q"])
     assert not await listener.wait(0.2)
@@ -105,7 +103,7 @@ async def test_it_goes_on_when_the_server_answers_with_nothing(
     listener.close()
 
 
-async def test_a_killed_connection_is_told_and_listening_comes_back(
+async def test_a_killed_connection_fails_the_wait_and_listening_works_again(
     own_store: Door, own_client: redis.asyncio.Redis
 ) -> None:
     listener = await own_store.listen("w", ["q"])
@@ -125,23 +123,23 @@ async def test_a_killed_connection_is_told_and_listening_comes_back(
     again.close()
 
 
-async def test_a_connection_that_says_nothing_is_given_up(
+async def test_a_silent_connection_fails_the_wait(
     own_server: servers.Valkey, own_store: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half open: no end comes, and no answer."""
+    """Half open: no end comes, and no reply."""
     monkeypatch.setattr(listen, "BLOCK", 0.01)
     monkeypatch.setattr(listen, "LATE", 0.2)
     listener = await own_store.listen("w", ["q"])
     own_server.freeze()
     try:
-        with pytest.raises(StoreUnavailable, match="no answer"):
+        with pytest.raises(StoreUnavailable, match="no reply"):
             await listener.wait(LONG)
     finally:
         own_server.thaw()
     listener.close()
 
 
-async def test_a_closed_listener_wakes_no_more(own_store: Door) -> None:
+async def test_a_closed_listener_does_not_wake(own_store: Door) -> None:
     listener = await own_store.listen("w", ["q"])
     listener.close()
     listener.close()

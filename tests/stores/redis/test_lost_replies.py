@@ -159,8 +159,8 @@ async def test_turn_that_claims(own_store: Door, wired: Door, losing: Losing) ->
     assert not (await wired.turn(following)).stale
 
 
-async def test_turn_that_is_not_repeated_but_followed(own_store: Door, wired: Door, losing: Losing) -> None:
-    """The worker goes on with the next number: it hears of the claims it missed."""
+async def test_turn_that_is_followed_by_the_next_turn(own_store: Door, wired: Door, losing: Losing) -> None:
+    """The worker continues with the next number: the reply has the claims that it missed."""
     await warmed(own_store)
     await put_in(own_store, job(), job(), job())
     hand = await Hand(wired).join()
@@ -238,9 +238,7 @@ async def test_cancel(own_store: Door, wired: Door, losing: Losing) -> None:
     assert (await wired.act(Action.CANCEL, Query(ids=(made.id,)))).refused == ((made.id, State.CANCELLED),)
 
 
-async def test_a_call_that_is_given_up_does_not_answer_the_next_one(
-    own_server: servers.Valkey, own_store: Door
-) -> None:
+async def test_a_cancelled_call_does_not_answer_the_next_one(own_server: servers.Valkey, own_store: Door) -> None:
     """The late reply of a call past its deadline is never read as the reply of another."""
     hurried = Door(own_store.inner, deadline=0.2)
     own_server.freeze()

@@ -1,4 +1,4 @@
-"""Opening: what is refused, with the fix."""
+"""Errors and warnings when a store is opened, with their hints."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Batch
 from mainspring.states import Action
 from mainspring.stores.door import Door
-from mainspring.stores.redis import RedisStore, survey, translate
-from mainspring.stores.redis.address import parse
-from mainspring.stores.redis.keys import meta_key
-from mainspring.stores.redis.resp import ServerError
+from mainspring.stores.redis import RedisStore, translate
+from mainspring.stores.redis.driver import schema
+from mainspring.stores.redis.driver.address import parse
+from mainspring.stores.redis.driver.catalogue import tag
+from mainspring.stores.redis.driver.resp import ServerError
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import Hand, ids, job, one, put_in
 
@@ -39,7 +40,7 @@ from .conftest import MakeStore
 
 
 async def test_a_newer_schema_is_refused(own_server: servers.Valkey, own_client: redis.asyncio.Redis) -> None:
-    await own_client.hset(meta_key("newer"), "schema", "99")
+    await own_client.hset(tag("newer") + "meta", "schema", "99")
     store = Door(RedisStore(own_server.url, namespace="newer"))
     with pytest.raises(SchemaOutdated, match="99"):
         await store.open()
@@ -47,14 +48,12 @@ async def test_a_newer_schema_is_refused(own_server: servers.Valkey, own_client:
         await store.migrate()
     with pytest.raises(SchemaOutdated, match="Upgrade"):
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
-    assert await own_client.hget(meta_key("newer"), "schema") == b"99"
+    assert await own_client.hget(tag("newer") + "meta", "schema") == b"99"
     await store.close()
 
 
-async def test_what_cannot_be_opened_leaves_nothing_open(
-    own_server: servers.Valkey, own_client: redis.asyncio.Redis
-) -> None:
-    await own_client.hset(meta_key("newest"), "schema", "99")
+async def test_a_failed_open_leaves_no_connection(own_server: servers.Valkey, own_client: redis.asyncio.Redis) -> None:
+    await own_client.hset(tag("newest") + "meta", "schema", "99")
     with pytest.raises(SchemaOutdated):
         await Door(RedisStore(own_server.url, namespace="newest")).open()
     async with asyncio.timeout(30):
@@ -82,24 +81,24 @@ async def test_a_server_that_would_evict_is_warned_of(make_store: MakeStore, cap
 
 
 async def test_a_node_of_a_cluster_is_refused(make_store: MakeStore) -> None:
-    """Its slots may move away at any time, and one namespace gains nothing there: said at once, not by a MOVED."""
+    """A slot may move to another node at any time: the store refuses at open instead of failing later with MOVED."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         bus = str(probe.getsockname()[1])
     with servers.valkey(own=True, settings={"cluster-enabled": "yes", "cluster-port": bus}) as server:
         store = make_store(server.url)
-        with pytest.raises(StoreError, match=r"cluster[^\n]*\n.*no cluster"):
+        with pytest.raises(StoreError, match=r"cluster[^\n]*\n.*without cluster mode"):
             await store.open()
         await store.close()
 
 
-def facts(**more: Any) -> survey.Facts:
-    return survey.Facts(**{"version": "7.0.15", **more})
+def facts(**more: Any) -> schema.ServerFacts:
+    return schema.ServerFacts(**{"version": "7.0.15", **more})
 
 
 def test_a_server_that_is_too_old_is_refused() -> None:
-    assert "6.0.9 is too old" in str(survey.refusal(facts(version="6.0.9"), ""))
-    assert survey.refusal(facts(version="6.2.0"), "") is None
+    assert "6.0.9 is too old" in str(schema.refusal(facts(version="6.0.9"), ""))
+    assert schema.refusal(facts(version="6.2.0"), "") is None
 
 
 @pytest.mark.parametrize(
@@ -115,10 +114,10 @@ def test_a_server_that_is_too_old_is_refused() -> None:
     ],
 )
 def test_a_server_without_a_password_is_warned_of_beyond_loopback(url: str, warned: bool) -> None:
-    assert bool(survey.cautions(facts(), parse(url))) is warned
+    assert bool(schema.cautions(facts(), parse(url))) is warned
 
 
-async def test_a_warning_is_said_once_in_a_process(
+async def test_a_warning_is_logged_once_in_a_process(
     own_server: servers.Valkey, make_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -157,7 +156,7 @@ async def test_a_server_that_is_not_there(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize("login", ["", ":wrong@", "nobody:wrong@"])
 async def test_a_wrong_password(own_server: servers.Valkey, make_store: MakeStore, login: str) -> None:
-    """Waiting does not mend it, so nobody should wait: it is no ``StoreUnavailable``."""
+    """Waiting does not help, so the error is not ``StoreUnavailable``."""
     store = make_store(f"redis://{login}{own_server.url.rpartition('@')[2]}")
     with pytest.raises(StoreError, match="password") as refused:
         await store.open()
@@ -202,7 +201,7 @@ async def test_eight_megabytes_in_one_batch(store: Door) -> None:
 
 
 async def test_a_time_beyond_exact_numbers_is_refused(store: Door) -> None:
-    with pytest.raises(StoreConflict, match="further ahead"):
+    with pytest.raises(StoreConflict, match="later than Redis"):
         await put_in(store, job(run_at=2**60))
     with pytest.raises(StoreConflict):
         await put_in(store, job(run_at=2**70))
@@ -214,7 +213,7 @@ async def test_a_callers_connection_is_refused(store: Door) -> None:
 
 
 async def test_a_store_serves_several_event_loops(own_store: Door, own_client: redis.asyncio.Redis) -> None:
-    """Each loop has a connection of its own, which goes with it, closed by somebody or not."""
+    """Each loop has its own connection, which is closed with the loop, even without ``close``."""
     made = await one(own_store)
 
     async def look() -> int:
@@ -271,10 +270,10 @@ async def test_a_fork_leaves_the_parents_connection_alone(own_store: Door, own_c
         ("ERR unknown command", StoreConflict),
     ],
 )
-def test_what_the_server_says_is_translated(said: str, means: type[StoreError]) -> None:
+def test_errors_of_the_server_are_translated(said: str, means: type[StoreError]) -> None:
     assert type(translate(ServerError(said))) is means
 
 
-def test_what_is_not_the_connections_is_not_translated() -> None:
+def test_other_errors_are_not_translated() -> None:
     assert translate(ZeroDivisionError()) is None
     assert isinstance(translate(OSError("no route")), StoreUnavailable)

@@ -1,4 +1,4 @@
-"""Two clients at the same thing. A script is one atomic step, so each race has two orders: both are shown."""
+"""Two clients race. A script is one atomic step, so each race has two orders: both are tested."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TestLimit:
         assert len(held) == 3
         assert (await store.count(Query.everything()))[State.RUNNING] == 3
 
-    async def test_a_crash_leaves_no_place_taken(self, store: Door, second: Door) -> None:
+    async def test_a_crash_frees_capacity(self, store: Door, second: Door) -> None:
         gate = bucket("gate", 1)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))
         dead, living = await Hand(store).join(), await Hand(second).join()
@@ -120,7 +120,7 @@ class TestRescue:
             assert await state(store, claim) == State.READY
 
     async def test_beat_and_rescue_in_flight_together(self, store: Door, second: Door) -> None:
-        """One of them wins and the other is told."""
+        """One of them wins and the other fails."""
         for _ in range(20):
             hand, claim = await running(store)
             alive, said = await asyncio.gather(hand.beat(), second.rescue(hand.name, hand.beats, Outcome.LOST))
@@ -144,8 +144,8 @@ class TestEnqueue:
         assert (await store.count(Query.everything()))[State.READY] == 2
         assert len(await (await Hand(store).join()).take(9)) == 2
 
-    async def test_order_is_the_stores_whatever_the_producers_clocks_say(self, store: Door, second: Door) -> None:
-        """Ids of a producer one hour ahead and of one an hour behind: served as they came."""
+    async def test_order_is_decided_by_the_store_not_by_clocks_of_producers(self, store: Door, second: Door) -> None:
+        """Producers whose clocks are one hour ahead and one hour behind: jobs run in the order of their enqueue."""
         hour_ms = 3_600_000
         jobs = []
         for n in range(9):

@@ -1,4 +1,4 @@
-"""Schedules and parts: what they cost, and what is kept of them."""
+"""Schedules and dependencies: what they cost, and what is stored of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.jobs.records import Retention
 from mainspring.schedules.records import ScheduleDependency, ScheduleRow, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import State
 from mainspring.stores.door import Door
-from mainspring.stores.redis import RedisStore, schedules
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis import RedisStore, dependencies
+from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.testing.contract.hands import Hand, ids, job, put_in, state
 
 COST = 54
-"""Commands that the scripts of ``work`` call. They were as many before there were parts."""
+"""Commands that the scripts of ``work`` call; dependencies must not add any."""
 LATE = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000 + 1
 
 
@@ -39,7 +39,9 @@ async def work(store: Door, hand: Hand) -> None:
     await hand.succeed(*claims)
 
 
-async def test_other_jobs_do_not_pay_for_parts(own_store: Door, own_client: redis.asyncio.Redis) -> None:
+async def test_jobs_without_dependencies_cost_no_more_commands(
+    own_store: Door, own_client: redis.asyncio.Redis
+) -> None:
     """Neither where there are none nor where there are."""
     hand = await Hand(own_store).join()
     await work(own_store, hand)
@@ -54,7 +56,7 @@ async def test_other_jobs_do_not_pay_for_parts(own_store: Door, own_client: redi
     assert await spent(own_client) == before
 
 
-async def test_an_exchange_that_nobody_waits_for_leaves_no_token(
+async def test_a_swap_without_listeners_leaves_no_token(
     own_store: Door, own_client: redis.asyncio.Redis, namespace: str
 ) -> None:
     await own_store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}"))
@@ -65,16 +67,14 @@ async def test_an_exchange_that_nobody_waits_for_leaves_no_token(
     listener.close()
 
 
-async def test_a_part_that_waits_for_nobody_lets_its_jobs_go_in_slices(
-    store: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is forgotten if the caller goes in between: the part waits as before."""
-    monkeypatch.setattr(schedules, "SLICE", 2)
+async def test_removed_dependencies_release_jobs_in_slices(store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the caller stops in between, the dependencies stay as they were."""
+    monkeypatch.setattr(dependencies, "SLICE", 2)
     await store.set_dependencies([ScheduleDependency("late", ("early",))])
     made = [job(marks=[part_mark("late")]) for _ in range(7)]
     await put_in(store, *made)
     assert isinstance(store.inner, RedisStore)
-    assert await store.inner._connection.run("link", schedules._pack([("late", [])]), 2) == 1
+    assert await store.inner._client.run("set_dependencies", dependencies._pack([("late", [])]), 2) == 1
     assert [await state(store, each) for each in made[1:3]] == [State.READY, State.BLOCKED]
     assert [(row.name, row.waiting) for row in await store.dependencies()] == [("late", tuple(ids(made[2:])))]
     await store.set_dependencies([ScheduleDependency("late", ())])
@@ -82,7 +82,7 @@ async def test_a_part_that_waits_for_nobody_lets_its_jobs_go_in_slices(
     assert ids(await (await Hand(store).join()).take(9)) == ids(made)
 
 
-async def test_the_numbers_of_those_that_went_are_kept_for_a_day(
+async def test_revisions_of_deleted_schedules_are_kept_for_a_day(
     redis_url: str, redis_owner_url: str, namespace: str
 ) -> None:
     clock = MovableClock()
@@ -94,11 +94,11 @@ async def test_the_numbers_of_those_that_went_are_kept_for_a_day(
         for after, left in (("23h", 1), ("2h", 0)):
             clock.advance(after)
             await store.prune(Retention())
-            assert await client.zcard(f"{tag(namespace)}gone") == left
+            assert await client.zcard(f"{tag(namespace)}schedules_gone") == left
     await store.close()
 
 
-async def test_moments_are_exact_however_far_away(store: Door) -> None:
+async def test_moments_of_schedules_are_exact(store: Door) -> None:
     """Numbers of Lua are not, beyond the year 2255."""
     runs = tuple(ScheduleRun(at=LATE + n, doc=b"%d" % n) for n in range(3))
     made = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}", look=LATE, runs=runs))
@@ -107,7 +107,7 @@ async def test_moments_are_exact_however_far_away(store: Door) -> None:
     assert await store.schedule_runs("s") == list(reversed(runs))
 
 
-async def test_a_run_whose_job_is_none_is_refused(store: Door) -> None:
+async def test_a_run_with_an_invalid_job_id_is_refused(store: Door) -> None:
     """Jobs have 16 bytes in a stored run."""
     with pytest.raises(StoreConflict, match=r"'s'.*at 7.*16 bytes"):
         await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}", runs=(ScheduleRun(at=7, job=b"short"),)))

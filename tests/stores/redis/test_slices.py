@@ -1,4 +1,4 @@
-"""Work on many jobs goes in many short scripts: the server answers others in between."""
+"""Work on many jobs is split into many short scripts: the server answers other clients in between."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
-from mainspring.stores.redis.act import SLICE
-from mainspring.stores.redis.reads import ONE_LOOK
+from mainspring.stores.redis.actions import SLICE
+from mainspring.stores.redis.query import TALLY_SLICE
 from mainspring.testing.contract.hands import Hand, ids, job, paged, put_in
 
-MANY = 2 * ONE_LOOK + 500
+MANY = 2 * TALLY_SLICE + 500
 
 
 async def scripts_run(client: redis.asyncio.Redis) -> int:
@@ -38,7 +38,7 @@ async def crowded(own_store: Door) -> AsyncIterator[Door]:
         pass
 
 
-async def test_numbers_of_many_are_exact(crowded: Door, own_client: redis.asyncio.Redis) -> None:
+async def test_counts_of_many_jobs_are_exact(crowded: Door, own_client: redis.asyncio.Redis) -> None:
     marked = sum(n % 7 == 0 for n in range(500)) * (MANY // 500)
     before = await scripts_run(own_client)
     assert (await crowded.count(Query(since=0)))[State.READY] == MANY
@@ -53,8 +53,8 @@ async def test_numbers_of_many_are_exact(crowded: Door, own_client: redis.asynci
     assert all(0 < each.first <= each.last for each in tally)
 
 
-async def test_the_last_of_many_is_found(crowded: Door) -> None:
-    """However far the walk goes before it meets one."""
+async def test_the_last_of_many_jobs_is_found(crowded: Door) -> None:
+    """The walk continues until it meets a job of the query."""
     everything = await paged(crowded, Query.where(queues=["a"]), 2000)
     assert everything == sorted(everything, reverse=True)
     oldest = everything[-1]
@@ -75,7 +75,7 @@ async def test_an_action_on_many(crowded: Door, own_client: redis.asyncio.Redis,
 
 
 async def test_an_action_on_many_ids(crowded: Door) -> None:
-    """Those that are nowhere are passed over; each of the others is done or refused once."""
+    """Ids that do not exist are skipped; each of the others is done or refused once."""
     some = await paged(crowded, Query.where(queues=["b"]), 2000)
     hand = await Hand(crowded).join()
     held = set(ids(await hand.take(50, "b/any")))

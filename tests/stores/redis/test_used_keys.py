@@ -1,11 +1,11 @@
-"""What is left of keys when nothing can come of them."""
+"""Unique keys leave nothing behind."""
 
 from __future__ import annotations
 
 import redis.asyncio
 
 from mainspring.stores.door import Door
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
 from tests.stores.used_keys import use_keys
 
 

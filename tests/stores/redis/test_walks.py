@@ -1,4 +1,4 @@
-"""Random walks over lanes with gates, keys and rates: each turn gets what a plain look at every job would give it."""
+"""Random walks over lanes with unkeyed limits, keys and rates, compared with a model that looks at every job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.limits.records import Bucket, Limit
 from mainspring.states import Action
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis.keys import tag
+from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.testing.contract.hands import SECOND, Hand, ids, job, lease, put_in
 from mainspring.worker.records import Claim, Want
 
@@ -27,19 +27,19 @@ WINDOW = 5 * SECOND
 KEYS = {"tenant": "abc", "region": "xy", "calls": "uv"}
 LANES = ("p/any", "q/any")
 WAITING = {
-    "heads",
+    "index",
     "lanes",
     "ages",
-    "parked",
-    "parked_until",
-    "waiting",
-    "waits",
-    "crowded",
-    "reopen",
-    "ready",
-    "moved",
+    "waiting_on",
+    "waiting_until",
+    "waiting_lanes",
+    "waiting_sets",
+    "waiting_buckets",
+    "recheck",
+    "line",
+    "line_moved",
 }
-PLACES = {"bucket", "guests", "visits", "visitors"}
+CAPACITY = {"bucket_counts", "bucket_jobs", "holders", "holds", "bucket_holders"}
 
 
 class Known(msgspec.Struct):
@@ -60,7 +60,7 @@ class Walk:
         self.sizes = dict(SIZES)
         self.jobs: dict[bytes, Known] = {}
         self.starts: list[tuple[str, int]] = []
-        self.guests: dict[bytes, tuple[frozenset[str], int]] = {}
+        self.holders: dict[bytes, tuple[frozenset[str], int]] = {}
         self.hands: list[Hand] = []
         self.seq = 0
 
@@ -78,7 +78,7 @@ class Walk:
         if name.startswith("calls"):
             return sum(each == name and at + WINDOW > now for each, at in self.starts)
         running = sum(name in each.names for each in self.jobs.values() if each.owner)
-        return running + sum(name in names and until > now for names, until in self.guests.values())
+        return running + sum(name in names and until > now for names, until in self.holders.values())
 
     def fits(self, names: frozenset[str]) -> bool:
         return all(self.used(name) < self.sizes[name.partition("=")[0]] for name in names)
@@ -171,26 +171,26 @@ class Walk:
         self.sizes[name] = SIZES[name] if size is None else size
 
     async def visit(self) -> None:
-        guest, buckets = new_id().bytes, self.some_buckets(0.5, 0, 0.5, 0, 0.3)
+        holder, buckets = new_id().bytes, self.some_buckets(0.5, 0, 0.5, 0, 0.3)
         names = frozenset(bucket.name for bucket in buckets)
         may = bool(names) and self.fits(names)  # without buckets it would only renew
-        taken = await self.store.hold(guest, buckets, 5 * SECOND)
+        taken = await self.store.hold(holder, buckets, 5 * SECOND)
         assert taken.ok == may
         if may:
-            self.guests[guest] = names, taken.until
+            self.holders[holder] = names, taken.until
             self.began(names)
 
     async def give(self) -> None:
-        if self.guests:
-            guest = self.dice.choice(sorted(self.guests))
-            _, until = self.guests.pop(guest)
-            assert await self.store.release(guest) == (until > self.clock.now_us())
+        if self.holders:
+            holder = self.dice.choice(sorted(self.holders))
+            _, until = self.holders.pop(holder)
+            assert await self.store.release(holder) == (until > self.clock.now_us())
 
     async def wait(self) -> None:
         self.clock.advance(self.dice.choice((0.5, 2, 6)))
 
     async def drain(self) -> None:
-        """Whatever was parked comes to its turn."""
+        """Every waiting lane is served."""
         for name in SIZES:
             await self.store.set_limit_size(name, None)
         while self.jobs:
@@ -222,7 +222,7 @@ async def timed(redis_url: str, namespace: str, clock: MovableClock) -> AsyncIte
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_a_turn_gets_what_has_room(
+async def test_a_turn_claims_exactly_the_jobs_that_fit(
     timed: Door, clock: MovableClock, namespace: str, redis_owner_url: str, seed: int
 ) -> None:
     """In order, all of it; and in the end nothing is left of what waited or was held."""
@@ -238,4 +238,4 @@ async def test_a_turn_gets_what_has_room(
     async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
         left = [key async for key in client.scan_iter(match=f"{tag(namespace)}*", count=1000)]
     names = {key.removeprefix(tag(namespace).encode()).partition(b":")[0].decode() for key in left}
-    assert not names & (WAITING | PLACES)
+    assert not names & (WAITING | CAPACITY)

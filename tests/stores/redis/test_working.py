@@ -1,4 +1,4 @@
-"""Workers on a server that is full, that was set back, or whose replica is away."""
+"""Workers on a server that is full, restored from a backup, or without its replica."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def world(server: servers.Valkey) -> AsyncIterator[World]:
         await world.close()
 
 
-async def test_a_full_store_hears_of_the_end_and_gives_orders(
+async def test_a_full_store_takes_acks_and_gives_cancel_orders(
     world: World, server: servers.Valkey, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With free slots: to ask for more work must not keep the worker from saying what it did."""
+    """With free slots: the wish for more jobs must not keep the worker from sending acks."""
     go, never = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -75,7 +75,7 @@ async def test_a_full_store_hears_of_the_end_and_gives_orders(
     await running.drained()
 
 
-async def test_a_job_whose_end_was_forgotten_runs_again(world: World, server: servers.Valkey) -> None:
+async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: servers.Valkey) -> None:
     """A power cut between two syncs: in the books it runs, under a worker that lives and does not have it."""
     runs, go = [], asyncio.Event()
 

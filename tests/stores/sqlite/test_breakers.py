@@ -1,4 +1,4 @@
-"""What a breaker costs on SQLite while it is closed."""
+"""A closed breaker costs no extra statements on SQLite."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = (
 
 
 async def cost(path: Path, limit: Limit, fail_first: bool = False) -> tuple[list[str], list[str]]:
-    """The statements of a claim, and of the turn that tells of its success."""
+    """The statements of a claim, and of the turn that acks its success."""
     store = SqliteStore(str(path), durability="normal")
     hand = await Hand(store).join()
     await put_in(store, *(job(buckets=[Sized(limit.name, declared=limit)]) for _ in range(4)))
@@ -38,7 +38,7 @@ async def cost(path: Path, limit: Limit, fail_first: bool = False) -> tuple[list
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("guard", LIMITS[1:], ids=["in a row", "share"])
-async def test_a_success_costs_no_more_than_that_of_a_limited_job(tmp_path: Path, guard: Limit) -> None:
+async def test_a_success_costs_as_many_statements_as_without_a_breaker(tmp_path: Path, guard: Limit) -> None:
     limited = await cost(tmp_path / "limited.db", LIMITS[0])
     guarded = await cost(tmp_path / "guarded.db", guard)
     assert len(guarded[0]) < len(limited[0])
@@ -53,6 +53,6 @@ async def test_the_first_success_after_a_failure_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_jobs_without_a_breaker_ask_for_none(tmp_path: Path) -> None:
+async def test_jobs_without_a_breaker_do_not_read_breakers(tmp_path: Path) -> None:
     claiming, acking = await cost(tmp_path / "limited.db", LIMITS[0])
     assert not [each for each in claiming + acking if "breakers" in each and not each.startswith(FREE)]

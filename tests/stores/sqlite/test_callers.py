@@ -21,9 +21,10 @@ from mainspring.errors import (
 from mainspring.jobs.records import Edge, Enqueued, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, gate
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import write_lock
 
-from .words import batch, close, enqueue, job, run, states
+from .helpers import batch, close, enqueue, job, run, states
 
 
 @pytest.fixture
@@ -57,13 +58,17 @@ class TestTransaction:
         mine.rollback()
         assert run(states(opened)) == {}
 
-    def test_a_transaction_is_begun_where_sqlite3_would(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_a_transaction_begins_where_sqlite3_implies_one(
+        self, opened: SqliteStore, mine: sqlite3.Connection
+    ) -> None:
         enqueue(opened, job(), connection=mine)
         assert mine.in_transaction
         mine.rollback()
         assert run(states(opened)) == {}
 
-    def test_a_refused_batch_leaves_the_callers_work(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_a_refused_batch_keeps_the_changes_of_the_caller(
+        self, opened: SqliteStore, mine: sqlite3.Connection
+    ) -> None:
         mine.execute("create table orders (x)")
         mine.execute("insert into orders values (1)")
         with pytest.raises(StoreConflict):
@@ -72,10 +77,10 @@ class TestTransaction:
         assert mine.execute("select count(*) from orders").fetchone() == (1,)
         assert run(states(opened)) == {}
 
-    def test_a_key_or_a_mode_that_refuses_leaves_the_callers_work(
+    def test_a_refused_key_or_mode_keeps_the_changes_of_the_caller(
         self, opened: SqliteStore, mine: sqlite3.Connection
     ) -> None:
-        """What the batch had replaced stands as it was, and the caller goes on."""
+        """The job that the batch would have replaced is unchanged, and the caller can go on."""
         enqueue(opened, holder := job(unique=UniqueKey(b"k" * 16)), job(unique=UniqueKey(b"o" * 16)))
         run(opened.set_queue_mode(["closing"], QueueMode.DRAINING))
         mine.execute("create table orders (x)")
@@ -96,7 +101,9 @@ class TestTransaction:
         mine.rollback()
         assert enqueue(opened, job(unique=UniqueKey(b"k" * 16)))[0].created
 
-    def test_the_callers_factories_do_not_matter(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_row_and_text_factories_of_the_caller_do_not_matter(
+        self, opened: SqliteStore, mine: sqlite3.Connection
+    ) -> None:
         mine.row_factory = sqlite3.Row
         mine.text_factory = bytes
         dead = job()
@@ -140,22 +147,22 @@ class TestRefused:
         run(close(store))
 
 
-class TestForgotten:
+class TestForgottenConnection:
     """An enqueue without ``connection=`` while the same thread holds a write transaction cannot succeed."""
 
     @pytest.fixture(autouse=True)
     def _short_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(gate, "OWN_PATIENCE", 0.05)
-        monkeypatch.setattr(gate, "PATIENCE", 5.0)
+        monkeypatch.setattr(write_lock, "OWN_PATIENCE", 0.05)
+        monkeypatch.setattr(write_lock, "PATIENCE", 5.0)
 
-    def test_it_is_refused_with_the_fix(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_the_error_names_the_fix(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
         mine.execute("begin immediate")
         with pytest.raises(InCallerTransaction, match="connection="):
             enqueue(opened, job())
         mine.rollback()
         assert enqueue(opened, job())[0].created
 
-    def test_also_when_awaited(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_the_error_names_the_fix_when_awaited(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
         async def forget(made: Any) -> None:
             await opened.enqueue(made)
 

@@ -1,4 +1,4 @@
-"""The file: who may read it, where it may be, what happens when it is not sound."""
+"""The file: its permissions, its file system, and damage."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from mainspring.errors import (
     UnsupportedFileSystem,
 )
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, files
-from mainspring.stores.sqlite.schema import VERSION
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import files
+from mainspring.stores.sqlite.driver.schema import VERSION
 
-from .words import close, enqueue, job, jobs, run, states
+from .helpers import close, enqueue, job, jobs, run, states
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -42,7 +43,7 @@ def damage(path: Path, at: int, data: bytes) -> None:
 
 
 def opening(path: Path, kind: type[StoreError]) -> str:
-    """The message of the refusal to open."""
+    """The message of the error of ``open``."""
     store = SqliteStore(str(path))
     with pytest.raises(kind) as refused:
         run(store.open())
@@ -60,7 +61,7 @@ def made(path: Path, n: int = 300) -> None:
 
 
 class TestModes:
-    def test_only_the_owner_can_read_what_we_make(self, path: Path) -> None:
+    def test_only_the_owner_can_read_new_files(self, path: Path) -> None:
         store = SqliteStore(str(path))
         enqueue(store, job())
         beside = [each for each in path.parent.iterdir() if each.is_file()]
@@ -69,7 +70,7 @@ class TestModes:
         assert stat.S_IMODE((path.parent / "jobs.db-wake").stat().st_mode) == 0o700
         run(close(store))
 
-    def test_a_file_that_is_there_keeps_its_mode(self, path: Path) -> None:
+    def test_an_existing_file_keeps_its_permissions(self, path: Path) -> None:
         sqlite3.connect(path).execute("create table mine (x)").connection.close()
         path.chmod(0o640)
         made(path)
@@ -92,7 +93,7 @@ class TestFileSystems:
     def test_the_nearest_mount_counts(self, folder: str, kind: str) -> None:
         assert files.file_system(folder, MOUNTS) == kind
 
-    def test_unknown_is_not_refused(self) -> None:
+    def test_an_unknown_file_system_is_not_refused(self) -> None:
         assert files.file_system("/home/shop", "") == ""
 
     def test_a_network_file_system_is_refused(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ class TestFileSystems:
         assert not path.exists()
 
 
-class TestUnsound:
+class TestDamagedFiles:
     def test_not_a_database(self, path: Path) -> None:
         path.write_bytes(b"This is a letter, not a database.\n" * 100)
         assert "not a database" in opening(path, StoreCorrupt)
@@ -127,15 +128,15 @@ class TestUnsound:
     def test_a_missing_directory(self, path: Path) -> None:
         assert "mkdir" in opening(path / "deeper" / "jobs.db", StoreUnavailable)
 
-    def test_damage_that_a_call_finds(self, path: Path) -> None:
-        """The check at open is bounded: what it does not see is found by whoever reads it, and named."""
+    def test_damage_is_found_by_the_call_that_reads_it(self, path: Path) -> None:
+        """The check at open is limited to 0.1 s: a call that reads a damaged page later raises the same error."""
         made(path)
         with sqlite3.connect(path) as other:
             (page,) = other.execute("select rootpage from sqlite_master where name = 'mainspring_jobs'").fetchone()
             (size,) = other.execute("pragma page_size").fetchone()
         other.close()
         store = SqliteStore(str(path))
-        store._checked = True
+        store.database._is_checked = True
         damage(path, size * (page - 1), b"\xff" * size)
         with pytest.raises(StoreCorrupt):
             enqueue(store, job())
@@ -143,7 +144,7 @@ class TestUnsound:
 
 
 class TestSchema:
-    def test_a_newer_schema_is_refused_with_the_fix(self, path: Path) -> None:
+    def test_a_newer_schema_is_refused_and_the_error_names_the_fix(self, path: Path) -> None:
         made(path)
         with sqlite3.connect(path) as other:
             other.execute("update mainspring_meta set version = 99")
@@ -152,7 +153,7 @@ class TestSchema:
         assert "99" in said
         assert "Upgrade" in said
 
-    def test_nothing_of_the_users_file_is_touched(self, path: Path) -> None:
+    def test_other_tables_of_the_file_are_unchanged(self, path: Path) -> None:
         with sqlite3.connect(path) as mine:
             mine.execute("pragma user_version = 7")
             mine.execute("pragma application_id = 42")
@@ -166,14 +167,14 @@ class TestSchema:
         assert {name for name in names if not name.startswith("mainspring_")} == {"orders"}
         mine.close()
 
-    def test_namespaces_share_a_file_and_nothing_else(self, path: Path) -> None:
+    def test_namespaces_share_only_the_file(self, path: Path) -> None:
         one, two = SqliteStore(str(path)), SqliteStore(str(path), namespace="billing")
         enqueue(one, *jobs(3))
         enqueue(two, job())
         assert (run(states(one)), run(states(two))) == ({State.READY: 3}, {State.READY: 1})
         run(close(one, two))
 
-    def test_migrations_run_once_however_many_open(self, path: Path) -> None:
+    def test_migrations_run_once_with_many_processes(self, path: Path) -> None:
         program = "import sys; from mainspring.stores.sqlite import SqliteStore; import asyncio; "
         program += "asyncio.run(SqliteStore(sys.argv[1]).open())"
         many = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(4)]
@@ -182,7 +183,7 @@ class TestSchema:
         assert run(store.migrate()) == (VERSION, VERSION)
         run(close(store))
 
-    def test_the_states_of_the_table_are_the_schemas(self, path: Path) -> None:
+    def test_the_schema_accepts_exactly_the_states_of_the_transition_table(self, path: Path) -> None:
         made(path, 1)
         other = sqlite3.connect(path)
         with pytest.raises(sqlite3.IntegrityError):

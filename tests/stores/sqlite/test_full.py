@@ -1,4 +1,4 @@
-"""A full disk: enqueue is refused first, what runs is still reported, and all is well when room is back."""
+"""A full disk: enqueue is refused first, running jobs are still acked, and everything works when space is back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from mainspring.errors import StoreFull
 from mainspring.states import State
-from mainspring.stores.sqlite import SqliteStore, reserve
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import files
 
-from .words import Worker, batch, job, jobs, states, succeeded
+from .helpers import Worker, batch, job, jobs, states, succeeded
 
 RECORD = b"x" * 20_000
 
@@ -41,40 +42,40 @@ class SmallDisk:
                             break
                     except OSError:
                         break
-        assert reserve.free_space(str(self.folder)) == 0
+        assert files.free_space(str(self.folder)) == 0
 
     def make_room(self, store: SqliteStore) -> None:
         (self.folder / "ballast").unlink()
 
 
 class Quota:
-    """For users who may not mount: SQLite itself refuses to grow, and giving up the reserve lets it grow as much."""
+    """For users who may not mount: SQLite itself refuses to grow, and deleting the reserve lets it grow by as much."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.free, self._patch = folder, 1 << 30, monkeypatch
-        monkeypatch.setattr(reserve, "free_space", lambda _: self.free)
+        monkeypatch.setattr(files, "free_space", lambda _: self.free)
 
     def fill(self, store: SqliteStore) -> None:
         self.free = 0
         self._limit(store, 1)
-        given_up = store._reserve.release
+        given_up = store.database.reserve.release
 
         def release() -> bool:
-            connection = store._writer._cursor.connection if store._writer._cursor else None
+            connection = store.database.writer._cursor.connection if store.database.writer._cursor else None
             if not given_up() or connection is None:
                 return False
             pages = connection.execute("pragma page_count").fetchone()[0]
-            connection.execute(f"pragma max_page_count = {pages + reserve.SIZE // 4096}")
+            connection.execute(f"pragma max_page_count = {pages + files.RESERVE_SIZE // 4096}")
             return True
 
-        self._patch.setattr(store._reserve, "release", release)
+        self._patch.setattr(store.database.reserve, "release", release)
 
     def make_room(self, store: SqliteStore) -> None:
         self.free = 1 << 30
         self._limit(store, 1 << 30)
 
     def _limit(self, store: SqliteStore, pages: int) -> None:
-        store._writer.do(lambda tx: tx.cursor.execute(f"pragma max_page_count = {pages}").fetchall())
+        store.database.writer.do(lambda tx: tx.cursor.execute(f"pragma max_page_count = {pages}").fetchall())
 
 
 @pytest.fixture
@@ -103,8 +104,8 @@ def disk(request: pytest.FixtureRequest) -> Disk:
 
 
 def look(store: SqliteStore) -> None:
-    """The next enqueue looks at the disk again, as it does after a second."""
-    store._reserve._looked = 0.0
+    """Make the next enqueue read the free space again, as it does after a second."""
+    store.database.reserve._looked = 0.0
 
 
 def reserved(store: SqliteStore) -> int:
@@ -121,7 +122,7 @@ class TestFullDisk:
         claims = await worker.take(40)
         disk.fill(store)
         look(store)
-        with pytest.raises(StoreFull, match="no new jobs"):
+        with pytest.raises(StoreFull, match="new jobs are refused"):
             await store.enqueue(batch(job()))
         for claim in claims:
             said = await worker.turn(succeeded(claim))
@@ -130,17 +131,17 @@ class TestFullDisk:
         assert reserved(store) == 0
         with pytest.raises(StoreFull):
             store.enqueue_now(batch(job()))
-        check = await store._write(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall())
+        check = await store.database.write(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall())
         assert check == [("ok",)]
         disk.make_room(store)
         look(store)
         await store.enqueue(batch(job()))
         assert await states(store) == {State.READY: 11, State.SUCCEEDED: 40}
-        assert reserved(store) == reserve.SIZE
+        assert reserved(store) == files.RESERVE_SIZE
         await store.close()
 
     async def test_a_batch_that_does_not_fit_is_refused_whole(self, disk: Disk) -> None:
-        """It fits by the look at the disk, but not by its size."""
+        """The free space is enough for an enqueue, but not for this batch."""
         store = SqliteStore(str(disk.folder / "jobs.db"))
         await store.enqueue(batch(job()))
         if isinstance(disk, Quota):

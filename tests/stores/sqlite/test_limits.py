@@ -1,4 +1,4 @@
-"""What limits cost on SQLite, and what only its lanes with keys can get wrong."""
+"""The statements that limits cost on SQLite, and cases that only its lanes with keys have."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from mainspring.limits.records import Bucket, Limit
 from mainspring.queues.records import FairKey
 from mainspring.states import Action
 from mainspring.stores.base import NUMBERS_KEPT
-from mainspring.stores.sqlite import SqliteStore, claims, limits, parking
+from mainspring.stores.sqlite import SqliteStore, limits
+from mainspring.stores.sqlite.claim import wants
+from mainspring.stores.sqlite.limits import waiting
 from mainspring.worker.records import Claim, Turn, Want
 
-from .words import Worker, batch, job, jobs, succeeded
+from .helpers import Worker, batch, job, jobs, succeeded
 
 SECOND = 1_000_000
-TABLES = ("limits", "lanes", "holds", "starts", "rates", "guests", "waits", "stirs")
-FREE = "-- those whose places nobody waits for"
-"""Looks at limits only if it meets a job that has some."""
+TABLES = ("limits", "lanes", "job_holds", "starts", "rates", "holders", "waiting_queues", "rechecks")
+FREE = "-- deletes the jobs whose end wakes no waiting job"
+"""The statement that reads limits only for jobs that have limits."""
 ONE = Limit(name="tenant", size=1)
 CALLS = Limit(name="calls", kind="rate", size=1, per=10 * SECOND)
 
@@ -50,8 +52,8 @@ async def store(path: Path, clock: MovableClock) -> AsyncIterator[SqliteStore]:
 
 @contextmanager
 def statements(store: SqliteStore) -> Iterator[list[str]]:
-    """What is run meanwhile."""
-    cursor = store._writer._cursor
+    """The statements that are run inside the ``with``."""
+    cursor = store.database.writer._cursor
     assert cursor is not None
     heard: list[str] = []
     cursor.connection.set_trace_callback(heard.append)
@@ -60,7 +62,7 @@ def statements(store: SqliteStore) -> Iterator[list[str]]:
 
 
 async def all_of(worker: Worker, n: int) -> list[Claim]:
-    """In as many turns as it takes."""
+    """Claim ``n`` jobs in as many turns as it takes."""
     found: list[Claim] = []
     for _ in range(50):
         said = await worker.turn(n=n - len(found))
@@ -73,7 +75,7 @@ async def all_of(worker: Worker, n: int) -> list[Claim]:
 # ---- costs ------------------------------------------------------------------------------------
 
 
-async def test_unlimited_jobs_ask_nothing_of_limits(store: SqliteStore) -> None:
+async def test_jobs_without_limits_do_not_read_limits(store: SqliteStore) -> None:
     worker = await Worker(store).join()
     with statements(store) as heard:
         await store.enqueue(batch(*jobs(10)))
@@ -85,8 +87,8 @@ async def test_unlimited_jobs_ask_nothing_of_limits(store: SqliteStore) -> None:
     assert not [text for text in asked for table in TABLES if f"mainspring_{table}" in text]
 
 
-async def test_a_gate_is_passed_in_bulk(store: SqliteStore) -> None:
-    """Nothing is done job by job: its own row is its place."""
+async def test_jobs_with_an_unkeyed_limit_are_claimed_in_bulk(store: SqliteStore) -> None:
+    """No statement is run for each job: the row of a running job is its use of the limit."""
     worker = await Worker(store).join()
     gated = jobs(96, buckets=(Bucket("gate"),))
     with statements(store) as heard:
@@ -95,10 +97,10 @@ async def test_a_gate_is_passed_in_bulk(store: SqliteStore) -> None:
         await worker.turn(*(succeeded(each) for each in claimed), n=32)
     assert len(claimed) == 64
     assert len(heard) < 50
-    assert not [text for text in heard if "into mainspring_holds" in text or "returning id, buckets" in text]
+    assert not [text for text in heard if "into mainspring_job_holds" in text or "returning id, buckets" in text]
 
 
-async def test_a_turn_looks_at_few_of_many_lanes(store: SqliteStore) -> None:
+async def test_a_turn_reads_few_of_many_full_lanes(store: SqliteStore) -> None:
     worker = await Worker(store).join()
     keyed = [job(buckets=tenant(n // 2)) for n in range(2_000)]
     await store.enqueue(batch(*keyed))
@@ -108,7 +110,7 @@ async def test_a_turn_looks_at_few_of_many_lanes(store: SqliteStore) -> None:
     assert len(heard) < 20
 
 
-async def test_as_many_lanes_as_are_wanted_are_read(store: SqliteStore) -> None:
+async def test_a_turn_reads_about_as_many_lanes_as_it_wants_jobs(store: SqliteStore) -> None:
     worker = await Worker(store).join()
     await store.enqueue(batch(*(job(buckets=tenant(n)) for n in range(1_000))))
     with statements(store) as heard:
@@ -116,8 +118,8 @@ async def test_as_many_lanes_as_are_wanted_are_read(store: SqliteStore) -> None:
     assert len(heard) < 80
 
 
-async def test_all_who_name_a_gate_count(store: SqliteStore) -> None:
-    """With keys and without, of a fair key, and who was handed back by a worker that did not know its task."""
+async def test_every_job_that_names_an_unkeyed_limit_counts(store: SqliteStore) -> None:
+    """With keys and without, with a fair key, and a job that a worker without its task handed back."""
     gate = Bucket("gate")
     made = [
         job(buckets=(gate,)),
@@ -140,9 +142,9 @@ async def test_all_who_name_a_gate_count(store: SqliteStore) -> None:
 # ---- lanes with keys --------------------------------------------------------------------------
 
 
-async def test_expired_jobs_hide_nobody(store: SqliteStore, clock: MovableClock) -> None:
-    """Though nobody has cancelled them yet."""
-    late = [job(buckets=tenant(n), priority=9, expires_in=SECOND) for n in range(3 * claims.PATIENCE)]
+async def test_expired_jobs_do_not_hide_other_lanes(store: SqliteStore, clock: MovableClock) -> None:
+    """Although no promotion has cancelled them yet."""
+    late = [job(buckets=tenant(n), priority=9, expires_in=SECOND) for n in range(3 * wants.PATIENCE)]
     good = job(buckets=tenant("good"))
     await store.enqueue(batch(*late, good))
     clock.advance("2s")
@@ -150,8 +152,8 @@ async def test_expired_jobs_hide_nobody(store: SqliteStore, clock: MovableClock)
     assert [each.id for each in await all_of(worker, 5)] == [good.id]
 
 
-async def test_a_lane_stands_where_its_first_job_does(store: SqliteStore) -> None:
-    """Also when the one that stood there was cancelled, and the other lane was opened after it."""
+async def test_a_lane_is_ordered_by_its_first_job(store: SqliteStore) -> None:
+    """Also if the first job was cancelled, and the other lane was opened after it."""
     await store.declare_limits([Limit(name="region", size=2)])
     first, second, third, holding = (job(buckets=(*tenant(key), Bucket("region", "r"))) for key in "abac")
     await store.enqueue(batch(job(buckets=(Bucket("region", "r"),), priority=9), holding))
@@ -170,7 +172,7 @@ async def wanting(worker: Worker, *wants: Want) -> list[bytes]:
     return [claim.id for claim in (await worker.store.turn(asked)).claims]
 
 
-async def test_a_place_is_not_kept_for_lanes_that_nobody_asks_for(store: SqliteStore) -> None:
+async def test_capacity_is_not_reserved_for_lanes_that_no_worker_asks_for(store: SqliteStore) -> None:
     running, other, own = (
         job(queue=queue, buckets=tenant(7), priority=p) for queue, p in (("q", 9), ("a", 5), ("q", 0))
     )
@@ -182,7 +184,7 @@ async def test_a_place_is_not_kept_for_lanes_that_nobody_asks_for(store: SqliteS
     assert await wanting(worker, Want(("q/any",), 5)) == [own.id]
 
 
-async def test_the_oldest_of_those_that_waited_comes_by_age(store: SqliteStore) -> None:
+async def test_the_oldest_waiting_job_is_claimed_by_age(store: SqliteStore) -> None:
     await store.declare_limits([Limit(name="region", size=1)])
     running, old, *others = (
         job(buckets=(*tenant(n), Bucket("region", "r")), priority=p) for n, p in enumerate((9, 0, 5, 5))
@@ -195,26 +197,26 @@ async def test_the_oldest_of_those_that_waited_comes_by_age(store: SqliteStore) 
     assert await wanting(worker, Want(("q/any",), 1, oldest=1)) == [old.id]
 
 
-async def test_a_change_that_is_cut_short_goes_on(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever promotes opens the lanes that are left."""
-    monkeypatch.setattr(parking, "SLICE", 2)
+async def test_promotions_finish_an_interrupted_recheck(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promotion opens the lanes that are left."""
+    monkeypatch.setattr(waiting, "SLICE", 2)
     await store.enqueue(batch(*(job(buckets=tenant(n % 9)) for n in range(18))))
     worker = await Worker(store).join()
     assert len(await all_of(worker, 18)) == 9
     assert await all_of(worker, 9) == []
-    await store._write(lambda tx: limits.set_size(tx, "tenant", 2))
+    await store.database.write(lambda tx: limits._set_size(tx, "tenant", 2))
     assert len(await all_of(worker, 9)) == 2
     for _ in range(4):
         await store.promote()
     assert len(await all_of(worker, 9)) == 7
     with statements(store) as heard:
         await store.promote()
-    assert not [text for text in heard if text.startswith("delete from mainspring_stirs")]
+    assert not [text for text in heard if text.startswith("delete from mainspring_rechecks")]
 
 
-async def test_more_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One place in a region: each of its tenants gets it in turn, by priority."""
-    monkeypatch.setattr(parking, "MANY", 3)
+async def test_more_parked_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region of size 1: each of its tenants gets the capacity in turn, by priority."""
+    monkeypatch.setattr(waiting, "LANES_OPENED", 3)
     await store.declare_limits([Limit(name="region", size=1)])
     made = [job(buckets=(*tenant(n), Bucket("region", "r")), priority=n % 2) for n in range(12)]
     await store.enqueue(batch(*made))
@@ -227,8 +229,8 @@ async def test_more_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypa
     assert done == [each.id for each in (*made[1::2], *made[::2])]
 
 
-async def test_a_lane_that_is_pruned_leaves_its_place_to_others(store: SqliteStore) -> None:
-    """It stood in line for a place, its jobs were cancelled, and nobody has looked at it since."""
+async def test_a_pruned_lane_leaves_its_capacity_to_others(store: SqliteStore) -> None:
+    """The lane was open for the capacity, its jobs were cancelled, and no claim has read it since."""
     await store.declare_limits([Limit(name="region", size=1)])
     region = Bucket("region", "r")
     first, second, third = (job(buckets=(*tenant(n), region)) for n in range(3))
@@ -245,7 +247,7 @@ async def test_a_lane_that_is_pruned_leaves_its_place_to_others(store: SqliteSto
 # ---- moments ----------------------------------------------------------------------------------
 
 
-async def test_the_turn_of_the_moment_needs_no_promotion(store: SqliteStore, clock: MovableClock) -> None:
+async def test_a_turn_opens_lanes_that_are_due_without_a_promotion(store: SqliteStore, clock: MovableClock) -> None:
     await store.declare_limits([CALLS])
     await store.enqueue(batch(*jobs(2, buckets=(Bucket("calls", "a"),))))
     worker = await Worker(store).join()
@@ -259,10 +261,10 @@ async def test_the_turn_of_the_moment_needs_no_promotion(store: SqliteStore, clo
 
 
 @pytest.mark.parametrize("key", ["", "a"])
-async def test_the_end_of_a_guest_is_a_moment(store: SqliteStore, clock: MovableClock, key: str) -> None:
+async def test_next_at_is_when_the_holder_expires(store: SqliteStore, clock: MovableClock, key: str) -> None:
     await store.declare_limits([Limit(name="narrow", size=1)])
     narrow = Bucket("narrow", key)
-    taken = await store.hold(b"guest", [narrow], 5 * SECOND)
+    taken = await store.hold(b"holder", [narrow], 5 * SECOND)
     await store.enqueue(batch(job(buckets=(narrow,))))
     worker = await Worker(store).join()
     said = await worker.turn(n=1)
@@ -271,8 +273,8 @@ async def test_the_end_of_a_guest_is_a_moment(store: SqliteStore, clock: Movable
     assert len(await worker.take(1)) == 1
 
 
-async def test_nobody_passes_a_dear_job_of_its_lane(store: SqliteStore, clock: MovableClock) -> None:
-    """Also one that came later, costs less, and stands at another priority."""
+async def test_no_job_passes_an_expensive_job_of_its_lane(store: SqliteStore, clock: MovableClock) -> None:
+    """Also a job that was enqueued later, costs less, and has another priority."""
     await store.declare_limits([Limit(name="calls", kind="rate", size=3, per=10 * SECOND)])
     first, dear = (job(buckets=(Bucket("calls", "a", cost),), priority=5) for cost in (1, 3))
     await store.enqueue(batch(first, dear))
@@ -285,27 +287,27 @@ async def test_nobody_passes_a_dear_job_of_its_lane(store: SqliteStore, clock: M
     assert [each.id for each in await worker.take(5)] == [dear.id]
 
 
-async def test_a_fast_pace_is_kept(store: SqliteStore, clock: MovableClock) -> None:
-    """More than one in a microsecond, and a third of one in each."""
-    await store.declare_limits([Limit(name="fast", kind="smooth", size=10_000_000, per=SECOND, burst=10)])
+async def test_a_smooth_rate_allows_its_whole_burst(store: SqliteStore, clock: MovableClock) -> None:
+    """In one step, and one by one although a third of a second is no whole number of microseconds."""
+    await store.declare_limits([Limit(name="fast", kind="smooth", size=100_000, per=SECOND, burst=10)])
     await store.declare_limits([Limit(name="third", kind="smooth", size=3, per=SECOND, burst=3)])
     await store.enqueue(batch(*jobs(40, buckets=(Bucket("fast"),))))
     worker = await Worker(store).join()
     assert len(await worker.take(40)) == 10
-    clock.set(to_datetime(clock.now_us() + 1))
+    clock.set(to_datetime(clock.now_us() + 100))
     assert len(await worker.take(40)) == 10
     for n in range(3):
-        assert (await store.hold(b"%d" % n, [Bucket("third")], SECOND)).ok, "a burst is whole also one by one"
+        assert (await store.hold(b"%d" % n, [Bucket("third")], SECOND)).ok
     said = await store.hold(b"late", [Bucket("third")], SECOND)
-    assert (said.ok, said.next_at) == (False, clock.now_us() + 333_334)
+    assert (said.ok, said.next_at) == (False, clock.now_us() + 333_333)
 
 
-async def test_old_numbers_go(store: SqliteStore, clock: MovableClock, path: Path) -> None:
-    """The numbers of locks that nobody wants any more."""
+async def test_old_fencing_tokens_are_pruned(store: SqliteStore, clock: MovableClock, path: Path) -> None:
+    """The tokens of locks that are not used any more."""
     for key in ("old", "older"):
         await store.hold(key.encode(), tenant(key), 1, fenced=True)
     clock.set(to_datetime(clock.now_us() + NUMBERS_KEPT))
     await store.hold(b"young", tenant("young"), 1, fenced=True)
     await store.prune(Retention())
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("select bucket from mainspring_fences").fetchall() == [("tenant=young",)]
+        assert connection.execute("select bucket from mainspring_fencing_tokens").fetchall() == [("tenant=young",)]

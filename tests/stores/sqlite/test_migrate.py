@@ -1,4 +1,4 @@
-"""A file of an earlier version is brought up to date when it is opened, with its jobs as they were."""
+"""Opening migrates a file of version 1, and its jobs stay as they were."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Enqueued, FollowUp, Retention, UniqueKey
 from mainspring.queues.records import QueueMode, QueueRow
 from mainspring.states import Action, Reason, State
-from mainspring.stores.sqlite import SqliteStore, schema
-from mainspring.stores.sqlite.statements import Statements
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver import schema
+from mainspring.stores.sqlite.driver.statements import SqliteStatements
 from mainspring.worker.records import Turn
 
-from .words import TASK, Worker, batch, close, enqueue, job, states, succeeded
+from .helpers import TASK, Worker, batch, close, enqueue, job, states, succeeded
 
 LANE, TOKEN = "q/any", 7
 READY, LATER, RUNNING, CHILD, DONE, DEAD, CANCELLED = (new_id().bytes for _ in range(7))
@@ -32,11 +33,11 @@ def insert(connection: sqlite3.Connection, table: str, **values: Any) -> None:
 
 
 def first_version(path: Path) -> None:
-    """A file as version 1 wrote it: a job in each place, a child that waits, and the worker that runs its parent."""
+    """A file as version 1 wrote it: a job in each state, a child that waits, and the worker that runs its parent."""
     connection = sqlite3.connect(path)
-    sql = Statements("mainspring_")
-    connection.execute(sql["meta"])
-    for statement in schema._constrained(sql["migration_1"]).split(";"):
+    sql = SqliteStatements("mainspring_")
+    connection.execute(sql["create_meta"])
+    for statement in sql["migration_1"].split(";"):
         connection.execute(statement)
     connection.execute(sql["set_version"], ("default", 1))
     live = {"queue": "q", "lane": LANE, "task": TASK, "priority": 3, "crash_limit": 3, "early": 0, "enqueued": 1}
@@ -72,7 +73,7 @@ async def records(store: SqliteStore, ids: Sequence[bytes]) -> list[bytes]:
     return [found[id].record for id in ids]
 
 
-async def test_every_job_is_where_it_was(old: SqliteStore) -> None:
+async def test_every_job_keeps_its_state(old: SqliteStore) -> None:
     await old.open()
     assert await old.migrate() == (1, schema.VERSION)
     assert await states(old) == {
@@ -87,8 +88,8 @@ async def test_every_job_is_where_it_was(old: SqliteStore) -> None:
     await close(old)
 
 
-async def test_old_jobs_go_on(old: SqliteStore) -> None:
-    """The running one is acked, its child freed, what waits is claimed, what ended is retried, and all are pruned."""
+async def test_old_jobs_run_to_their_end(old: SqliteStore) -> None:
+    """The running job is acked, its child released, waiting jobs are claimed, ended jobs retried, all are pruned."""
     said = await old.turn(Turn(worker="w", number=2, seen=1, acks=(Ack.succeeded(Lease(RUNNING, TOKEN), b"2"),)))
     assert (said.already, said.stale) == ((), ())
     await old.act(Action.RUN_NOW, Query(ids=(LATER,)))
@@ -102,7 +103,7 @@ async def test_old_jobs_go_on(old: SqliteStore) -> None:
     await close(old)
 
 
-async def test_what_is_new_works_beside_them(old: SqliteStore) -> None:
+async def test_new_features_work_beside_old_jobs(old: SqliteStore) -> None:
     await old.open()
     made = job(unique=UniqueKey(b"k" * 16), marks=("red",), follows=(FollowUp(State.CANCELLED, job(id=bytes(16))),))
     assert await old.enqueue(batch(made)) == [Enqueued(made.id, True)]
@@ -116,8 +117,8 @@ async def test_what_is_new_works_beside_them(old: SqliteStore) -> None:
     await close(old)
 
 
-def test_not_inside_a_callers_transaction(path: Path) -> None:
-    """The tables are changed when the store is opened, never by an enqueue in somebody else's transaction."""
+def test_a_callers_transaction_never_migrates(path: Path) -> None:
+    """The tables are changed when the store is opened, never by an enqueue in the transaction of a caller."""
     first_version(path)
     store, mine = SqliteStore(str(path)), sqlite3.connect(path)
     mine.execute("create table orders (x)")

@@ -1,4 +1,4 @@
-"""The statements of the hot path look at what they need, not at a backlog."""
+"""The statements of the hot path read by indexes and never walk a backlog."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.stores.sqlite import SqliteStore, statements
-from mainspring.stores.sqlite.statements import Statements, fill, sizes
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.driver.statements import FOLDER, SqliteStatements, fill_rows, sizes
 
-from .words import close, enqueue, job, jobs, run
+from .helpers import close, enqueue, job, jobs, run
 
-SQL = Statements("mainspring_")
+SQL = SqliteStatements("mainspring_")
 SCAN = re.compile(r"SCAN (?!a$|\d+ CONSTANT|\d-ROW|CONSTANT|\(subquery|e$|h$|w$|mainspring_breakers$|json_each )")
 HOT = (
-    "enqueue", "known", "parent_state", "next_seq", "ack_succeeded", "delete_job", "owned", "ended_by", "add_attempt",
-    "put_off", "give_back", "free_hold", "worker_row", "worker_turned", "groups_beside", "heads", "level",
-    "level_heads", "claim", "claim_ids", "hold", "claims_since", "leases", "orders", "to_finished", "to_dead",
-    "children", "due", "promote", "expired", "next_due", "beat", "held", "lease_is_good", "old_by_keep", "old_finished",
-    "old_dead", "still_finished", "still_dead", "marked", "last_line", "add_line", "add_item", "logs", "items",
-    "attempts", "live", "last_holder", "lose_key", "take_key", "key_of", "follows_of", "followed",
-    "add_mark", "add_follow", "drop_marks", "drop_follows", "drop_key", "heads_costs", "level_heads_costs",
-    "delete_free", "delete_limited", "limit", "add_limit", "set_limit", "override", "forget_limit", "places_used",
-    "gated", "window_used", "starts", "newest_start", "newest_starts", "put_start", "less_start", "drop_starts", "pace",
-    "set_tat", "slow", "note_wait", "waits", "renew_guest", "guest", "add_guest", "drop_guest",
-    "kept_places", "keep_place", "has_kept_place", "rest", "resting", "last_number", "put_number", "drop_numbers",
-    "add_group", "line_up", "open_lanes", "open_at_rank", "open_rank", "parked_above", "set_lane", "drop_lane",
-    "open_lane", "parked",
-    "parked_group", "parked_rank", "parked_at_rank", "due_lanes", "first_until", "parked_on_limit", "forget_starts",
-    "line_up_fair", "fair_lanes", "set_fair_lane", "clock", "set_clock", "next_heads", "next_heads_costs",
-    "head_buckets", "probes_used", "waited_for", "schedule", "due_schedules", "next_look", "one_schedule",
-    "put_schedule", "runs", "job_of_run", "put_run", "trim_runs", "drop_runs", "is_part", "is_of_part", "heard_by",
-    "note", "enter_line", "first_in_line", "in_line", "leave_line", "take_notes", "set_released", "links_of",
-    "line_of", "drop_link",
+    "enqueue", "job_is_known", "parent_state", "next_seq", "ack_succeeded", "delete_job", "owned_job", "ended_by",
+    "add_attempt", "set_due", "hand_back", "drop_job_hold", "worker_of_turn", "set_worker_turn", "lane_sets_beside",
+    "heads", "next_priority", "priority_heads", "claim", "claim_ids", "add_job_hold", "claims_since", "leases",
+    "cancel_orders", "to_finished", "to_dead", "children", "due_jobs", "promote", "expired_jobs", "next_due",
+    "beat", "jobs_of_worker", "lease_is_good", "prunable_by_keep", "prunable_finished", "prunable_dead",
+    "ended_then_finished", "ended_then_dead", "jobs_with_mark", "last_line", "add_line", "add_item", "logs",
+    "items", "attempts", "job_is_live", "key_holder", "release_key", "take_key", "key_of_job", "follow_ups_of",
+    "followed_states", "add_mark", "add_follow_up", "drop_marks", "drop_follow_ups", "drop_key", "heads_with_costs",
+    "priority_heads_with_costs", "delete_unlimited", "delete_limited", "limit", "add_limit", "set_limit",
+    "override_limit", "drop_limit", "concurrency_used", "running_by_lane", "window_used", "starts", "newest_start",
+    "newest_starts", "put_start", "reduce_start", "drop_starts", "smooth_rate", "set_tat", "block_bucket",
+    "add_waiting_queue", "take_waiting_queues", "renew_holder", "buckets_of_holder", "add_holder", "drop_holder",
+    "drop_reservations", "add_reservation", "has_reservation", "pause_reservations", "reservations_are_paused",
+    "last_fencing_token", "put_fencing_token", "drop_fencing_tokens", "add_lane_set", "add_keyed_lane",
+    "open_lanes", "open_lanes_at_rank", "next_open_rank", "parked_above", "set_lane", "drop_empty_lane",
+    "open_lane", "parked_lanes", "next_parked_set", "next_parked_rank", "parked_lanes_at_rank", "lanes_to_recheck",
+    "next_recheck", "parked_lanes_of_limit", "drop_idle_starts", "add_fair_lane", "open_fair_lanes",
+    "set_fair_lane", "virtual_time", "set_virtual_time", "next_heads", "next_heads_with_costs", "head_buckets",
+    "probes_used", "buckets_with_parked_lanes", "schedule_rev", "due_schedules", "next_look", "schedule",
+    "put_schedule", "runs", "job_of_run", "put_run", "trim_runs", "drop_runs", "has_dependencies",
+    "has_dependency_mark", "dependents_of_job", "note_success", "add_waiting_job", "first_waiting_job", "job_waits",
+    "drop_waiting_job", "clear_notes", "set_released", "dependencies_of", "waiting_jobs", "drop_dependency",
 )  # fmt: skip
 
 
@@ -57,12 +60,12 @@ def test_no_statement_walks_a_table_or_sorts_a_backlog(
 ) -> None:
     if analysed:
         connection.execute("analyze")  # the user's own database may have been
-    text = fill(SQL[name], 4)
+    text = fill_rows(SQL[name], 4)
     values = dict.fromkeys(re.findall(r":(\w+)", text)) or [None] * _parameters(text)
     plan = [row[3] for row in connection.execute("explain query plan " + text, values)]
     for step in plan:
         assert not SCAN.match(step) or _by_partial(step), plan
-        assert "USE TEMP B-TREE" not in step or name == "held", plan
+        assert "USE TEMP B-TREE" not in step or name == "jobs_of_worker", plan
 
 
 def _parameters(text: str) -> int:
@@ -71,15 +74,16 @@ def _parameters(text: str) -> int:
 
 
 def _by_partial(step: str) -> bool:
-    """The later, expiring and gated indexes hold only what the statement asks for."""
-    names = ("jobs_later", "jobs_expiring", "COVERING INDEX mainspring_jobs_gated")
+    """These partial indexes hold only the jobs that the statement asks for."""
+    names = ("jobs_later", "jobs_expiring", "COVERING INDEX mainspring_jobs_unkeyed")
     return "USING" in step and any(name in step for name in names)
 
 
-def test_each_statement_has_a_name_of_its_own() -> None:
-    """Of two with one name the second would be run in place of the first."""
-    folder = Path(statements.__file__).parent / "sql"
-    names = [name for file in folder.glob("*.sql") for name in re.findall(r"(?m)^-- name: (\w+)", file.read_text())]
+def test_names_of_statements_are_unique() -> None:
+    """Of two statements with one name, the second would replace the first."""
+    names = [
+        name for file in Path(FOLDER).glob("*.sql") for name in re.findall(r"(?m)^-- name: (\w+)", file.read_text())
+    ]
     assert sorted(names) == sorted(SQL)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -13,15 +15,30 @@ import pytest
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.wake import _LOOK
+from mainspring.stores.sqlite.driver.wakeups import LOOK_SECONDS
 from mainspring.worker.records import Beat
 
-from .words import PATIENCE, Worker, batch, child, close, enqueue, finish, hear, job, jobs, run, states, succeeded, tell
+from .helpers import (
+    PATIENCE,
+    Worker,
+    batch,
+    child,
+    close,
+    enqueue,
+    job,
+    jobs,
+    read_line,
+    read_rest,
+    run,
+    states,
+    succeeded,
+    write_line,
+)
 
 
 class TestTwoApps:
     @pytest.mark.asyncio
-    async def test_each_runs_only_what_it_knows(self, store: SqliteStore, path: Path) -> None:
+    async def test_each_app_runs_only_its_own_tasks(self, store: SqliteStore, path: Path) -> None:
         """A worker that does not know a task hands the job back; the other app's worker gets it."""
         other = child(
             """
@@ -41,7 +58,7 @@ class TestTwoApps:
             """,
             path,
         )
-        assert hear(other) == "joined"
+        assert read_line(other) == "joined"
         ours, theirs = job(task="ours.task"), job(task="theirs.task")
         await store.enqueue(batch(ours, theirs))
         mine = await Worker(store, "mine", ("ours.task",)).join()
@@ -49,8 +66,8 @@ class TestTwoApps:
             lease = Lease(claim.id, claim.token)
             await mine.turn(Ack.succeeded(lease) if claim.task == "ours.task" else Ack.returned(lease, park=True))
         assert await mine.take(10) == ()
-        tell(other)
-        assert "ran theirs.task" in await asyncio.to_thread(finish, other)
+        write_line(other)
+        assert "ran theirs.task" in await asyncio.to_thread(read_rest, other)
         assert await states(store) == {State.SUCCEEDED: 2}
 
 
@@ -73,20 +90,20 @@ class TestOneKey:
             )
             for _ in range(4)
         ]
-        assert [hear(each) for each in producers] == ["here"] * 4
+        assert [read_line(each) for each in producers] == ["here"] * 4
         for each in producers:
-            tell(each)
-        said = [finish(each).split() for each in producers]
+            write_line(each)
+        said = [read_rest(each).split() for each in producers]
         assert sum(int(created) for created, *_ in said) == 1
         assert len({holder for _, *holders in said for holder in holders}) == 1
         assert run(states(store)) == {State.READY: 5}
 
 
 class TestFork:
-    """As a web server does that loads the app and then forks."""
+    """A web server loads the app and then forks."""
 
     def fork(self, body: object) -> int:
-        """Run ``body`` in a child; its exit code."""
+        """Run ``body`` in a child process and return its exit code."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -105,7 +122,7 @@ class TestFork:
         run(close(store))
 
     def test_what_the_child_commits_survives_the_parents_close(self, path: Path) -> None:
-        """With an inherited handle in the child, SQLite would remove the log under its feet."""
+        """With an inherited handle, SQLite in the parent would remove the log that the child uses."""
         store = SqliteStore(str(path))
         run(store.open())
         enqueue(store, job())
@@ -182,47 +199,47 @@ asyncio.run(main())
 """
 
 
-def look_again() -> None:
-    """From now on a writer sees who has begun to listen: it looks each 20 ms at most, and the poll covers the rest."""
-    time.sleep(2 * _LOOK)
+def await_next_look() -> None:
+    """Wait until a writer sees the new listeners: it reads the directory every 20 ms at most."""
+    time.sleep(2 * LOOK_SECONDS)
 
 
-class TestWaking:
+class TestWakeups:
     @pytest.mark.parametrize("deep", [False, True])
     def test_an_enqueue_wakes_another_process(self, tmp_path: Path, deep: bool) -> None:
-        """Also where the path is longer than a socket's address may be."""
+        """Also if the path is longer than the address of a socket may be."""
         folder = tmp_path / ("d" * 120 if deep else "d")
         folder.mkdir()
         path = folder / "jobs.db"
         store = SqliteStore(str(path))
         enqueue(store, job(queue="other"))
         listener = child(LISTEN, path, "q", "z")
-        assert hear(listener) == "listening"
-        look_again()
+        assert read_line(listener) == "listening"
+        await_next_look()
         enqueue(store, job())
-        assert hear(listener) == "woken"
-        finish(listener)
+        assert read_line(listener) == "woken"
+        read_rest(listener)
         run(close(store))
 
-    def test_what_a_dead_process_left_is_removed(self, path: Path) -> None:
+    def test_sockets_of_dead_processes_are_removed(self, path: Path) -> None:
         store = SqliteStore(str(path))
         enqueue(store, job())
         listener = child(LISTEN, path, "q")
-        assert hear(listener) == "listening"
+        assert read_line(listener) == "listening"
         listener.kill()
         listener.communicate()
         folder = Path(f"{path}-wake")
         assert [each for each in folder.iterdir() if each.suffix == ".sock"]
-        look_again()
+        await_next_look()
         run(store.notify(["q"]))
-        assert [each.name for each in folder.iterdir()] == ["gate"]
+        assert [each.name for each in folder.iterdir()] == ["waiting"]
         run(close(store))
 
     @pytest.mark.asyncio
-    async def test_who_began_to_listen_within_a_tick_of_the_file_systems_clock_is_seen(
+    async def test_a_listener_is_found_if_the_time_of_the_directory_is_unchanged(
         self, store: SqliteStore, path: Path
     ) -> None:
-        """The directory was read, somebody joined right after, and its time is still the same."""
+        """The directory was read, a listener joined right after, and the directory still has the same time."""
         folder = Path(f"{path}-wake")
         tick = time.time_ns() + 3_600_000_000_000
         os.utime(folder, ns=(tick, tick))
@@ -230,20 +247,52 @@ class TestWaking:
         elsewhere = SqliteStore(str(path))
         listener = await elsewhere.listen("w", ["q"])
         os.utime(folder, ns=(tick, tick))
-        look_again()
+        await_next_look()
         await store.enqueue(batch(job()))
         assert await listener.wait(PATIENCE)
         await elsewhere.close()
 
     @pytest.mark.asyncio
-    async def test_only_the_queues_that_were_asked_for(self, store: SqliteStore) -> None:
+    async def test_commits_at_the_end_wake_others_and_leave_no_socket_open(self, path: Path) -> None:
+        """``close`` waits for what is pending; a wake-up then must not open the socket again after it was closed."""
+        store, elsewhere = SqliteStore(str(path)), SqliteStore(str(path))
+        await store.open()
+        listener = await elsewhere.listen("w", ["q"])
+        await_next_look()
+        go_on = threading.Event()
+        held = store.database.writer.send(lambda _: go_on.wait(PATIENCE))
+        last = asyncio.create_task(store.enqueue(batch(job())))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(held, last, closing)
+        assert await listener.wait(PATIENCE)
+        assert store.database._wakeups._socket is None
+        await elsewhere.close()
+
+    @pytest.mark.asyncio
+    async def test_a_socket_that_cannot_be_bound_is_closed(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        gc.collect()  # the garbage of other tests
+        recwarn.clear()
+        monkeypatch.setattr(store.database._wakeups, "_base", "/nowhere/at/all")
+        listener = await store.listen("w", ["q"])
+        gc.collect()
+        assert not [each for each in recwarn if each.category is ResourceWarning]
+        await store.enqueue(batch(job()))
+        assert await listener.wait(PATIENCE), "inside the process it is woken"
+
+    @pytest.mark.asyncio
+    async def test_only_listeners_of_the_queue_are_woken(self, store: SqliteStore) -> None:
         mine, other = await store.listen("w", ["q"]), await store.listen("w", ["other"])
         await store.enqueue(batch(job()))
         assert await mine.wait(PATIENCE)
         assert not await other.wait(0)
 
     @pytest.mark.asyncio
-    async def test_a_scheduled_job_wakes_nobody_until_it_is_promoted(self, store: SqliteStore) -> None:
+    async def test_a_scheduled_job_wakes_listeners_when_it_is_promoted(self, store: SqliteStore) -> None:
         listener = await store.listen("w", ["q"])
         await store.enqueue(batch(job(delay=1)))
         while not (await store.promote()).promoted:
@@ -259,13 +308,13 @@ while not os.path.exists(arguments[0]):
 
 
 class TestFairness:
-    def test_a_beat_gets_through_while_others_write_all_the_time(self, path: Path, tmp_path: Path) -> None:
-        """SQLite's lock is not fair; the pause of those who write is what lets the others in."""
+    def test_a_beat_gets_the_lock_while_others_write_all_the_time(self, path: Path, tmp_path: Path) -> None:
+        """SQLite's lock is not fair: other processes get it because a writer pauses after its commit."""
         store = SqliteStore(str(path), durability="normal")
         run(store.open())
         stop = tmp_path / "stop"
         writers = [child(HAMMER, path, str(stop)) for _ in range(2)]
-        assert [hear(each) for each in writers] == ["writing"] * 2
+        assert [read_line(each) for each in writers] == ["writing"] * 2
 
         async def beats() -> None:
             worker = await Worker(store).join()
@@ -276,18 +325,18 @@ class TestFairness:
         run(beats())
         stop.touch()
         for each in writers:
-            finish(each)
+            read_rest(each)
         run(close(store))
 
-    def test_a_waiting_writer_is_seen(self, path: Path) -> None:
-        """Whoever waits for the lock shows it, and the one who has it pauses after its commit."""
+    def test_a_writer_pauses_for_a_waiting_process(self, path: Path) -> None:
+        """A process that waits for the lock shows it, and the process with the lock pauses after its commit."""
         store = SqliteStore(str(path))
         run(store.open())
         mine = sqlite3.connect(path, isolation_level=None)
         mine.execute("begin immediate")
         waiting = child('enqueue(store, job()); say("done")', path)
-        gate = store._gate
-        file = gate._opened()
+        lock = store.database.write_lock
+        file = lock._opened()
         assert file is not None
         import fcntl  # POSIX only
 
@@ -298,14 +347,14 @@ class TestFairness:
                 break
             fcntl.flock(file, fcntl.LOCK_UN)
         mine.execute("commit")
-        assert hear(waiting) == "done"
-        finish(waiting)
+        assert read_line(waiting) == "done"
+        read_rest(waiting)
         mine.close()
         run(close(store))
 
 
-def test_a_killed_writer_loses_nothing_it_was_told(path: Path) -> None:
-    """SIGKILL in the middle of writing: what was answered is there, and the file is sound."""
+def test_a_killed_writer_loses_no_confirmed_job(path: Path) -> None:
+    """After SIGKILL in the middle of writing every confirmed job exists, and the file is sound."""
     process = child(
         """
         n = 0
@@ -317,13 +366,13 @@ def test_a_killed_writer_loses_nothing_it_was_told(path: Path) -> None:
         path,
     )
     for _ in range(50):
-        heard = int(hear(process))
+        heard = int(read_line(process))
     process.kill()
     said, _ = process.communicate()
     heard = max([heard, *(int(line) for line in said.split() if line)])
     store = SqliteStore(str(path))
     assert run(states(store))[State.READY] >= heard
-    assert store._writer.do(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall()) == [("ok",)]
+    assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma integrity_check").fetchall()) == [("ok",)]
     run(close(store))
 
 

@@ -1,4 +1,4 @@
-"""Questions that have an index use it, whatever else the store holds."""
+"""Queries with an index use it, whatever else the store holds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention
 from mainspring.states import Action, Reason, State
-from mainspring.stores.sqlite import SqliteStore, act, prune
-from mainspring.stores.sqlite.find import count, find
-from mainspring.stores.sqlite.statements import Statements
-from mainspring.stores.sqlite.tally import tally
-from mainspring.stores.sqlite.tx import Tx
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.actions import find_candidates
+from mainspring.stores.sqlite.driver.statements import SqliteStatements
+from mainspring.stores.sqlite.driver.transaction import Tx
+from mainspring.stores.sqlite.prune import find_prunable
+from mainspring.stores.sqlite.query import count, find, tally
 
-from .words import Worker, batch, jobs, run, succeeded
+from .helpers import Worker, batch, jobs, run, succeeded
 
-SQL = Statements("mainspring_")
+SQL = SqliteStatements("mainspring_")
 NOW = 2 * 10**15
 WHOLE = re.compile(r"SCAN mainspring_\w+\b(?! USING (COVERING )?INDEX mainspring_jobs_running)")
 SORT = "USE TEMP B-TREE FOR ORDER BY"
@@ -43,7 +44,7 @@ NARROW = {
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some jobs in each place, most of them with the same mark."""
+    """Some jobs in each table, most of them with the same mark."""
     path = tmp_path_factory.mktemp("plans") / "jobs.db"
     run(_fill(path))
     return path
@@ -86,7 +87,7 @@ def plan(tx: Tx, work: Callable[[], object]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_a_page_looks_only_at_the_jobs_that_are_meant(tx: Tx, name: str) -> None:
+def test_a_page_reads_only_the_jobs_of_its_query(tx: Tx, name: str) -> None:
     steps = plan(tx, lambda: find(tx, NARROW[name], 10, None)) + plan(tx, lambda: find(tx, NARROW[name], 10, "7f"))
     assert not [step for step in steps if WHOLE.match(step)], steps
 
@@ -98,26 +99,26 @@ def test_a_page_by_one_error_needs_no_sorting(tx: Tx) -> None:
 
 
 @pytest.mark.parametrize("query", [Query.everything(), Query(queues=("q",)), Query(tasks=("t",)), Query(since=5)])
-def test_a_page_of_any_other_question_is_walked_by_id(tx: Tx, query: Query) -> None:
-    """It may look at many jobs, but sorts none and stops when it is full."""
+def test_a_page_of_any_other_query_walks_by_id(tx: Tx, query: Query) -> None:
+    """It may read many jobs, but sorts none and stops when the page is full."""
     assert SORT not in plan(tx, lambda: find(tx, query, 10, None))
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_numbers_and_actions_look_only_at_the_jobs_that_are_meant(tx: Tx, name: str) -> None:
+def test_counts_and_actions_read_only_the_jobs_of_their_query(tx: Tx, name: str) -> None:
     query = NARROW[name]
     action = Action.CANCEL if name.startswith("running") else Action.DELETE
     for work in (
         lambda: count(tx, query),
         lambda: tally(tx, query, "queue"),
-        lambda: act.candidates(tx, action, query, 100, 0),
+        lambda: find_candidates(tx, action, query, 100, 0),
     ):
         steps = plan(tx, work)
         assert not [step for step in steps if WHOLE.match(step)], steps
 
 
-def test_a_mark_costs_a_page_the_page(tx: Tx) -> None:
-    """Not every job with the mark, wherever most of them stand."""
+def test_a_page_by_mark_reads_one_page(tx: Tx) -> None:
+    """Not every job with the mark, whatever their state."""
     seen: list[str] = []
     tx.cursor.connection.set_trace_callback(seen.append)
     assert len(find(tx, NARROW["mark"], 10, None).jobs) == 10
@@ -131,9 +132,9 @@ def test_counting_everything_reads_indexes_only(tx: Tx) -> None:
     assert all("INDEX" in step for step in steps if WHOLE.match(step)), steps
 
 
-def test_prune_walks_by_age(tx: Tx) -> None:
-    """It counts the young in an index, and of the old it looks at no more than it takes."""
-    steps = plan(tx, lambda: prune.old(tx, Retention(), 100))
+def test_prune_reads_by_age(tx: Tx) -> None:
+    """It counts young jobs in an index, and reads no more old jobs than it deletes."""
+    steps = plan(tx, lambda: find_prunable(tx, Retention(), 100))
     assert not [step for step in steps if SORT in step], steps
     tables = [step for step in steps if re.search(r"mainspring_(finished|dead)\b(?!_)", step)]
     assert all("INDEX mainspring_finished_" in step or "INDEX mainspring_dead_age" in step for step in tables), steps

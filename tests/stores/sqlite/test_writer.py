@@ -1,4 +1,4 @@
-"""Group commit: many callers, one transaction, each with its own answer."""
+"""Group commit: many callers share one transaction, and each gets its own answer."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mainspring.jobs.records import Edge, Enqueued
 from mainspring.states import State
 from mainspring.stores.records import Document
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.reports import put
-from mainspring.stores.sqlite.tx import Tx
+from mainspring.stores.sqlite.documents import put_document
+from mainspring.stores.sqlite.driver.transaction import Tx
 
-from .words import PATIENCE, batch, close, enqueue, job, run, states
+from .helpers import PATIENCE, batch, close, enqueue, job, run, states
 
 
-class Held:
-    """Holds the writer in the middle of a call until it is let go, so that a group gathers behind it."""
+class BlockedWriter:
+    """Blocks the writer in the middle of a call until ``release``, so that a group of calls gathers."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.entered, self.let_go = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=lambda: store._writer.do(self._wait))
+        self.thread = threading.Thread(target=lambda: store.database.writer.do(self._wait))
         self.thread.start()
         assert self.entered.wait(PATIENCE)
 
@@ -41,14 +41,14 @@ class Held:
 
 
 def gathered(store: SqliteStore, n: int) -> None:
-    """``n`` calls wait for the writer: they are handed in before the first await of a caller returns."""
-    assert len(store._writer._pending) == n
+    """Check that ``n`` calls wait for the writer: a caller hands its call in before its first await returns."""
+    assert len(store.database.writer._pending) == n
 
 
 @pytest.mark.asyncio
 class TestGroups:
     async def test_one_failing_call_fails_alone(self, store: SqliteStore) -> None:
-        held = Held(store)
+        held = BlockedWriter(store)
         good, late = job(), job()
         bad = job(after=(Edge(new_id().bytes),))
         calls = [asyncio.ensure_future(store.enqueue(batch(each))) for each in (good, bad, late)]
@@ -60,15 +60,15 @@ class TestGroups:
         assert [first, third] == [[Enqueued(good.id, True)], [Enqueued(late.id, True)]]
         assert await states(store) == {State.READY: 2}
 
-    async def test_what_a_failing_call_wrote_is_undone(self, store: SqliteStore) -> None:
+    async def test_the_writes_of_a_failing_call_are_undone(self, store: SqliteStore) -> None:
         def write_and_fail(tx: Tx) -> None:
-            tx.run("put_doc", ("kind", "half", 1, b""))
+            tx.run("put_document", ("kind", "half", 1, b""))
             raise ZeroDivisionError
 
-        held = Held(store)
+        held = BlockedWriter(store)
         calls = [
-            store._writer.send(write_and_fail),
-            store._writer.send(lambda tx: put(tx, Document("kind", "whole", 1, b""))),
+            store.database.writer.send(write_and_fail),
+            store.database.writer.send(lambda tx: put_document(tx, Document("kind", "whole", 1, b""))),
         ]
         gathered(store, 2)
         held.release()
@@ -76,8 +76,8 @@ class TestGroups:
         assert isinstance(failed, ZeroDivisionError)
         assert [doc.name for doc in await store.documents("kind")] == ["whole"]
 
-    async def test_calls_that_gathered_are_one_commit(self, store: SqliteStore, path: Path) -> None:
-        """The log's frames tell: 20 commits of their own would write the same pages 20 times."""
+    async def test_calls_that_wait_share_one_commit(self, store: SqliteStore, path: Path) -> None:
+        """Counted in frames of the log: 20 single commits would write the same pages 20 times."""
 
         def frames() -> int:
             return int((Path(f"{path}-wal").stat().st_size - 32) // 4120)
@@ -86,7 +86,7 @@ class TestGroups:
         before = frames()
         await store.enqueue(batch(job()))
         alone = frames() - before
-        held = Held(store)
+        held = BlockedWriter(store)
         calls = [asyncio.ensure_future(store.enqueue(batch(job()))) for _ in range(20)]
         await asyncio.sleep(0)
         gathered(store, 20)
@@ -97,8 +97,8 @@ class TestGroups:
         assert await states(store) == {State.READY: 22}
 
     async def test_an_abandoned_call_is_not_run(self, store: SqliteStore) -> None:
-        """The caller's deadline passed while it waited in line."""
-        held = Held(store)
+        """The deadline of the caller passed while the call waited."""
+        held = BlockedWriter(store)
         call = asyncio.ensure_future(store.enqueue(batch(job())))
         await asyncio.sleep(0)
         gathered(store, 1)
@@ -110,31 +110,30 @@ class TestGroups:
         assert await states(store) == {State.READY: 1}
 
     @pytest.mark.parametrize("n", [1, 2])
-    async def test_a_row_that_the_schema_refuses_is_not_called_inserted(self, store: SqliteStore, n: int) -> None:
-        """Not passed over either: the whole batch is refused."""
+    async def test_a_row_that_the_schema_refuses_fails_its_batch(self, store: SqliteStore, n: int) -> None:
         good = [job() for _ in range(n - 1)]
         with pytest.raises(StoreConflict):
             await store.enqueue(batch(*good, job(id=b"too short")))
         assert await states(store) == {}
 
-    async def test_a_bug_in_a_call_comes_out_as_it_is(self, store: SqliteStore) -> None:
+    async def test_an_error_that_is_not_of_sqlite_is_raised_unchanged(self, store: SqliteStore) -> None:
         def broken(_: Tx) -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await store._write(broken)
+            await store.database.write(broken)
         await store.enqueue(batch(job()))
 
     async def test_reads_do_not_wait_for_a_commit(self, store: SqliteStore) -> None:
         await store.enqueue(batch(job()))
-        held = Held(store)
+        held = BlockedWriter(store)
         assert await states(store) == {State.READY: 1}
         held.release()
 
 
 class TestThreadsAndLoops:
     def test_many_threads_many_loops(self, path: Path) -> None:
-        """Blocking callers, and loops that come and go, on one store."""
+        """Blocking callers and several event loops use one store."""
         store = SqliteStore(str(path), durability="normal")
 
         def blocking(_: int) -> None:
@@ -154,9 +153,9 @@ class TestThreadsAndLoops:
 
     def test_a_blocking_enqueue_starts_no_thread(self, path: Path) -> None:
         store = SqliteStore(str(path))
-        before = threading.active_count()
+        before = set(threading.enumerate())  # a thread of another test may end meanwhile
         enqueue(store, job())
-        assert threading.active_count() == before
+        assert set(threading.enumerate()) <= before
         run(close(store))
 
     def test_after_close_calls_are_refused(self, path: Path) -> None:
@@ -171,14 +170,14 @@ class TestThreadsAndLoops:
 
 class TestSettings:
     @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
-    def test_the_durability_class_is_really_set(self, path: Path, durability: str, level: int) -> None:
+    def test_durability_sets_synchronous(self, path: Path, durability: str, level: int) -> None:
         store = SqliteStore(str(path), durability=durability)
         assert run(store.durability()) == f"sqlite:{durability}"
-        assert store._writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == level
-        assert store._writer.do(lambda tx: tx.cursor.execute("pragma journal_mode").fetchone()[0]) == "wal"
+        assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == level
+        assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma journal_mode").fetchone()[0]) == "wal"
         run(close(store))
 
-    def test_an_unknown_class_or_namespace_is_refused(self, path: Path) -> None:
+    def test_an_unknown_durability_or_namespace_is_refused(self, path: Path) -> None:
         with pytest.raises(InvalidOption, match="durability"):
             SqliteStore(str(path), durability="off")
         with pytest.raises(InvalidOption, match="namespace"):
@@ -199,39 +198,39 @@ class TestSettings:
 
         clock = Stepped()
         store = SqliteStore(str(path), clock=clock)
-        first = store._writer.do(lambda tx: tx.now)
+        first = store.database.writer.do(lambda tx: tx.now)
         clock.now = 1_000_000
-        assert store._writer.do(lambda tx: tx.now) == first
+        assert store.database.writer.do(lambda tx: tx.now) == first
         run(close(store))
 
 
-class TestReentered:
+class TestReentry:
     """A signal handler or a finaliser enqueues in the middle of an enqueue of the same thread."""
 
-    def test_it_is_refused_instead_of_waiting_for_itself(self, tmp_path: Path) -> None:
+    def test_a_nested_enqueue_raises_instead_of_waiting_for_itself(self, tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path / "jobs.db"))
         inner = job()
 
         def interrupted(_: Tx) -> None:
-            with pytest.raises(WouldDeadlock, match="set a flag"):
+            with pytest.raises(WouldDeadlock, match="Set a flag"):
                 store.enqueue_now(batch(inner))
 
-        store._writer.do(interrupted)
+        store.database.writer.do(interrupted)
         assert store.enqueue_now(batch(inner)) == [Enqueued(inner.id, True)], "nothing is left locked"
         run(store.close())
 
-    def test_a_fork_by_another_thread_is_waited_for(self, tmp_path: Path) -> None:
-        """It is that thread that has the lock, not the one that had it last."""
+    def test_an_enqueue_waits_for_a_fork_of_another_thread(self, tmp_path: Path) -> None:
+        """The other thread has the lock, not the thread that had it last."""
         store = SqliteStore(str(tmp_path / "jobs.db"))
         store.enqueue_now(batch(job()))
         late = job()
         forking, forked = threading.Event(), threading.Event()
 
         def fork() -> None:
-            store._writer.before_fork(PATIENCE)
+            store.database.writer.before_fork(PATIENCE)
             forking.set()
             forked.wait(PATIENCE)
-            store._writer.after_fork_in_parent()
+            store.database.writer.after_fork_in_parent()
 
         thread = threading.Thread(target=fork)
         thread.start()
@@ -241,9 +240,9 @@ class TestReentered:
         thread.join(PATIENCE)
         run(store.close())
 
-    async def test_also_in_the_thread_that_serves_everybody(self, store: SqliteStore) -> None:
+    async def test_a_nested_enqueue_raises_in_the_thread_of_the_writer(self, store: SqliteStore) -> None:
         def interrupted(_: Tx) -> None:
             with pytest.raises(WouldDeadlock):
                 store.enqueue_now(batch(job()))
 
-        await store._writer.send(interrupted)
+        await store.database.writer.send(interrupted)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring.cli.common import answers, moment, on_code
+from mainspring.cli.common import answers, on_code
 from mainspring.cli.completion import task_names
+from mainspring.cli.flags import flags, read_flags, read_value
 from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown, complain
 from mainspring.cli.root import NO
 from mainspring.errors import (
-    InvalidOption,
     JobCancelled,
     JobDead,
     ResultTimeout,
@@ -36,16 +34,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
 @on_code
 @answers
-@click.option("--queue", help="The queue, instead of the task's own.")
-@click.option("--priority", help="-100 to 100, or low, normal, high, critical.")
-@click.option("--delay", metavar="DURATION", help="Start no earlier than DURATION from now.")
-@click.option("--run-at", metavar="WHEN", help="Start no earlier than WHEN: 2026-01-31T12:00Z.")
-@click.option("--expires", metavar="DURATION", help="Never start later than DURATION from now.")
-@click.option("--key", help="Unique key: no second job while one with this key is live.")
-@click.option("--tag", "tags", multiple=True, help="A tag; repeat it for several.")
-@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="A value stored with the job; repeat it for several.")
-@click.option("--retries", type=int, help="Number of retries after the first attempt.")
-@click.option("--timeout", metavar="DURATION", help="Time limit of one attempt.")
+@flags("job")
 @click.option("--unknown", is_flag=True, help="Accept a task that this app does not know.")
 @click.option("--wait", is_flag=True, help="Wait until the job has finished; print its result.")
 @click.option("--wait-timeout", metavar="DURATION", help="Stop waiting after DURATION; the job is not affected.")
@@ -60,7 +49,7 @@ def enqueue(
     """
     refuse_timeout(wait_timeout, wait=wait)
     call = call_of(app, name_of(app, task, unknown=unknown), arguments)
-    job = call.options(**_options(given)).enqueue()
+    job = call.options(**read_flags("job", given)).enqueue()
     if not job.created:
         complain(f"job {job.id} already holds this key; no new job was created")
     document = {"id": str(job.id), "task": job.task, "created": job.created}
@@ -104,45 +93,6 @@ def read_arguments(words: Sequence[str], texts: frozenset[int] = frozenset()) ->
         else:
             kwargs[name] = read(text)
     return args, kwargs
-
-
-def read_value(word: str) -> Any:
-    """JSON, or the text as it is."""
-    try:
-        return json.loads(word, parse_constant=_no_number)
-    except ValueError:
-        return word
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(word)
-
-
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Job options, of those that were given."""
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "priority" in options:
-        options["priority"] = read_value(options["priority"])
-    if "run_at" in options:
-        options["run_at"] = _run_at(options["run_at"])
-    if "meta" in options:
-        options["meta"] = dict(_pair(each) for each in options["meta"])
-    return options
-
-
-def _run_at(text: str) -> datetime | None:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOption("run_at", text, "is not a time", hint="--run-at 2026-01-31T12:00Z, or --delay 2h") from None
-    return moment(text, "run_at")
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InvalidOption("meta", text, "is not NAME=VALUE", hint="--meta customer=42")
-    return name, read_value(value)
 
 
 # ---- the task -------------------------------------------------------------------------------------

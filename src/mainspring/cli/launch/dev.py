@@ -12,7 +12,8 @@ import click
 
 from mainspring.cli.common import named
 from mainspring.cli.find_app import URL, find_target
-from mainspring.cli.launch.worker import app_argument, read_flags, worker_flags
+from mainspring.cli.flags import flags, read_flags
+from mainspring.cli.launch.worker import app_argument
 from mainspring.cli.output import complain
 from mainspring.errors import ConfigError
 from mainspring.options.table import resolve_options
@@ -35,8 +36,8 @@ ENGINES: dict[Engine, str] = {"postgres": "psycopg", "redis": "redis"}
     "--engine", type=click.Choice([*ENGINES]), metavar="NAME",
     help="Start a private postgres or redis server for this project; its data stay in .mainspring/.",
 )  # fmt: skip
-@worker_flags(drain=DRAIN)
-def dev(target: str | None, app: str | None, engine: Engine | None, log_level: str | None, **flags: Any) -> int:
+@flags("worker", drain=DRAIN)
+def dev(target: str | None, app: str | None, engine: Engine | None, log_level: str | None, **given_flags: Any) -> int:
     """Run workers for APP and restart them when one of its files changes.
 
     At a change, running jobs have 5 s to finish (--drain). If the new code cannot be imported, its traceback is shown
@@ -45,7 +46,7 @@ def dev(target: str | None, app: str | None, engine: Engine | None, log_level: s
     from mainspring.launch.reload import Assignment, Reloader
 
     found = find_target(target or named(app))
-    given = {"drain": DRAIN, **read_flags(flags)}
+    given = {"drain": DRAIN, **read_flags("worker", given_flags)}
     resolve_options("worker", given, subject="mainspring dev")
     with _server(engine, Path(found.folder)) as url:
         return Reloader(Assignment(found.target, found.folder, given, log_level, url), complain).run()

@@ -1,14 +1,15 @@
-"""What becomes of schedules: pure functions from a row, the time and what became of its runs to the next row.
+"""The decisions about schedules, as pure functions: from a row, the time and the states of its runs to the next row.
 
-Nothing here reads a clock or knows a store. Whoever looks at a row calls :func:`step`, and exchanges the row for what
-it returns (``Store.swap``); if somebody else was first, it looks again.
+No function here reads a clock or calls a store. The scheduler calls :func:`step` for each row that is due, and swaps
+the row for the result with ``Store.swap_schedule``. If another process changed the row first, the store refuses the
+swap, and the scheduler reads the row again.
 """
 
 from __future__ import annotations
 
-from mainspring.schedules.plan.change import disabled, enabled, first, orphaned, revised
+from mainspring.schedules.plan.change import disable, enable, mark_orphaned, new_plan, revise
 from mainspring.schedules.plan.manual_runs import TriggerRefusal, backfill, trigger
-from mainspring.schedules.plan.run_job import TEMPLATE, held_by, is_between_two, one_of_two, some_of
+from mainspring.schedules.plan.run_job import TEMPLATE, block_limit, describe_full_bucket, group_limit, is_block_limit
 from mainspring.schedules.plan.settle import SeenRun
 from mainspring.schedules.plan.state import (
     Definition,
@@ -16,10 +17,19 @@ from mainspring.schedules.plan.state import (
     OpenRun,
     SchedulePlan,
     decode,
+    decode_run,
     encode,
-    record_of,
 )
-from mainspring.schedules.plan.steps import ScheduleNews, ScheduleStep, answered, had, look_of, put_off, rejected, step
+from mainspring.schedules.plan.steps import (
+    ScheduleNews,
+    ScheduleStep,
+    next_look,
+    postpone,
+    reject_jobs,
+    skip_taken_keys,
+    step,
+    use_existing_job,
+)
 
 __all__ = [
     "TEMPLATE",
@@ -31,24 +41,24 @@ __all__ = [
     "ScheduleStep",
     "SeenRun",
     "TriggerRefusal",
-    "answered",
     "backfill",
+    "block_limit",
     "decode",
-    "disabled",
-    "enabled",
+    "decode_run",
+    "describe_full_bucket",
+    "disable",
+    "enable",
     "encode",
-    "first",
-    "had",
-    "held_by",
-    "is_between_two",
-    "look_of",
-    "one_of_two",
-    "orphaned",
-    "put_off",
-    "record_of",
-    "rejected",
-    "revised",
-    "some_of",
+    "group_limit",
+    "is_block_limit",
+    "mark_orphaned",
+    "new_plan",
+    "next_look",
+    "postpone",
+    "reject_jobs",
+    "revise",
+    "skip_taken_keys",
     "step",
     "trigger",
+    "use_existing_job",
 ]

@@ -1,4 +1,4 @@
-"""A schedule as it stands in the store: what was declared, and how far it has got."""
+"""The stored document of a schedule: its definition, its next occurrence, its open runs and its failures."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ What = Literal["fired", "triggered", "backfilled", "skipped", "coalesced", "miss
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody declared. Durations and moments in microseconds."""
+    """A schedule as it was declared. Durations and moments are microseconds."""
 
     job: NewJob
-    """What each run is made of; the id is filled in."""
+    """The template of each run. Each run gets its own id."""
     limits: tuple[Limit, ...] = ()
-    """Those that the job names, for a store that does not know them yet."""
+    """The limits that the job names, for a store that does not know them yet."""
     mode: Mode = "scheduled"
     rule: RuleWindow | None = None
-    """As it was declared, before it was anchored. Only of mode ``scheduled``."""
+    """The rule as declared, before it was anchored. Only for mode ``scheduled``."""
     immediate: bool = False
     jitter: int = 0
     overlap: Overlap = "skip"
@@ -36,24 +36,26 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depends_on: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
-    """Schedules that were put at run time and name this one in their ``blocks``."""
+    """Schedules that were put at run time and name this schedule in their ``blocks``."""
     group: str = ""
     max_failures: int = 5
-    """So many runs that failed in a row disable it; 0: never."""
+    """The number of failed runs in a row that disables the schedule; 0: never."""
     reenable_after: int = 600_000_000
-    """From then until it is tried again, and twice as long each further time; 0: somebody has to enable it."""
+    """The pause until the schedule is enabled on trial, doubled each further time; 0: an operator must enable it."""
     min_pause: int = 0
-    """Of mode ``continuous``: from the end of a run to the next."""
+    """For mode ``continuous``: the pause between the end of a run and the next start."""
     history: int = 100
+    """The number of occurrences whose records are kept."""
 
 
 class OpenRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run of which it is not known yet how it ended."""
+    """A run whose end no scheduler has seen yet."""
 
     at: int
+    """The occurrence."""
     job: bytes
     made: int
-    """When its job was enqueued."""
+    """When the job was enqueued."""
     what: What = "fired"
 
 
@@ -63,67 +65,68 @@ class LastOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int
     job: bytes
     state: State | None = None
-    """None: the job was deleted before anybody looked."""
+    """None: the job was deleted before a scheduler saw its end."""
     ended: int = 0
 
 
 class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The row of a schedule."""
+    """Everything that the store keeps for a schedule in its row."""
 
     definition: Definition
     rule: RuleWindow | None = None
-    """As it was anchored when it was stored."""
+    """The rule of the definition, anchored when it was stored."""
     owner: Literal["code", "user"] = "user"
     version: str = ""
-    """Of the code that declared it."""
+    """The version of the code that declared the schedule."""
     gone_in: str | None = None
-    """The version of the code that does not declare it any more; None: it is declared."""
+    """The version of the code that no longer declares the schedule; None: the code declares it."""
     enabled: bool = True
     off: Off = ""
-    """Why it is not enabled."""
+    """Why the schedule is disabled; empty if it is enabled."""
     note: str = ""
-    """The words of whoever disabled it, or what failed last."""
+    """The reason that the operator gave, or the last error."""
     off_at: int = 0
     back_at: int | None = None
-    """When it is enabled on trial."""
+    """When the schedule is enabled on trial."""
     trial: bool = False
-    """It was disabled by failures, and the next run decides."""
+    """The schedule was disabled by failures and is enabled on trial: the next run decides."""
     trips: int = 0
-    """How often failures have disabled it since a run succeeded."""
+    """How often failures have disabled the schedule since its last successful run."""
     watermark: int = 0
-    """Nothing at or before this moment fires again, except by backfill."""
+    """No occurrence at or before this moment fires again, except by backfill."""
     due: int | None = None
-    """The next occurrence; of mode ``continuous`` when the next run may begin."""
+    """The next occurrence; for mode ``continuous``, when the next run may start."""
     asked: int = 0
-    """The latest moment that a run which somebody asked for stands under."""
+    """The latest moment that a triggered run is kept under."""
     forgotten: int = 0
-    """Of occurrences before this moment records may have been dropped, when fewer were kept than now."""
+    """Records of occurrences before this moment may be gone, because ``history`` was smaller at that time."""
     open: tuple[OpenRun, ...] = ()
     failures: int = 0
-    """Runs that failed since one succeeded."""
+    """The number of failed runs since the last successful run."""
     last: LastOutcome | None = None
     succeeded: int | None = None
-    """When a run succeeded last."""
+    """When the last successful run ended."""
     failed: int | None = None
+    """When the last failed run ended."""
     error: str = ""
-    """What the last run that failed said."""
+    """The error of the last failed run."""
 
 
 class OccurrenceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an occurrence, as it is kept under it."""
+    """The history record of one occurrence."""
 
     what: What
     made: int = 0
-    """When that was decided."""
+    """When the scheduler decided it."""
     note: str = ""
     state: State | None = None
-    """How the job ended."""
+    """The final state of the job."""
     reason: Reason | None = None
     started: int | None = None
     ended: int | None = None
     error: str = ""
     count: int = 1
-    """Of occurrences that were missed and stand in this record together; the earliest of them is its own."""
+    """The number of missed occurrences in this record, which is kept under the earliest of them."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -132,17 +135,20 @@ _record = msgspec.json.Decoder(OccurrenceRecord).decode
 
 
 def encode(plan: SchedulePlan) -> bytes:
+    """Encode the row's document as JSON."""
     return _encode(plan)
 
 
 def decode(doc: bytes) -> SchedulePlan:
+    """Decode the row's document; ``ValueError`` if this version cannot read it."""
     return _plan(doc)
 
 
-def run_of(at: int, record: OccurrenceRecord, job: bytes | None = None) -> ScheduleRun:
-    """The record as a store keeps it."""
+def encode_run(at: int, record: OccurrenceRecord, job: bytes | None = None) -> ScheduleRun:
+    """Encode the history record of the occurrence ``at`` for the store."""
     return ScheduleRun(at=at, job=job, doc=_encode(record))
 
 
-def record_of(run: ScheduleRun) -> OccurrenceRecord:
+def decode_run(run: ScheduleRun) -> OccurrenceRecord:
+    """Decode the history record of a stored run."""
     return _record(run.doc)

@@ -1,4 +1,4 @@
-"""One look at a schedule: what has ended, what is due, and when to look again."""
+"""One step of a schedule: take in ended runs, fire due occurrences, set the time of the next look."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from msgspec.structs import replace
 
 from mainspring.jobs.records import NewJob
 from mainspring.limits.records import Limit
-from mainspring.schedules.plan.fire import fire, superseded
+from mainspring.schedules.plan.fire import fire, runs_to_cancel
 from mainspring.schedules.plan.run_job import RunBuilder
-from mainspring.schedules.plan.settle import SeenRun, come_back, settle
-from mainspring.schedules.plan.state import OccurrenceRecord, SchedulePlan, run_of
+from mainspring.schedules.plan.settle import SeenRun, reenable_on_trial, settle
+from mainspring.schedules.plan.state import OccurrenceRecord, SchedulePlan, encode_run
 from mainspring.schedules.records import ScheduleRun
 
 SOONEST, LATEST, LATEST_CONTINUOUS = 1_000_000, 600_000_000, 60_000_000
-"""Microseconds between two looks for the end of a run: a tenth of its age, within these. Each look is a write."""
+"""Microseconds between two looks for the end of a run: a tenth of its age, within these limits. A look is a write."""
 
 Happened = Literal["missed", "skipped", "disabled", "enabled"]
 
 
 class ScheduleNews(NamedTuple):
-    """Something that hooks are told of."""
+    """An event of a schedule, for log lines and hooks."""
 
     what: Happened
     note: str = ""
@@ -31,29 +31,30 @@ class ScheduleNews(NamedTuple):
 
 
 class ScheduleStep(NamedTuple):
-    """What a look at a schedule comes to: the next row, and what belongs to it."""
+    """The result of one step: the next row, and what the store writes together with it."""
 
     plan: SchedulePlan
     look: int | None
+    """When a scheduler must look at the schedule next; None: only after a change."""
     runs: tuple[ScheduleRun, ...] = ()
     jobs: tuple[NewJob, ...] = ()
     limits: tuple[Limit, ...] = ()
     cancel: tuple[bytes, ...] = ()
-    """Jobs to cancel after the exchange: they make way for a later run. Each look says it again until they have
-    ended, so it does not matter who forgets it."""
+    """Jobs to cancel after the swap, because a later run replaces them. Each look repeats them until they have ended,
+    so a scheduler that dies between the swap and the cancel loses nothing."""
     news: tuple[ScheduleNews, ...] = ()
     forced: bool = False
-    """Its jobs wait for nobody."""
+    """The jobs do not wait for other schedules."""
 
 
 def step(
     name: str, plan: SchedulePlan, now: int, seen: Mapping[bytes, SeenRun | None], new_id: Callable[[], bytes]
 ) -> ScheduleStep:
-    """The next row. ``seen`` are the jobs of the open runs, None for one that is gone."""
+    """Return the next row. ``seen`` has the jobs of the open runs; None for a job that was deleted."""
     before = plan
     plan, runs = settle(plan, now, seen)
-    plan = come_back(plan, now)
-    news = changes(before, plan)
+    plan = reenable_on_trial(plan, now)
+    news = report_switch(before, plan)
     if plan.definition.mode == "continuous" and plan.due is not None:  # the clock may have gone back
         plan = replace(plan, due=min(plan.due, now + plan.definition.min_pause))
     jobs: list[NewJob] = []
@@ -68,11 +69,13 @@ def step(
         if fired.passed:
             news.append(ScheduleNews("skipped", fired.passed[-1], len(fired.passed)))
     limits = making.limits if jobs else ()
-    return ScheduleStep(plan, look_of(plan, now), tuple(runs), tuple(jobs), limits, superseded(plan), tuple(news))
+    return ScheduleStep(
+        plan, next_look(plan, now), tuple(runs), tuple(jobs), limits, runs_to_cancel(plan), tuple(news)
+    )  # fmt: skip
 
 
-def look_of(plan: SchedulePlan, now: int) -> int | None:
-    """When somebody has to look at it next."""
+def next_look(plan: SchedulePlan, now: int) -> int | None:
+    """Return when a scheduler must look at the schedule next; None: only after a change."""
     latest = LATEST_CONTINUOUS if plan.definition.mode == "continuous" else LATEST
     ages = [now - run.made for run in plan.open]
     moments = [now + min(max(min(ages) // 10, SOONEST), latest)] if ages else []
@@ -83,51 +86,56 @@ def look_of(plan: SchedulePlan, now: int) -> int | None:
     return min(moments, default=None)
 
 
-def changes(before: SchedulePlan, after: SchedulePlan) -> list[ScheduleNews]:
-    """What is told of a schedule that is on or off, and was not before."""
+def report_switch(before: SchedulePlan, after: SchedulePlan) -> list[ScheduleNews]:
+    """Return the event of a step that disabled or enabled the schedule; [] if neither happened."""
     if before.enabled and not after.enabled:
         return [ScheduleNews("disabled", after.note, after.failures)]
     return [ScheduleNews("enabled", "on trial")] if after.enabled and not before.enabled else []
 
 
-def put_off(plan: SchedulePlan, now: int) -> ScheduleStep:
-    """Nothing is done yet, for there is no room for its jobs: it stays due, and somebody looks again soon."""
+# ---- corrections, when the store answers a step ------------------------------------------------------
+
+
+def postpone(plan: SchedulePlan, now: int) -> ScheduleStep:
+    """Return a step without runs, because the queue is full: the occurrence stays due, and a scheduler looks soon."""
     return ScheduleStep(plan, now + SOONEST)
 
 
-def rejected(made: ScheduleStep, now: int, note: str) -> ScheduleStep:
-    """The same look, where the store would not take the jobs: nothing runs, and the records say why."""
+def reject_jobs(made: ScheduleStep, now: int, note: str) -> ScheduleStep:
+    """Return the same step without its jobs, because the store refused them. The records give the reason."""
     ids = {job.id for job in made.jobs}
     runs = tuple(
-        run if run.job not in ids else run_of(run.at, OccurrenceRecord("rejected", now, note)) for run in made.runs
+        run if run.job not in ids else encode_run(run.at, OccurrenceRecord("rejected", now, note)) for run in made.runs
     )
-    plan = _without(made.plan, ids, now)
-    return ScheduleStep(plan, look_of(plan, now), runs, news=(*made.news, ScheduleNews("skipped", note, len(ids))))
+    plan = _remove_runs(made.plan, ids, now)
+    return ScheduleStep(plan, next_look(plan, now), runs, news=(*made.news, ScheduleNews("skipped", note, len(ids))))
 
 
-def had(made: ScheduleStep, now: int, at: int) -> ScheduleStep:
-    """The same look, where this occurrence has a job already (somebody backfilled it): that one stands for it."""
+def use_existing_job(made: ScheduleStep, now: int, at: int) -> ScheduleStep:
+    """Return the same step without the run of the occurrence ``at``, which has a job already, by a backfill."""
     ids = {run.job for run in made.runs if run.at == at and run.job is not None}
-    plan = _without(made.plan, ids, now)
+    plan = _remove_runs(made.plan, ids, now)
     runs = tuple(run for run in made.runs if run.at != at)
     jobs = tuple(job for job in made.jobs if job.id not in ids)
-    return made._replace(plan=plan, look=look_of(plan, now), runs=runs, jobs=jobs, cancel=superseded(plan))
+    return made._replace(plan=plan, look=next_look(plan, now), runs=runs, jobs=jobs, cancel=runs_to_cancel(plan))
 
 
-def answered(plan: SchedulePlan, now: int, others: Mapping[bytes, bytes]) -> ScheduleStep:
-    """Runs whose jobs were not made, for others have their unique keys: by job, the other one."""
+def skip_taken_keys(plan: SchedulePlan, now: int, others: Mapping[bytes, bytes]) -> ScheduleStep:
+    """Return a step that records the runs whose jobs were not made, because other jobs hold their unique keys.
+
+    ``others`` maps the id of the job that was not made to the id of the job that holds the key.
+    """
     runs = tuple(
-        run_of(run.at, OccurrenceRecord("skipped", now, f"job {UUID(bytes=others[run.job])} has its unique key"))
+        encode_run(run.at, OccurrenceRecord("skipped", now, f"job {UUID(bytes=others[run.job])} holds its unique key"))
         for run in plan.open if run.job in others
     )  # fmt: skip
-    plan = _without(plan, others, now)
-    return ScheduleStep(
-        plan, look_of(plan, now), runs, news=(ScheduleNews("skipped", "another job has its unique key", len(others)),)
-    )
+    plan = _remove_runs(plan, others, now)
+    news = ScheduleNews("skipped", "another job holds its unique key", len(others))
+    return ScheduleStep(plan, next_look(plan, now), runs, news=(news,))
 
 
-def _without(plan: SchedulePlan, jobs: Collection[bytes], now: int) -> SchedulePlan:
-    """These runs were not made."""
+def _remove_runs(plan: SchedulePlan, jobs: Collection[bytes], now: int) -> SchedulePlan:
+    """Remove open runs whose jobs were not made."""
     plan = replace(plan, open=tuple(run for run in plan.open if run.job not in jobs))
     if plan.definition.mode == "continuous" and not plan.open and plan.due is None:
         return replace(plan, due=now + max(plan.definition.min_pause, SOONEST))

@@ -1,4 +1,4 @@
-"""Which of two versions of the code is older."""
+"""Compares two versions of the code: which one is older?"""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-+._ ].*|(?:a|b|rc|dev|post)\d*)?", re.ASCII | re.IGNORECASE)
 
 
-def numbers(version: str) -> tuple[int, ...] | None:
-    """A version that looks like dotted numbers, with a ``v`` before it or something behind it or not.
+def parse_numbers(version: str) -> tuple[int, ...] | None:
+    """Return the dotted numbers of a version, with or without a leading ``v`` and a suffix; None for other texts.
 
-    >>> numbers("v1.12.0-rc1"), numbers("7"), numbers("7f3a9c2")
+    >>> parse_numbers("v1.12.0-rc1"), parse_numbers("7"), parse_numbers("7f3a9c2")
     ((1, 12), (7,), None)
     """
     found = _NUMBERS.fullmatch(version)
@@ -24,15 +24,17 @@ def numbers(version: str) -> tuple[int, ...] | None:
 
 
 def is_older(one: str, other: str, seen: Mapping[str, int]) -> bool:
-    """Whether code of the version ``one`` is older than that of ``other``. ``seen`` says when each
-    was seen first, for those that are not both numbers. Without a version nobody can tell, and neither is older.
+    """Whether version ``one`` of the code is older than version ``other``.
+
+    ``seen`` maps a version to the moment when this store first saw it. It decides for two versions that are not both
+    dotted numbers. Without a version, neither is older.
 
     >>> is_older("1.9", "1.10", {}), is_older("b7", "a1", {"b7": 5, "a1": 9}), is_older("", "2", {})
     (True, True, False)
     """
     if not one or not other or one == other:
         return False
-    mine, others = numbers(one), numbers(other)
+    mine, others = parse_numbers(one), parse_numbers(other)
     if mine is not None and others is not None and mine != others:
         return mine < others
     return one in seen and other in seen and seen[one] < seen[other]

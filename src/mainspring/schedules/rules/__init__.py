@@ -1,4 +1,4 @@
-"""When schedules are due: cron, every, at and after, as values without a clock, a store or a thread.
+"""The rules that say when a schedule is due: cron, every, at and after. Pure values: no clock, no store, no thread.
 
 >>> from datetime import UTC, datetime
 >>> from mainspring.common.clock import from_datetime, to_datetime
@@ -8,7 +8,7 @@
 >>> [str(to_datetime(moment)) for moment in upcoming(nightly, from_datetime(datetime(2030, 1, 1, tzinfo=UTC)), 2)]
 ['2030-01-01 01:00:00+00:00', '2030-01-02 01:00:00+00:00']
 
-All moments are microseconds since 1970, UTC.
+All moments are microseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -29,14 +29,21 @@ from mainspring.schedules.rules.constants import (
     YEARLY,
 )
 from mainspring.schedules.rules.cron import Cron
-from mainspring.schedules.rules.declare import jitter_us, rule
+from mainspring.schedules.rules.declare import check_jitter, make_rule
 from mainspring.schedules.rules.encode import decode, encode
 from mainspring.schedules.rules.every import Every
-from mainspring.schedules.rules.hashing import delay_of
-from mainspring.schedules.rules.occurrences import MissedOccurrences, Rule, RuleWindow, missed, upcoming, window
+from mainspring.schedules.rules.hashing import jitter_delay
+from mainspring.schedules.rules.occurrences import (
+    MissedOccurrences,
+    Rule,
+    RuleWindow,
+    find_missed,
+    make_window,
+    next_occurrences,
+)
 from mainspring.schedules.rules.once import Once
-from mainspring.schedules.rules.text import text
-from mainspring.schedules.rules.zones import zone_name
+from mainspring.schedules.rules.text import describe
+from mainspring.schedules.rules.zones import check_zone
 
 __all__ = [
     "DAILY",
@@ -58,14 +65,14 @@ __all__ = [
     "Once",
     "Rule",
     "RuleWindow",
+    "check_jitter",
+    "check_zone",
     "decode",
-    "delay_of",
+    "describe",
     "encode",
-    "jitter_us",
-    "missed",
-    "rule",
-    "text",
-    "upcoming",
-    "window",
-    "zone_name",
+    "find_missed",
+    "jitter_delay",
+    "make_rule",
+    "make_window",
+    "next_occurrences",
 ]

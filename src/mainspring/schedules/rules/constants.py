@@ -1,4 +1,4 @@
-"""Cron expressions with a name: ``from mainspring.schedules.rules import WEEKDAYS``."""
+"""Named cron expressions: ``from mainspring.schedules.rules import WEEKDAYS``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ EVERY_15_MINUTES = "*/15 * * * *"
 EVERY_30_MINUTES = "*/30 * * * *"
 HOURLY = "0 * * * *"
 DAILY = "0 0 * * *"
-"""At midnight."""
+"""At midnight, every day."""
 WEEKDAYS = "0 0 * * MON-FRI"
-"""At midnight, when Monday to Friday begin."""
+"""At midnight, at the start of Monday to Friday."""
 WEEKLY = "0 0 * * SUN"
-"""At midnight, when Sunday begins: cron's week."""
+"""At midnight, at the start of Sunday: the first day of the week in cron."""
 MONTHLY = "0 0 1 * *"
 QUARTERLY = "0 0 1 1,4,7,10 *"
 YEARLY = "0 0 1 1 *"

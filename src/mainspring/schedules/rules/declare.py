@@ -1,4 +1,4 @@
-"""From the options of a schedule to its rule, or an error that names the option."""
+"""Makes the rule of a schedule from its options, or raises an error that names the option."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mainspring.schedules.rules.every import Every
 from mainspring.schedules.rules.occurrences import Rule
 from mainspring.schedules.rules.once import Once
 
-_HINT = 'Give one of cron="0 3 * * *", every="90s", at=datetime(..., tzinfo=UTC) and after="10m".'
+_HINT = 'Give exactly one of cron="0 3 * * *", every="90s", at=datetime(..., tzinfo=UTC) and after="10m".'
 
 
-def rule(
+def make_rule(
     *,
     cron: str | None = None,
     every: Duration | None = None,
@@ -25,19 +25,20 @@ def rule(
     immediate: bool = False,
     schedule: str | None = None,
 ) -> Rule:
-    """The rule that is declared by exactly one of ``cron``, ``every``, ``at`` and ``after``.
+    """Return the rule. Exactly one of ``cron``, ``every``, ``at`` and ``after`` must be given.
 
-    ``tz`` is of cron alone, and UTC unless given; ``immediate`` is of every alone, and only checked here:
-    ``anchored`` takes it. ``schedule`` is the name of the schedule, which ``H`` is chosen by.
+    ``tz`` works with ``cron`` only; the default is UTC. ``immediate`` works with ``every`` only; it is only checked
+    here, and ``anchored`` applies it. ``schedule`` is the name of the schedule, which chooses the value of ``H``.
     """
     given = {"cron": cron, "every": every, "at": at, "after": after}
     said = [name for name, value in given.items() if value is not None]
     if len(said) != 1:
         name = said[-1] if said else "cron"
-        why = f"cannot be given with {said[0]}=" if said else "a schedule needs to know when it is due"
+        why = f"cannot be combined with {said[0]}=" if said else "the schedule has no rule that says when it runs"
         raise InvalidOption(name, given[name], why, hint=_HINT)
-    _only("tz", tz, "cron", cron, "A moment has its own zone, an interval needs none.")
-    _only("immediate", immediate or None, "every", every, "Others run when their moment comes: trigger it by hand.")
+    _require_owner("tz", tz, "cron", cron, "A datetime has its own time zone, and an interval needs none.")
+    hint = "For other rules, run the schedule once with app.schedules.trigger(name)."
+    _require_owner("immediate", immediate or None, "every", every, hint)
     if cron is not None:
         return Cron.of(cron, tz="UTC" if tz is None else tz, schedule=schedule)
     if every is not None:
@@ -45,14 +46,14 @@ def rule(
     return Once.at(at) if at is not None else Once.after(after or 0)
 
 
-def jitter_us(value: Duration | None, rule: Rule, *, name: str = "jitter") -> int:
-    """The option in microseconds; 0 without it. Longer than its interval, it would put runs out of their order."""
+def check_jitter(value: Duration | None, rule: Rule, *, name: str = "jitter") -> int:
+    """Return the jitter in microseconds; 0 for None. A jitter longer than the interval would reorder the runs."""
     us = 0 if value is None else to_us(value, what=name)
     if isinstance(rule, Every) and us > rule.period:
-        raise InvalidOption(name, value, "is longer than the interval", hint="Give at most every=.")
+        raise InvalidOption(name, value, "is longer than the interval", hint="Give at most the duration of every=.")
     return us
 
 
-def _only(name: str, value: Any, owner: str, owned: Any, hint: str) -> None:
+def _require_owner(name: str, value: Any, owner: str, owned: Any, hint: str) -> None:
     if value is not None and owned is None:
-        raise InvalidOption(name, value, f"is for {owner}= alone", hint=hint)
+        raise InvalidOption(name, value, f"works with {owner}= only", hint=hint)

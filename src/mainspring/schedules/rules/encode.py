@@ -1,7 +1,7 @@
-"""Rules as the JSON that stores keep.
+"""Rules as JSON, as stores keep them.
 
-Each kind names itself. Fields that this version does not know are left out when it reads, so newer versions may
-add some; a kind that it does not know is refused, for it could not tell when that is due.
+The field ``kind`` names the kind of the rule. Unknown fields are ignored, so a newer version may add fields. An unknown
+kind is refused, because this version cannot tell when such a rule is due.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mainspring.schedules.rules.occurrences import Rule, RuleWindow
 
 
 def encode(rule: Rule | RuleWindow) -> bytes:
-    """As JSON.
+    """Encode a rule as JSON.
 
     >>> from mainspring.schedules.rules import Cron
     >>> encode(Cron("0 3 * * *", "Europe/Kyiv"))
@@ -23,10 +23,10 @@ def encode(rule: Rule | RuleWindow) -> bytes:
 
 
 def decode(data: bytes | str) -> Rule:
-    """The rule that was stored, anchored or not."""
+    """Decode a stored rule, anchored or not."""
     try:
         found: Rule = msgspec.json.decode(data, type=Rule)
     except msgspec.DecodeError as error:
-        hint = "A newer version may have stored it: upgrade this process."
+        hint = "A newer version of Mainspring may have stored it: upgrade this process."
         raise InvalidOption("rule", data, f"cannot be read: {error}", hint=hint) from None
     return found

@@ -1,9 +1,9 @@
-"""``every="90s"``: an interval that is anchored once, so that it neither drifts nor moves when a process starts."""
+"""``every="90s"``: an interval. It is anchored once, so it does not drift and does not move when a process starts."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from itertools import count
 
 import msgspec
 
@@ -11,7 +11,7 @@ from mainspring.common.duration import Duration, to_us
 from mainspring.errors import InvalidOption
 
 SHORTEST_US = 1_000
-"""Whatever is shorter is a mistake."""
+"""The shortest interval, in microseconds."""
 
 
 class Every(msgspec.Struct, frozen=True, tag_field="kind", tag="every", omit_defaults=True):
@@ -25,37 +25,37 @@ class Every(msgspec.Struct, frozen=True, tag_field="kind", tag="every", omit_def
     period: int
     """Microseconds."""
     anchor: int | None = None
-    """The first occurrence, given when the schedule is first stored."""
+    """The first occurrence; None until the schedule is first stored."""
 
     @classmethod
     def of(cls, period: Duration, *, name: str = "every") -> Every:
-        """From a duration; ``name`` names the option in an error."""
+        """Return the rule of a duration; ``name`` is the option in error messages."""
         us = to_us(period, what=name)
         if us < SHORTEST_US:
-            why = "must be longer than nothing" if us == 0 else "is too short: the least is 1ms"
+            why = "must be greater than zero" if us == 0 else "is too short: the minimum is 1ms"
             raise InvalidOption(name, period, why, hint='every="90s", every="1h30m"')
         return cls(us)
 
     def anchored(self, now: int, *, immediate: bool = False) -> Every:
-        """As it is stored: the first occurrence is now if it is immediate, else after one period."""
+        """Return the rule as it is stored: the first occurrence is now if ``immediate``, otherwise after one period."""
         return self if self.anchor is not None else Every(self.period, now if immediate else now + self.period)
 
     @property
     def declared(self) -> Every:
-        """As it was before it was stored: what tells whether a new declaration changes it."""
+        """The rule before it was anchored, to compare it with a new declaration."""
         return Every(self.period)
 
     def next(self, after: int) -> int:
-        """The first occurrence later than ``after``."""
+        """Return the first occurrence later than ``after``."""
         anchor = self._anchor
         return anchor if after < anchor else anchor + ((after - anchor) // self.period + 1) * self.period
 
     def walk(self, after: int) -> Iterator[int]:
-        """All occurrences later than ``after``, in order."""
-        return count(self.next(after), self.period)
+        """Iterate over all occurrences later than ``after``, in order."""
+        return itertools.count(self.next(after), self.period)
 
-    def amount(self, after: int, until: int) -> int:
-        """How many occurrences lie in (after, until]."""
+    def count(self, after: int, until: int) -> int:
+        """Return the number of occurrences in (after, until]."""
         first = self.next(after)
         return 0 if until < first else (until - first) // self.period + 1
 

@@ -1,7 +1,7 @@
-"""The grammar of cron expressions: what they may say, in normal form, and what each field means.
+"""The grammar of cron expressions: checks an expression, returns its normal form and the values of each field.
 
-cronsim decides what an expression matches. What it would refuse, or read otherwise than people mean it, is refused
-here, with the fix.
+cronsim decides what an expression matches. This module refuses what cronsim would refuse or would read in another way
+than users expect, and the error says how to write it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple, NoReturn
 
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.schedules.rules.constants import MACROS
-from mainspring.schedules.rules.hashing import place
+from mainspring.schedules.rules.hashing import hash_into
 
 LONGEST = 300
-"""Most characters of an expression."""
+"""The maximum number of characters of an expression."""
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _TERM = re.compile(r"(?P<low>\*|[0-9A-Z]+)(-(?P<high>[0-9A-Z]+))?(/(?P<step>[0-9]+))?", re.ASCII)
@@ -23,7 +23,7 @@ _NTH = re.compile(r"(?P<day>[0-9A-Z]+)(#(?P<nth>[0-9]+)|L)", re.ASCII)
 
 
 class CronField(NamedTuple):
-    """One place of an expression."""
+    """One field of an expression."""
 
     name: str
     low: int
@@ -32,26 +32,26 @@ class CronField(NamedTuple):
     first: int = 0
     """The number of the first name."""
     hashed: int = 0
-    """The highest value that ``H`` may take, if it is not ``high``."""
+    """The highest value of ``H``, if it is not ``high``."""
 
 
 SECOND, MINUTE, HOUR = CronField("second", 0, 59), CronField("minute", 0, 59), CronField("hour", 0, 23)
-DAY = CronField("day of month", 1, 31, hashed=28)  # H runs each month, so it keeps off the days that some lack
+DAY = CronField("day of month", 1, 31, hashed=28)  # not 31: H must occur in every month
 MONTH = CronField("month", 1, 12, MONTHS, 1)
 WEEKDAY = CronField("day of week", 0, 7, DAYS, 0, hashed=6)
 FIELDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
 class FieldProblem(Exception):
-    """Why a field is refused, and the fix."""
+    """Why a field is refused, and how to write it."""
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
         self.hint = hint
 
 
-def normal(expression: object, schedule: str | None, name: str = "cron") -> str:
-    """The expression as it is stored: macros and ``H`` resolved, upper case, one space between fields."""
+def normalise(expression: object, schedule: str | None, name: str = "cron") -> str:
+    """Return the normal form: macros and ``H`` resolved, upper case, one space between fields."""
     if not isinstance(expression, str):
         raise InvalidOption(name, expression, "must be text", hint='cron="0 3 * * *" runs at 03:00 every day.')
     try:
@@ -71,10 +71,12 @@ def _split(text: str) -> list[str]:
     if len(parts) in (5, 6):
         return parts
     if len(parts) == 7:
-        raise FieldProblem("has 7 fields: there is no field for years", "Leave it out, and say when it ends with end=.")
+        raise FieldProblem(
+            "has 7 fields: there is no field for years", "Remove the year. To end the schedule, use end=."
+        )
     raise FieldProblem(
         f"has {len(parts)} field{'' if len(parts) == 1 else 's'}, not 5 or 6",
-        "minute hour day-of-month month day-of-week, and seconds before them if there are 6.",
+        "The fields are: minute hour day-of-month month day-of-week. A sixth field, before them, is the second.",
     )
 
 
@@ -85,13 +87,13 @@ def _macro(text: str) -> str:
     if word == "@every":
         raise FieldProblem("is an interval, not cron", f'Use every="{rest.strip() or "5m"}" instead of cron=.')
     if word == "@reboot":
-        raise FieldProblem("has no meaning for a fleet", "For what a worker does when it starts use @app.lifespan.")
-    raise FieldProblem(f"no such macro{did_you_mean(word, MACROS)}", f"Macros: {', '.join(MACROS)}.")
+        raise FieldProblem("is not supported", "To run code when a worker starts, use @app.lifespan.")
+    raise FieldProblem(f"is not a known macro{did_you_mean(word, MACROS)}", f"Macros: {', '.join(MACROS)}.")
 
 
 def _normal_field(field: CronField, text: str, schedule: str | None) -> str:
     if "?" in text:
-        raise FieldProblem(f"the {field.name} {text!r}: ? is of another cron", "Write * for any value.")
+        raise FieldProblem(f"the {field.name} {text!r}: ? is not supported", "Write * for any value.")
     terms = text.split(",")
     if "*" in terms and len(terms) > 1:
         raise FieldProblem(f"the {field.name} {text!r}: * beside other values means all of them", "Write * alone.")
@@ -100,7 +102,7 @@ def _normal_field(field: CronField, text: str, schedule: str | None) -> str:
 
 def _normal_term(field: CronField, term: str, schedule: str | None) -> str:
     if match := _HASHED.fullmatch(term):
-        return _hashed(field, term, match, schedule)
+        return _resolve_hash(field, term, match, schedule)
     if field is DAY and term in ("L", "LW"):
         return term
     if field is WEEKDAY and (match := _NTH.fullmatch(term)) and term not in DAYS:
@@ -117,7 +119,9 @@ def _check_term(field: CronField, term: str, match: re.Match[str]) -> None:
     step = _step(field, term, match)
     low, high = _ends(field, term, match)
     if low > high:
-        raise FieldProblem(f"the {field.name} {term!r} goes round the end", f"Write {_around(field, low, high, step)}.")
+        raise FieldProblem(
+            f"the {field.name} {term!r} begins after its end", f"Write {_wrap_range(field, low, high, step)}."
+        )
     if match["high"] and low == high and step:
         raise FieldProblem(
             f"the {field.name} {term!r} is a range of one value", f"Write {low}, or {low}-{field.high}/{step}."
@@ -140,31 +144,33 @@ def _step(field: CronField, term: str, match: re.Match[str]) -> int:
     if not match["step"]:
         return 0
     if not (step := int(match["step"][:9])):
-        raise FieldProblem(f"the {field.name} {term!r} has a step of nothing", "The least step is 1.")
+        raise FieldProblem(f"the {field.name} {term!r} has a step of zero", "The smallest step is 1.")
     return step
 
 
-def _check_step(field: CronField, term: str, step: int, room: int) -> None:
-    if step > max(room, 1):
-        hint = "A step counts anew in each range."
+def _check_step(field: CronField, term: str, step: int, span: int) -> None:
+    if step > max(span, 1):
+        hint = "A step starts again in each range."
         if field in (SECOND, MINUTE, HOUR) and term.startswith(("*", "H", "0/")):
             hint = f'For an interval over all hours use every="{step}{field.name[0]}" instead of cron=.'
-        raise FieldProblem(f"the {field.name} {term!r} has a step that leads out of its range", hint)
+        raise FieldProblem(f"the {field.name} {term!r} has a step that is larger than its range", hint)
 
 
-def _hashed(field: CronField, term: str, match: re.Match[str], schedule: str | None) -> str:
+def _resolve_hash(field: CronField, term: str, match: re.Match[str], schedule: str | None) -> str:
     if not schedule:
-        raise FieldProblem(f"the {field.name} {term!r} is chosen by the name of the schedule, and there is none")
+        raise FieldProblem(f"the {field.name} {term!r} needs the name of a schedule, and there is none")
     low, high = field.low, field.hashed or field.high
     if match["low"]:
         low, high = _value(field, match["low"], term), _value(field, match["high"], term)
     if low > high:
-        raise FieldProblem(f"the {field.name} {term!r} goes round the end", f"Begin with the smaller: H({high}-{low}).")
+        raise FieldProblem(
+            f"the {field.name} {term!r} begins after its end", f"Write the smaller value first: H({high}-{low})."
+        )
     step = _step(field, term, match)
     _check_step(field, term, step, high - low)
     if not step:
-        return str(low + place(schedule, field.name, high - low + 1))
-    first = low + place(schedule, field.name, step)
+        return str(low + hash_into(schedule, field.name, high - low + 1))
+    first = low + hash_into(schedule, field.name, step)
     values = range(first, high + 1, step)
     return ",".join(map(str, values)) if len(values) < 5 else f"{first}-{high}/{step}"
 
@@ -175,7 +181,7 @@ def _nth(field: CronField, term: str, match: re.Match[str]) -> str:
         return f"{day}L"
     if not 1 <= int(match["nth"][:9]) <= 5:
         raise FieldProblem(
-            f"the {field.name} {term!r}: a month has at most five of a weekday", f"{term[:4]}1 to {term[:4]}5"
+            f"the {field.name} {term!r}: a month has at most five of a weekday", f"Use {term[:4]}1 to {term[:4]}5."
         )
     return term
 
@@ -192,12 +198,12 @@ def _value(field: CronField, text: str, term: str) -> int:
 
 
 def _check_unknown(field: CronField, term: str) -> None:
-    """Words of other crons."""
+    """Refuse syntax of other cron programs."""
     if field is DAY and re.fullmatch(r"\d+W|L-\d+|W", term, re.ASCII):
-        hint = "There are L, the last day, and LW, the last day from Monday to Friday."
-        raise FieldProblem(f"the {field.name} {term!r} is of another cron", hint)
+        hint = "Use L for the last day of the month, or LW for its last day from Monday to Friday."
+        raise FieldProblem(f"the {field.name} {term!r} is not supported", hint)
     if field is WEEKDAY and term == "L":
-        raise FieldProblem(f"the {field.name} 'L' does not say of what", "6L is the last Saturday of the month.")
+        raise FieldProblem(f"the {field.name} 'L' has no weekday", "For example, 6L is the last Saturday of the month.")
     if not term:
         raise FieldProblem(f"the {field.name} has a comma without a value", _example(field))
 
@@ -210,8 +216,8 @@ def _refuse_word(field: CronField, text: str, term: str) -> NoReturn:
     raise FieldProblem(f"the {field.name} {term!r} cannot be read", _example(field))
 
 
-def _around(field: CronField, low: int, high: int, step: int) -> str:
-    """What somebody meant who wrote 22-2."""
+def _wrap_range(field: CronField, low: int, high: int, step: int) -> str:
+    """Return the correct form of a range such as 22-2: 22-23,0-2."""
     if field is WEEKDAY:
         high, end = high % 7, 6
     else:
@@ -229,8 +235,8 @@ def _example(field: CronField) -> str:
     return f"A {field.name} is *, {low}, {low}-{high}, {low},{high}, */2 or H{more}."
 
 
-def values(field: CronField, text: str) -> frozenset[int] | None:
-    """The values of a field in normal form; None if it names days by ``L`` or ``#``."""
+def field_values(field: CronField, text: str) -> frozenset[int] | None:
+    """Return the values of a field in normal form; None if it names days by ``L`` or ``#``."""
     found: set[int] = set()
     for term in text.split(","):
         match = _TERM.fullmatch(term)

@@ -1,4 +1,4 @@
-"""What is asked of any rule: a window, the next few occurrences, and those that were missed."""
+"""Functions of every rule: a window, the next occurrences, and the missed occurrences."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ Rule = Cron | Every | Once
 """When a schedule is due. Each kind can be encoded, and has ``next``, ``walk``, ``anchored`` and ``declared``."""
 
 COUNTED = 1_000
-"""How many missed occurrences of a cron rule are counted one by one."""
+"""The number of missed occurrences of a cron rule that are counted one by one."""
 
 
 class RuleWindow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The occurrences of a rule from ``start`` on and before ``end``."""
+    """The occurrences of a rule in [start, end)."""
 
     rule: Rule
     start: int | None = None
     end: int | None = None
 
     def anchored(self, now: int, *, immediate: bool = False) -> RuleWindow:
-        """As it is stored. An interval whose window is yet to come begins with it."""
+        """Return the window as it is stored. If ``start`` is in the future, an interval begins there."""
         if isinstance(self.rule, Every) and self.start is not None and self.start > now:
             now, immediate = self.start, True
         return msgspec.structs.replace(self, rule=self.rule.anchored(now, immediate=immediate))
 
     @property
     def declared(self) -> RuleWindow:
-        """As it was before it was stored."""
+        """The window before it was anchored."""
         return msgspec.structs.replace(self, rule=self.rule.declared)
 
     def next(self, after: int) -> int | None:
-        """The first occurrence within the window that is later than ``after``."""
+        """Return the first occurrence in the window that is later than ``after``, or None."""
         return next(self.walk(after), None)
 
     def walk(self, after: int) -> Iterator[int]:
-        """All occurrences within the window that are later than ``after``, in order."""
+        """Iterate over all occurrences in the window that are later than ``after``, in order."""
         walk = self.rule.walk(after if self.start is None else max(after, self.start - 1))
-        return walk if self.end is None else _until(walk, self.end - 1)
+        return walk if self.end is None else _take_until(walk, self.end - 1)
 
 
 class MissedOccurrences(msgspec.Struct, frozen=True):
-    """Occurrences that nobody has seen to."""
+    """Past occurrences that no scheduler has handled."""
 
     count: int
     last: tuple[int, ...]
-    """The newest of them, oldest first."""
+    """The newest of them, in order of time."""
     exact: bool = True
-    """False if there are more than ``count``: they are not walked through one by one for ever."""
+    """False if there are more than ``count``: only the first 1,000 are counted one by one."""
 
 
-def window(rule: Rule, start: int | None = None, end: int | None = None) -> RuleWindow:
-    """A window that is not empty, or ``InvalidOption``."""
+def make_window(rule: Rule, start: int | None = None, end: int | None = None) -> RuleWindow:
+    """Return the window of a rule; ``InvalidOption`` if it has no occurrence."""
     found = RuleWindow(rule, start, end)
     if start is not None and end is not None and start >= end:
         raise InvalidOption("end", _shown(end), f"is not later than start={_shown(start)}")
     needs_anchor = isinstance(rule, Every) or (isinstance(rule, Once) and rule.moment is None)
     if not needs_anchor and found.next(-1) is None:
         name, moment = ("start", start) if end is None else ("end", end)
-        hint = "No occurrence of the rule is left: move start= or end=."
-        raise InvalidOption(name, None if moment is None else _shown(moment), "leaves nothing to run", hint=hint)
+        hint = "The rule has no occurrence in this window: change start= or end=."
+        raise InvalidOption(name, None if moment is None else _shown(moment), "leaves no occurrence", hint=hint)
     return found
 
 
@@ -76,13 +76,13 @@ def _shown(moment: int) -> str:
     return to_datetime(moment).isoformat()
 
 
-def upcoming(rule: Rule | RuleWindow, after: int, n: int) -> list[int]:
-    """The first ``n`` occurrences later than ``after``."""
+def next_occurrences(rule: Rule | RuleWindow, after: int, n: int) -> list[int]:
+    """Return the first ``n`` occurrences later than ``after``."""
     return list(islice(rule.walk(after), n))
 
 
-def missed(rule: Rule | RuleWindow, after: int, until: int, cap: int) -> MissedOccurrences:
-    """The occurrences in (after, until]: how many, and the newest ``cap`` of them."""
+def find_missed(rule: Rule | RuleWindow, after: int, until: int, cap: int) -> MissedOccurrences:
+    """Return the number of occurrences in (after, until], and the newest ``cap`` of them."""
     if isinstance(rule, RuleWindow):
         after = after if rule.start is None else max(after, rule.start - 1)
         until = until if rule.end is None else min(until, rule.end - 1)
@@ -91,31 +91,34 @@ def missed(rule: Rule | RuleWindow, after: int, until: int, cap: int) -> MissedO
         return MissedOccurrences(0, ())
     if isinstance(rule, Every):
         return _missed_intervals(rule, after, until, cap)
-    found = list(islice(_until(rule.walk(after), until), COUNTED + 1))
+    found = list(islice(_take_until(rule.walk(after), until), COUNTED + 1))
     if len(found) <= COUNTED:
         return MissedOccurrences(len(found), tuple(found[max(len(found) - cap, 0) :]))
     return MissedOccurrences(COUNTED, tuple(_newest(rule, after, until, cap)), exact=False)
 
 
 def _missed_intervals(rule: Every, after: int, until: int, cap: int) -> MissedOccurrences:
-    count = rule.amount(after, until)
+    count = rule.count(after, until)
     last = rule.next(after) + (count - 1) * rule.period
     newest = range(last - (min(cap, count) - 1) * rule.period, last + 1, rule.period) if count else ()
     return MissedOccurrences(count, tuple(newest))
 
 
 def _newest(rule: Rule, after: int, until: int, cap: int) -> list[int]:
-    """The last ``cap`` in (after, until], where there are many more: found by trying how far back they reach."""
+    """Return the last ``cap`` occurrences in (after, until], where there are many more.
+
+    The function searches for the time span before ``until`` that holds between ``cap`` and ``4 * cap`` occurrences.
+    """
     if cap <= 0:
         return []
     short, long, span = 0, until - after, min(cap * 1_000_000, until - after)
     while True:
-        found = list(islice(_until(rule.walk(until - span), until), 4 * cap + 1))
+        found = list(islice(_take_until(rule.walk(until - span), until), 4 * cap + 1))
         if cap <= len(found) <= 4 * cap:
             return found[-cap:]
         short, long = (span, long) if len(found) < cap else (short, span)
         span = min(2 * span, (short + long) // 2) if len(found) < cap else (short + long) // 2
 
 
-def _until(walk: Iterator[int], until: int) -> Iterator[int]:
+def _take_until(walk: Iterator[int], until: int) -> Iterator[int]:
     return takewhile(lambda moment: moment <= until, walk)

@@ -1,4 +1,4 @@
-"""``at=`` and ``after=``: one occurrence, at a moment or so long after the schedule was first stored."""
+"""``at=`` and ``after=``: one occurrence, at a given time or a given duration after the schedule is first stored."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ class Once(msgspec.Struct, frozen=True, tag_field="kind", tag="once", omit_defau
 
     moment: int | None = None
     delay: int | None = None
-    """Microseconds from when it was first stored. It stays, so that a second declaration is known as the same."""
+    """Microseconds after the schedule was first stored. Kept, so that a repeated declaration compares as equal."""
 
     @classmethod
     def at(cls, moment: datetime, *, name: str = "at") -> Once:
-        """At a moment with a time zone."""
+        """Return the rule of a datetime, which must have a time zone."""
         us = from_datetime(moment, what=name)
         if us < 0:
-            raise InvalidOption(name, moment, "lies before 1970")
+            raise InvalidOption(name, moment, "is before 1970")
         return cls(us)
 
     @classmethod
     def after(cls, delay: Duration, *, name: str = "after") -> Once:
-        """So long after it is first stored."""
+        """Return the rule of a delay, counted from when the schedule is first stored."""
         return cls(delay=to_us(delay, what=name))
 
-    def anchored(self, now: int, *, immediate: bool = False) -> Once:  # noqa: ARG002 - `rule` refuses it for this kind
-        """As it is stored: a delay becomes a moment."""
+    def anchored(self, now: int, *, immediate: bool = False) -> Once:  # noqa: ARG002 - `make_rule` refuses it for this kind
+        """Return the rule as it is stored: a delay becomes a moment."""
         return self if self.moment is not None else Once(now + (self.delay or 0), self.delay)
 
     @property
     def declared(self) -> Once:
-        """As it was before it was stored."""
+        """The rule before it was anchored."""
         return self if self.delay is None else Once(delay=self.delay)
 
     def next(self, after: int) -> int | None:
-        """The occurrence, if it is later than ``after``."""
+        """Return the occurrence if it is later than ``after``, otherwise None."""
         if self.moment is None:
             raise ValueError("a delay has no occurrence before it is anchored: rule.anchored(now)")
         return self.moment if after < self.moment else None
 
     def walk(self, after: int) -> Iterator[int]:
-        """The same as an iterator."""
+        """Iterate over the occurrence, if it is later than ``after``."""
         if (moment := self.next(after)) is not None:
             yield moment

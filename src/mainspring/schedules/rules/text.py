@@ -1,4 +1,4 @@
-"""Rules in words. A sentence is made only where it is exact; otherwise the expression itself is shown."""
+"""Describes rules in words. If no exact sentence exists, the description shows the cron expression itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.common.clock import to_datetime
 from mainspring.common.duration import format_duration
 from mainspring.schedules.rules.cron import Cron
 from mainspring.schedules.rules.every import Every
-from mainspring.schedules.rules.fields import DAY, FIELDS, MONTH, WEEKDAY, values
+from mainspring.schedules.rules.fields import DAY, FIELDS, MONTH, WEEKDAY, field_values
 from mainspring.schedules.rules.occurrences import Rule, RuleWindow
 
 _MONTHS = (
@@ -23,8 +23,8 @@ _UNITS = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (
 _FEW, _SIXTY, _HOURS = 4, range(60), range(24)
 
 
-def text(rule: Rule | RuleWindow) -> str:
-    """The rule as people say it.
+def describe(rule: Rule | RuleWindow) -> str:
+    """Describe a rule in words.
 
     >>> text(Cron.of("30 9 * * MON-FRI", tz="Europe/Kyiv"))
     'at 09:30 on weekdays (Europe/Kyiv)'
@@ -33,7 +33,7 @@ def text(rule: Rule | RuleWindow) -> str:
     """
     if isinstance(rule, RuleWindow):
         start = "" if rule.start is None else f" from {_moment(rule.start)}"
-        return text(rule.rule) + start + ("" if rule.end is None else f" until {_moment(rule.end)}")
+        return describe(rule.rule) + start + ("" if rule.end is None else f" until {_moment(rule.end)}")
     if isinstance(rule, Cron):
         return _sentence(rule) or f"cron {rule.expression} ({rule.tz})"
     if isinstance(rule, Every):
@@ -53,7 +53,8 @@ def _interval(period: int) -> str:
 
 def _sentence(rule: Cron) -> str | None:
     parts = rule.expression.split()
-    second, minute, hour = (values(*pair) or frozenset() for pair in zip(FIELDS, ["0", *parts][-6:-3], strict=False))
+    pairs = zip(FIELDS, ["0", *parts][-6:-3], strict=False)
+    second, minute, hour = (field_values(*pair) or frozenset() for pair in pairs)
     day = _days(*parts[-3:])
     time = _time(second, minute, hour)
     if day is None or time is None:
@@ -95,7 +96,7 @@ def _repeated(found: Collection[int], unit: str) -> str | None:
 
 
 def _step(found: Collection[int], whole: range) -> int | None:
-    """The step of what is spread evenly over the whole, round its end too."""
+    """Return the step of values that are spread evenly over the whole range; None if they are not."""
     if len(found) < 2 or len(whole) % len(found):
         return None
     step = len(whole) // len(found)
@@ -109,14 +110,14 @@ def _named(found: Collection[int], words: str) -> str | None:
 
 
 def _days(day: str, month: str, weekday: str) -> str | None:
-    """On which days, in words; empty for every day."""
-    months = sorted(values(MONTH, month) or ())
+    """Describe the days; "" for every day, None if no exact sentence exists."""
+    months = sorted(field_values(MONTH, month) or ())
     if len(months) > 6 and len(months) < 12:
         return None
     some = _list(_MONTHS[number - 1] for number in months) if len(months) < 12 else ""
-    days, weekdays = values(DAY, day), values(WEEKDAY, weekday)
+    days, weekdays = field_values(DAY, day), field_values(WEEKDAY, weekday)
     any_day, any_weekday = days is not None and len(days) == 31, weekdays is not None and len(weekdays) == 7
-    either = not (day.startswith("*") or weekday.startswith("*"))  # cron's rule: then one of the two is enough
+    either = not (day.startswith("*") or weekday.startswith("*"))  # then cron needs one of the two to match, not both
     if (any_day and any_weekday) or (either and (any_day or any_weekday)):
         return f"every day in {some}" if some else ""
     if any_weekday:
@@ -140,7 +141,7 @@ def _of_week(weekday: str, weekdays: Collection[int] | None, months: str) -> str
         if "," in weekday:
             return None
         name, _, nth = weekday.partition("#") if "#" in weekday else (weekday[:-1], "", "L")
-        found = min(values(WEEKDAY, name) or ())
+        found = min(field_values(WEEKDAY, name) or ())
         return f"on the {_NTH[nth]} {_DAYS[found]} of {months or 'the month'}"
     weeks = {frozenset(range(1, 6)): "weekdays", frozenset({0, 6}): "weekends"}
     names = weeks.get(frozenset(weekdays)) or _list(

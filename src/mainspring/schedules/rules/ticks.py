@@ -1,11 +1,12 @@
-"""The moments of a cron expression in a time zone, also where clocks change.
+"""The moments of a cron expression in a time zone, also on days when clocks change.
 
-cronsim knows the calendar: it is asked for wall times, without a zone. Which moments those are is decided here, for
-cronsim 2.8 loses ticks beside a change of half an hour, takes some that do not come, and answers with moments that
-are over when it starts in a repeated hour.
+cronsim computes wall times, without a time zone. This module maps wall times to moments, because cronsim 2.8 makes
+mistakes with time zones: it loses ticks next to a change of half an hour, returns wall times that do not exist, and
+returns moments in the past when it starts in a repeated hour.
 
-Fixed times (no field of the time begins with ``*``) come once a day: in a gap at its end, in a fold the first time.
-All others are ticks: they come whenever the wall shows them, so never in a gap and twice in a fold.
+Two kinds of expressions differ. A fixed time (no time field begins with ``*``) occurs once a day: in a gap at the end
+of the gap, in a fold the first time. All others are repeating times: they occur whenever a clock on the wall shows
+them, so never in a gap and twice in a fold.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from mainspring.schedules.rules.zones import Zone, seconds
 
 _SECOND = timedelta(seconds=1)
 _HORIZON = timedelta(days=51 * 366)
-"""The calendar repeats the rarest days, such as 29 February on a Monday, within 40 years."""
+"""Longer than the gap between the rarest days: 29 February on a Monday occurs at least every 40 years."""
 LAST_YEAR = 9_900
-"""Nothing occurs after it: beyond, the calendar ends."""
+"""There are no occurrences after this year, because the calendar of Python ends with the year 9999."""
 
 
 class Calendar:
@@ -34,14 +35,14 @@ class Calendar:
         self._walk: Iterator[datetime] = iter(())
 
     def after(self, wall: datetime) -> datetime | None:
-        """The first one later than ``wall``, or None if there is none for 50 years."""
+        """Return the first wall time later than ``wall``; None if there is none for 50 years."""
         if wall.year > LAST_YEAR:
             return None
         if self._found is None or wall != self._found:
             self._walk = _cronsim(self._expression, wall.replace(fold=0))
         try:
             self._found = next(self._walk, None)
-        except (OverflowError, ValueError):  # it looked for a day after the year 9999
+        except (OverflowError, ValueError):  # cronsim searched beyond the year 9999
             self._found = None
         return self._found
 
@@ -52,12 +53,12 @@ def _cronsim(expression: str, wall: datetime) -> Iterator[datetime]:
     try:
         return CronSim(expression, wall)
     except CronSimError as error:
-        hint = "Look at the days: these months have fewer." if "day-of-month" in str(error) else ""
+        hint = "Check the day of the month: these months have fewer days." if "day-of-month" in str(error) else ""
         raise InvalidOption("cron", expression, f"is not possible: {error}", hint=hint) from None
 
 
-def fixed(calendar: Calendar, zone: Zone, last: int) -> Iterator[int]:
-    """Once per wall time, later than ``last``, in seconds."""
+def fixed_times(calendar: Calendar, zone: Zone, last: int) -> Iterator[int]:
+    """Iterate over the moments of a fixed time, later than ``last``, in seconds: each wall time once."""
     start = since = zone.wall(last)
     while (wall := calendar.after(start)) is not None and wall - since < _HORIZON:
         before, later = zone.offsets(wall)
@@ -65,13 +66,13 @@ def fixed(calendar: Calendar, zone: Zone, last: int) -> Iterator[int]:
         if before < later:
             tick = _end_of_gap(zone, wall)
             start = zone.wall(tick)
-        if tick > last:  # not so for what already came before a fold
+        if tick > last:  # false for a wall time that occurred already, before a fold
             yield tick
             last, since = tick, start
 
 
-def real(calendar: Calendar, zone: Zone, last: int) -> Iterator[int]:
-    """Whenever the wall shows it, later than ``last``, in seconds."""
+def repeating_times(calendar: Calendar, zone: Zone, last: int) -> Iterator[int]:
+    """Iterate over the moments of a repeating time, later than ``last``, in seconds: each time a clock shows it."""
     since = zone.wall(last)
     before, later = zone.offsets(since)
     while True:
@@ -84,13 +85,13 @@ def real(calendar: Calendar, zone: Zone, last: int) -> Iterator[int]:
         before, later = zone.offsets(wall)
         first, second = seconds(wall) - before, seconds(wall) - later
         since = wall if first > last else wall.replace(fold=1)
-        if second > last:  # always so, unless a zone changed twice within hours
+        if second > last:  # false only if a zone changed twice within hours
             last = first if first > last else second
             yield last
 
 
 def _before_the_turn(calendar: Calendar, zone: Zone, wall: datetime | None, last: int, size: int) -> datetime | None:
-    """``wall``, if it comes before clocks are put back by ``size``; else the first one from where they are put to."""
+    """Return ``wall`` if it is before the clocks go back by ``size``; else the first wall time after the change."""
     turn = zone.change(last, last + size)
     if wall is not None and seconds(wall) - zone.offset(last) < turn:
         return wall
@@ -98,7 +99,7 @@ def _before_the_turn(calendar: Calendar, zone: Zone, wall: datetime | None, last
 
 
 def _outside_of_gaps(calendar: Calendar, zone: Zone, wall: datetime | None, since: datetime) -> datetime | None:
-    """``wall``, or the first one after it that clocks show."""
+    """Return ``wall``, or the first wall time after it that is not in a gap."""
     while wall is not None and wall - since < _HORIZON:
         before, later = zone.offsets(wall)
         if before >= later:
@@ -108,6 +109,6 @@ def _outside_of_gaps(calendar: Calendar, zone: Zone, wall: datetime | None, sinc
 
 
 def _end_of_gap(zone: Zone, wall: datetime) -> int:
-    """The first moment after the gap that this wall time falls into."""
+    """Return the first moment after the gap that contains this wall time."""
     before, later = zone.offsets(wall)
     return zone.change(seconds(wall) - later, seconds(wall) - before)

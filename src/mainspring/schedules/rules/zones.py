@@ -1,7 +1,8 @@
-"""Time zones: what the clocks on the wall show, and when.
+"""Time zones: conversion between moments and wall times.
 
-Two things make wall time hard. In a *gap* clocks are put forward: some wall times do not come. In a *fold* they are put
-back: some come twice. All moments here are whole seconds since 1970, UTC; wall times are datetimes without a zone.
+A wall time is what a clock on a wall of that zone shows. In a *gap* clocks go forward: some wall times do not exist. In
+a *fold* clocks go back: some wall times occur twice. All moments here are whole seconds since 1970-01-01 UTC; wall
+times are datetimes without a time zone.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 from mainspring.errors import InvalidOption, did_you_mean
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall time has no zone
-_OF_THE_MACHINE = ("localtime", "posixrules")
-"""Names that mean another zone on another machine."""
+_MACHINE_ZONES = ("localtime", "posixrules")
+"""Names that mean a different zone on each machine."""
 
 
 class Zone:
@@ -27,20 +28,20 @@ class Zone:
         self.info = info
 
     def offset(self, moment: int) -> int:
-        """Seconds by which wall time is ahead of UTC at a moment."""
+        """Return by how many seconds wall time is ahead of UTC at a moment."""
         return 0 if self.info is None else _seconds(self.info.utcoffset(self.wall(moment)))
 
     def wall(self, moment: int) -> datetime:
-        """What the wall shows; ``fold`` is 1 when it shows it for the second time."""
+        """Return the wall time of a moment. ``fold`` is 1 the second time the clock shows it."""
         utc = _EPOCH + timedelta(seconds=moment)
         if self.info is None:
             return utc
         return self.info.fromutc(utc.replace(tzinfo=self.info)).replace(tzinfo=None)
 
     def offsets(self, wall: datetime) -> tuple[int, int]:
-        """The offset of a wall time the first and the second time; in a gap, those before and after it.
+        """Return the offsets of a wall time at its first and its second occurrence; in a gap, before and after the gap.
 
-        So the first is larger in a fold, the second in a gap, and otherwise they are equal.
+        In a fold the first offset is larger, in a gap the second. Otherwise they are equal.
         """
         if self.info is None:
             return 0, 0
@@ -48,7 +49,7 @@ class Zone:
         return _seconds(self.info.utcoffset(first)), _seconds(self.info.utcoffset(second))
 
     def change(self, low: int, high: int) -> int:
-        """The moment in (low, high] from which on the offset is another than at ``low``."""
+        """Return the moment in (low, high] at which the offset changes."""
         before = self.offset(low)
         while high - low > 1:
             middle = (low + high) // 2
@@ -57,25 +58,25 @@ class Zone:
 
 
 def seconds(wall: datetime) -> int:
-    """Wall time as if it were UTC."""
+    """Return the seconds since 1970 of a wall time, read as UTC."""
     return _seconds(wall - _EPOCH)
 
 
-def zone_name(value: Any, name: str = "tz") -> str:
-    """The name of a time zone that this machine knows, from its name or a ``ZoneInfo``; ``name`` is the option's."""
+def check_zone(value: Any, name: str = "tz") -> str:
+    """Return the name of a time zone, given as a name or a ``ZoneInfo``. ``name`` is the option in error messages."""
     if isinstance(value, tzinfo):
         key = "UTC" if value is timezone.utc else getattr(value, "key", None)  # noqa: UP017 - as the type checkers know it
         if not isinstance(key, str):
-            raise InvalidOption(name, value, "is no named time zone", hint=_HINT)
+            raise InvalidOption(name, value, "is not a named time zone", hint=_HINT)
         value = key
     if not isinstance(value, str) or not value:
         raise InvalidOption(name, value, "must be the name of a time zone", hint=_HINT)
-    load(value, name)
+    load_zone(value, name)
     return value
 
 
-def load(key: str, name: str = "tz") -> Zone:
-    """The zone of this name, or ``InvalidOption`` that says what to do."""
+def load_zone(key: str, name: str = "tz") -> Zone:
+    """Load the zone of this name; ``InvalidOption`` with a hint if this machine does not know it."""
     try:
         return _load(key)
     except (LookupError, ValueError, OSError):
@@ -88,7 +89,7 @@ def _load(key: str) -> Zone:
         return Zone(None)
     from zoneinfo import ZoneInfo
 
-    if key in _OF_THE_MACHINE or key.startswith(("right/", "posix/")):
+    if key in _MACHINE_ZONES or key.startswith(("right/", "posix/")):
         raise LookupError(key)
     return Zone(ZoneInfo(key))
 
@@ -99,15 +100,16 @@ def _unknown(key: str, name: str) -> InvalidOption:
     known = sorted(available_timezones())
     if not known:
         why = "this machine has no time zone database"
-        return InvalidOption(name, key, why, hint="Install it: pip install tzdata, or your system's tzdata package.")
-    if key in _OF_THE_MACHINE:
-        return InvalidOption(name, key, "means another zone on each machine", hint=_HINT)
+        hint = "Install one: pip install tzdata, or the tzdata package of your system."
+        return InvalidOption(name, key, why, hint=hint)
+    if key in _MACHINE_ZONES:
+        return InvalidOption(name, key, "means a different zone on each machine", hint=_HINT)
     if re.fullmatch(r"(UTC|GMT)?\s*[+-]\s*\d{1,2}(:?\d\d)?", key, re.IGNORECASE):
-        hint = "A fixed offset of 2 hours ahead of UTC is called Etc/GMT-2; a place follows its clock changes."
+        hint = "Name a place, which follows its clock changes. The fixed offset UTC+2 is called Etc/GMT-2."
         return InvalidOption(name, key, "is an offset, not the name of a time zone", hint=hint)
     same = [each for each in known if key.lower() in (each.lower(), each.lower().rpartition("/")[2])]
     guess = f"; did you mean {same[0]!r}?" if same else did_you_mean(key, known) if "/" in key else ""
-    return InvalidOption(name, key, f"no such time zone{guess}", hint=_HINT)
+    return InvalidOption(name, key, f"is not a known time zone{guess}", hint=_HINT)
 
 
 def _seconds(span: timedelta | None) -> int:
@@ -115,4 +117,4 @@ def _seconds(span: timedelta | None) -> int:
     return span.days * 86_400 + span.seconds
 
 
-_HINT = 'Name a place of the time zone database: tz="Europe/Kyiv", tz="America/New_York", or tz="UTC".'
+_HINT = 'Use a name of the time zone database: tz="Europe/Kyiv", tz="America/New_York", or tz="UTC".'

@@ -1,18 +1,19 @@
-"""Beats, rescues and retirements; the fleet."""
+"""Workers: heartbeats, rescue, retirement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import LiteralString
 
 import msgspec
 
 from mainspring.jobs.outcomes import Ack, Outcome
-from mainspring.stores.postgres.arrays import numbers
-from mainspring.stores.postgres.limits import breaker_row
-from mainspring.stores.postgres.session import Params, Rows
-from mainspring.stores.postgres.statements import fill
-from mainspring.stores.postgres.turns import ACKS, ack_params
+from mainspring.states import State
+from mainspring.stores.postgres.ack import ACKS, ack_params, sift_acks
+from mainspring.stores.postgres.driver.arrays import numbers
+from mainspring.stores.postgres.driver.database import Database
+from mainspring.stores.postgres.driver.session import Rows, Step
+from mainspring.stores.postgres.driver.statements import fill_schema
+from mainspring.stores.postgres.rows import breaker_row, worker_row
 from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
 _BEAT = """
@@ -22,20 +23,54 @@ select * from {schema}.beat_v1(
 )
 """
 _RESCUE = """
-select * from {schema}.rescue_v1(
+select id, state, woken from {schema}.rescue_v1(
     %(worker)s::text, %(number)s::bigint, %(cause)s::text, %(delays)s::bigint[], %(now)s::bigint
 )
 """
-_RETIRE = (
-    "select * from {schema}.retire_v1(%(worker)s::text, %(cause)s::text, "
-    + ACKS
-    + ", %(delays)s::bigint[], %(now)s::bigint)"
+_RETIRE = f"""
+select id, state, woken from {{schema}}.retire_v1(
+    %(worker)s::text, %(cause)s::text, {ACKS}, %(delays)s::bigint[], %(now)s::bigint
 )
+"""
+_WORKERS = f"""
+select w.id, w.number, w.turn, w.lost, w.started, w.seen, r.running, w.queues, w.tasks, w.lease, w.info
+from {{schema}}.workers w
+cross join lateral (
+    select count(*) as running from {{schema}}.jobs j where j.worker = w.id and j.state = '{State.RUNNING.value}'
+) r
+order by w.started, w.id
+"""
 
 
-def beat(beats: Sequence[Beat], schema: str, now: int | None) -> tuple[LiteralString, Params]:
+async def beat(db: Database, beats: Sequence[Beat]) -> list[BeatResult]:
+    rows = await db.run(beat_call(beats, db.schema, db.now()))
+    alive: dict[str, int] = {worker: number for worker, number in rows}  # noqa: C416 - rows are of any length to mypy
+    return [BeatResult(beat.worker, beat.worker in alive, alive.get(beat.worker, 0)) for beat in beats]
+
+
+async def rescue(db: Database, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> RescueResult:
+    params = {
+        "worker": worker, "number": number, "cause": cause.value, "delays": numbers(delays), "now": db.now(),
+    }  # fmt: skip
+    return await _taken_back(db, await db.rows(_RESCUE, params))
+
+
+async def retire(db: Database, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> RescueResult:
+    good, _, _ = sift_acks(acks)
+    params = {
+        "worker": worker, "cause": cause.value, **ack_params(good), "delays": numbers(delays), "now": db.now(),
+    }  # fmt: skip
+    return await _taken_back(db, await db.rows(_RETIRE, params))
+
+
+async def workers(db: Database) -> list[WorkerRow]:
+    return [worker_row(row) for row in await db.rows(_WORKERS)]
+
+
+def beat_call(beats: Sequence[Beat], schema: str, now: int | None) -> Step:
+    """The statement of several heartbeats."""
     new = {beat.worker: beat.register for beat in beats if beat.register is not None}
-    return fill(_BEAT, schema), {
+    return fill_schema(_BEAT, schema), {
         "worker": [beat.worker for beat in beats],
         "new": list(new),
         "queues": [msgspec.json.encode(each.queues).decode() for each in new.values()],
@@ -46,37 +81,13 @@ def beat(beats: Sequence[Beat], schema: str, now: int | None) -> tuple[LiteralSt
     }
 
 
-def beaten(beats: Sequence[Beat], rows: Rows) -> list[BeatResult]:
-    alive: dict[str, int] = {row[0]: row[1] for row in rows}
-    return [BeatResult(beat.worker, beat.worker in alive, alive.get(beat.worker, 0)) for beat in beats]
-
-
-def rescue(
-    worker: str, number: int, cause: Outcome, delays: Sequence[int], *, schema: str, now: int | None
-) -> tuple[LiteralString, Params]:
-    return fill(_RESCUE, schema), {
-        "worker": worker, "number": number, "cause": cause.value, "delays": numbers(delays), "now": now,
-    }  # fmt: skip
-
-
-def retire(
-    worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int], *, schema: str, now: int | None
-) -> tuple[LiteralString, Params]:
-    return fill(_RETIRE, schema), {
-        "worker": worker, "cause": cause.value, **ack_params(acks), "delays": numbers(delays), "now": now,
-    }  # fmt: skip
-
-
-def rescued(rows: Rows) -> RescueResult:
-    moved: dict[str, list[bytes]] = {"ready": [], "retrying": [], "dead": [], "cancelled": []}
+async def _taken_back(db: Database, rows: Rows) -> RescueResult:
+    """The rows of a rescue: moved jobs with their state, queues to wake, breakers, and whether the worker was taken."""
+    await db.wake({woken for _, state, woken in rows if woken is not None and state is None})
+    moved: dict[str, list[bytes]] = {State.READY: [], State.RETRYING: [], State.DEAD: [], State.CANCELLED: []}
     for job, state, _ in rows:
         if job is not None:
             moved[state].append(job)
     ready, retrying, dead, cancelled = map(tuple, moved.values())
-    breakers = tuple(breaker_row(said) for _, state, said in rows if state == "breaker")
+    breakers = tuple(breaker_row(changed) for _, state, changed in rows if state == "breaker")
     return RescueResult(any(state == "taken" for _, state, _ in rows), ready, retrying, dead, cancelled, breakers)
-
-
-def worker_row(row: tuple[object, ...]) -> WorkerRow:
-    names = ("id", "number", "turn", "lost", "started", "seen", "running", "queues", "tasks", "lease", "info")
-    return msgspec.convert(dict(zip(names, row, strict=True)), WorkerRow)

@@ -1,77 +1,54 @@
-"""The part of the store that has to do with what queues do and how they work."""
+"""Queues: modes, settings and depth."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
-from mainspring.stores.postgres.session import Sessions
-from mainspring.stores.postgres.statements import fill
+from mainspring.stores.postgres.driver.database import Database
+from mainspring.stores.postgres.rows import queue_row
 from mainspring.stores.shared.depth import stored
 
-_SET_MODE = "select {schema}.set_mode_v1(%(queues)b::text[], %(mode)s::text, %(now)s::bigint)"
-_MODES = """
+_SET_MODE = "select {schema}.set_queue_mode_v1(%(queues)b::text[], %(mode)s::text, %(now)s::bigint)"
+_QUEUES = """
 select name, mode, since, declared::text, given::text, disabled, disabled_at, disabled_by
 from {schema}.queues order by name
 """
-_CONFIGURE = "select {schema}.configure_v1(%(queue)s::text, %(settings)s::jsonb, %(declared)s::boolean)"
-_BIND = "select {schema}.bind_v1(%(queue)s::text, %(after)b::bytea, %(limit)s::integer)"
-_DISABLE = "select {schema}.disable_v1(%(queues)b::text[], %(how)s::text, %(by)s::text, %(now)s::bigint)"
+_CONFIGURE = "select {schema}.configure_queue_v1(%(queue)s::text, %(settings)s::jsonb, %(declared)s::boolean)"
+_COUNT = "select {schema}.count_for_depth_v1(%(queue)s::text, %(after)b::bytea, %(limit)s::integer)"
+_DISABLE = "select {schema}.disable_queues_v1(%(queues)b::text[], %(how)s::text, %(by)s::text, %(now)s::bigint)"
 _SLICE: Final = 500
-_read = msgspec.json.Decoder(QueueSettings).decode
+"""Jobs that one step counts for the depth of a queue: it holds their locks."""
+
+
+async def set_queue_mode(db: Database, queues: Sequence[str], mode: QueueMode) -> None:
+    await db.rows(_SET_MODE, {"queues": list(queues), "mode": mode.value, "now": db.now()})
+    if mode is not QueueMode.PAUSED:
+        await db.wake(queues)
+
+
+async def queues(db: Database) -> list[QueueRow]:
+    return [queue_row(row) for row in await db.rows(_QUEUES)]
+
+
+async def configure_queue(db: Database, queue: str, settings: QueueSettings | None, *, declared: bool) -> None:
+    text = msgspec.json.encode(stored(settings)).decode() if settings else None
+    await db.rows(_CONFIGURE, {"queue": queue, "settings": text, "declared": declared})
+    last: bytes | None = b""
+    while last is not None:
+        ((last,),) = await db.rows(_COUNT, {"queue": queue, "after": last, "limit": _SLICE})
+
+
+async def disable_queues(db: Database, queues: Sequence[str], how: DisabledMode | None, by: str) -> None:
+    params = {"queues": list(queues), "how": None if how is None else how.value, "by": by, "now": db.now()}
+    await db.rows(_DISABLE, params)
+    if how is None:
+        await db.wake(queues)
 
 
 def queues_json(queues: Sequence[tuple[str, QueueSettings]]) -> str | None:
-    """As the enqueue takes them; None for none."""
+    """Declared settings as an enqueue takes them; None for none."""
     return msgspec.json.encode([(name, stored(settings)) for name, settings in queues]).decode() if queues else None
-
-
-def queue_row(row: tuple[Any, ...]) -> QueueRow:
-    name, mode, since, declared, given, disabled, disabled_at, disabled_by = row
-    how = None if disabled is None else DisabledMode(disabled)
-    return QueueRow(name, QueueMode(mode), since, _settings(declared), _settings(given), how, disabled_at, disabled_by)
-
-
-def _settings(text: str | None) -> QueueSettings:
-    return QueueSettings() if text is None else _read(text)
-
-
-class Queueing(ABC):
-    """Sets modes and settings, and tells of them."""
-
-    schema: str
-    _sessions: Sessions
-
-    async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
-        asked = {"queues": list(queues), "mode": mode.value, "now": self._now()}
-        await self._sessions.rows(fill(_SET_MODE, self.schema), asked)
-        if mode is not QueueMode.PAUSED:
-            await self._ring(queues)
-
-    async def queues(self) -> list[QueueRow]:
-        return [queue_row(row) for row in await self._sessions.rows(fill(_MODES, self.schema), {})]
-
-    async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
-        text = msgspec.json.encode(stored(settings)).decode() if settings else None
-        asked = {"queue": queue, "settings": text, "declared": declared}
-        await self._sessions.rows(fill(_CONFIGURE, self.schema), asked)
-        last: bytes | None = b""
-        while last is not None:
-            part = {"queue": queue, "after": last, "limit": _SLICE}
-            ((last,),) = await self._sessions.rows(fill(_BIND, self.schema), part)
-
-    async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
-        asked = {"queues": list(queues), "how": None if how is None else how.value, "by": by, "now": self._now()}
-        await self._sessions.rows(fill(_DISABLE, self.schema), asked)
-        if how is None:
-            await self._ring(queues)
-
-    @abstractmethod
-    async def _ring(self, queues: Iterable[str]) -> None: ...
-
-    @abstractmethod
-    def _now(self) -> int | None: ...

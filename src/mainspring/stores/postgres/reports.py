@@ -1,17 +1,14 @@
-"""Progress, log lines and stream items of running attempts; what is kept of attempts."""
+"""Progress, log lines and stream items of running attempts; the ended attempts of a job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, LiteralString
 
-from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptReport, AttemptRow, LogLine
-from mainspring.stores.postgres.arrays import numbers
-from mainspring.stores.postgres.session import Params
-from mainspring.stores.postgres.statements import fill
-
-LINES_KEPT = 1000
+from mainspring.stores.postgres.driver.arrays import numbers
+from mainspring.stores.postgres.driver.database import Database
+from mainspring.stores.postgres.rows import attempt_row, log_line
+from mainspring.stores.shared.constants import LINES_KEPT
 
 _REPORT = """
 select * from {schema}.report_v1(
@@ -20,12 +17,18 @@ select * from {schema}.report_v1(
     %(item_at)s::integer[], %(place)s::bigint[], %(item)b::bytea[], %(lines)s::integer
 )
 """
+_ATTEMPTS = """
+select token, epoch, attempt, worker, started, ended, outcome, error
+from {schema}.attempts where job = %(job)s order by token
+"""
+_LOGS = "select at, level, text, n from {schema}.logs where job = %(job)s and n > %(after)s::bigint order by n"
+_ITEMS = "select n, data from {schema}.items where job = %(job)s and n > %(after)s::bigint order by n limit %(limit)s"
 
 
-def report(worker: str, reports: Sequence[AttemptReport], schema: str) -> tuple[LiteralString, Params]:
+async def report(db: Database, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
     lines = [(at, line) for at, each in enumerate(reports, start=1) for line in each.logs]
     items = [(at, item) for at, each in enumerate(reports, start=1) for item in dict(each.items).items()]
-    return fill(_REPORT, schema), {
+    params = {
         "worker": worker,
         "id": [each.id for each in reports],
         "token": numbers(each.token for each in reports),
@@ -39,15 +42,17 @@ def report(worker: str, reports: Sequence[AttemptReport], schema: str) -> tuple[
         "item": [data for _, (_, data) in items],
         "lines": LINES_KEPT,
     }
+    return [good for (good,) in await db.rows(_REPORT, params)]
 
 
-def log_line(row: tuple[Any, ...]) -> LogLine:
-    at, level, text, n = row
-    return LogLine(at, level, text.decode("utf-8"), n)
+async def attempts(db: Database, job: bytes) -> list[AttemptRow]:
+    return [attempt_row(row) for row in await db.rows(_ATTEMPTS, {"job": job})]
 
 
-def attempt_row(row: tuple[Any, ...]) -> AttemptRow:
-    return AttemptRow(
-        token=row[0], epoch=row[1], attempt=row[2], worker=row[3], started=row[4], ended=row[5],
-        outcome=Outcome(row[6]), error=row[7],
-    )  # fmt: skip
+async def logs(db: Database, job: bytes, after: int) -> list[LogLine]:
+    return [log_line(row) for row in await db.rows(_LOGS, {"job": job, "after": after})]
+
+
+async def items(db: Database, job: bytes, after: int, limit: int) -> list[tuple[int, bytes]]:
+    rows = await db.rows(_ITEMS, {"job": job, "after": after, "limit": max(limit, 0)})
+    return [(n, data) for n, data in rows]

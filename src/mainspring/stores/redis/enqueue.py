@@ -1,128 +1,102 @@
-"""The arguments and the reply of ``enqueue.lua`` and ``enqueue_any.lua``.
+"""Enqueue: which script inserts a batch, its arguments and its replies; and calls that are sent together.
 
-A batch of jobs on which nothing hangs is written by the first, which only puts each job in its place (or by
-``enqueue_one.lua``, if it is one); every other batch by the second. All look for an id in every place, live or ended.
-So ``Batch.retry`` asks for nothing more, and a first try that comes after a retry of its batch makes no second job.
+A plain job only waits for its turn: it has no delay, parents, limits, fair key, unique key, marks or follow-up jobs. A
+batch of plain jobs is inserted by ``enqueue_plain.lua``, a single plain job by ``enqueue_one.lua``, and any other batch
+by ``enqueue.lua``. All of them look for the id of a job among all jobs, live or ended. So ``Batch.retry`` needs nothing
+more, and a first try that arrives after a retry of its batch makes no second job.
+
+Concurrent calls on one event loop share a script (:class:`JointEnqueue`). A call that comes alone is sent at once.
+Calls that come while a script is on its way are sent together in the next one, which costs the server a fifth of single
+scripts. Two scripts may be on their way at once: the server writes the jobs of some callers while others prepare their
+next calls. They use one connection, so jobs are inserted in the order of the calls. Only plain batches are joined:
+nothing but a draining queue can refuse them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import msgspec
 
-from mainspring.errors import StoreConflict
-from mainspring.jobs.lanes import base_lane, home_lane
-from mainspring.jobs.records import Batch, Edge, Enqueued, FollowUp, NewJob, UniqueKey
+from mainspring.errors import EnqueueError, KeyConflict, KeyTaken, QueueDisabled, QueueDraining, StoreConflict
+from mainspring.jobs.records import Batch, Edge, Enqueued, NewJob
 from mainspring.limits.records import Limit
-from mainspring.queues.records import QueueSettings
-from mainspring.schedules.records import PART
-from mainspring.states import FINAL, State
-from mainspring.stores.shared.depth import stored
+from mainspring.states import State
+from mainspring.stores.shared.depth import queue_full
 from mainspring.stores.shared.folding import folded, unfolded
+from mainspring.stores.shared.joining import Joiner
 
-from . import rooms
-from .heads import CODES, LARGE, More, around_record, new_head, rest
-from .refusals import REFUSALS
+from . import lanes, limits
+from .driver.client import RedisClient
+from .driver.constants import (
+    CODES,
+    EDGE_CODE_FAIL,
+    EDGE_CODE_IGNORE,
+    ID_BYTES,
+    LARGE,
+    REFUSED_CONFLICT,
+    REFUSED_DISABLED,
+    REFUSED_DRAINING,
+    REFUSED_FULL,
+    REFUSED_NO_PARENT,
+    REFUSED_SETTINGS,
+    REFUSED_TAKEN,
+)
+from .driver.resp import ServerError
+from .follow_ups import pack_follow_ups
+from .queues import settings_json
+from .rows import around_record, check_storable, framed, large_record, new_head, pack_job, pack_times, rest
 
-MAX_JOBS = 1_000
-MAX_BYTES = 8 * 1024 * 1024
-"""One script stops the whole server while it runs: larger batches are for the caller to cut."""
+MAX_JOBS: Final = 1_000
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""The largest batch of one script. A script stops the whole server while it runs, so callers split larger batches."""
 
-EXACT = 2**53
-"""Lua's numbers are doubles: times beyond this (the year 2255) would be rounded."""
+JOINT_JOBS: Final = 200
+"""Jobs of 8 KB that are sent together."""
+JOINT_CALLS: Final = 2
+"""Scripts that are on their way at once."""
+_PIECE: Final = 8 * 1024
 
-HIGHEST = 100
-"""Priorities from minus this to this fit into the place in the line."""
-
-_CONFLICTS = {"return": 0, "error": 1, "replace": 2}
-_MODES = {"debounce": 1, "throttle": 2, "keep_last": 3}
-_KEPT = 4
 _READY = bytes([CODES[State.READY]])
+_POLICIES = {"fail": EDGE_CODE_FAIL.encode(), "ignore": EDGE_CODE_IGNORE.encode()}
 _pack = msgspec.msgpack.Encoder().encode
-_length = Struct(">I").pack
-
 
 Words = list[bytes | str]
 
+# ---- which script -------------------------------------------------------------------------------
 
-def arguments(batch: Batch, special: Collection[str] = (), swap: bytes = b"") -> tuple[str, Words]:
-    """The script for this batch, and its arguments; ``special`` are queues that are for the longer way, and so is
-    an exchange of a schedule's row."""
-    return _bounded(batch.jobs, batch.limits, not swap and is_plain(batch, special), _settings(batch, swap))
+
+def arguments(batch: Batch, with_settings: Collection[str] = (), swap: bytes = b"") -> tuple[str, Words]:
+    """The script for this batch, and its arguments.
+
+    ``with_settings``: queues that have settings, which the scripts for plain jobs do not read. ``swap``: a packed swap
+    of a schedule's row, which ``enqueue.lua`` does together with the batch.
+    """
+    plain = not swap and is_plain(batch, with_settings)
+    return _bounded(batch.jobs, batch.limits, plain, _batch_options(batch, swap))
 
 
 def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
-    """The same for several batches as one; each of them is plain."""
+    """The script and its arguments for several plain batches together."""
     jobs = [job for batch in batches for job in batch.jobs]
     return _bounded(jobs, (), _are_distinct(jobs))
 
 
-def _settings(batch: Batch, swap: bytes) -> bytes:
-    if not (batch.queues or batch.accepted or batch.forced or swap):
-        return b""
-    declared = [(name, settings_json(settings)) for name, settings in batch.queues]
-    return framed(_pack((batch.accepted, declared, batch.forced)), swap)
-
-
-def settings_json(settings: QueueSettings) -> str:
-    return msgspec.json.encode(stored(settings)).decode()
-
-
-def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool, settings: bytes = b"") -> tuple[str, Words]:
-    if len(jobs) > MAX_JOBS:
-        raise StoreConflict(
-            f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
-            hint="Send it in several batches.",
-        )
-    name, words = _plain(jobs) if plain else ("enqueue_any", _any(jobs, limits, settings))
-    size = sum(map(len, words))
-    if size > MAX_BYTES:
-        raise StoreConflict(
-            f"a batch of {size:,} bytes is larger than the {MAX_BYTES:,} that one script inserts",
-            hint="Send it in several batches.",
-        )
-    return name, words
-
-
-def is_plain(batch: Batch, special: Collection[str] = ()) -> bool:
-    """Whether nothing but their place in the line holds its jobs back, and no two are the same."""
+def is_plain(batch: Batch, with_settings: Collection[str] = ()) -> bool:
+    """Whether all jobs of the batch are plain, and no id occurs twice."""
     if batch.limits or batch.queues or batch.accepted:
         return False
-    if special and any(job.queue in special for job in batch.jobs):
+    if with_settings and any(job.queue in with_settings for job in batch.jobs):
         return False
     return all(map(_is_plain, batch.jobs)) and _are_distinct(batch.jobs)
 
 
-def _are_distinct(jobs: Sequence[NewJob]) -> bool:
-    return len(jobs) == 1 or 0 < len({job.id for job in jobs}) == len(jobs)
-
-
-def _check(job: NewJob) -> None:
-    """Refuse what the scripts could not keep exactly."""
-    wrong = ""
-    unique = job.unique
-    spans = (unique.window, unique.max_wait, unique.keep) if unique else ()
-    if max(job.delay, job.expires_in or 0, *spans) >= EXACT // 2 or (job.run_at or 0) >= EXACT:
-        wrong = "a time of it lies further ahead than Redis can count exactly"
-    elif abs(job.priority) > HIGHEST:
-        wrong = f"its priority is not between -{HIGHEST} and {HIGHEST}"
-    elif not 0 <= job.crashes < 2**31:
-        wrong = "its number of crashes is too large"
-    elif len(job.id) != 16:
-        wrong = "its id does not have 16 bytes"
-    elif any(not 0 <= bucket.cost < EXACT for bucket in job.buckets):
-        wrong = "a cost of it is below nothing, or larger than Redis can count exactly"
-    if wrong:
-        raise StoreConflict(f"job {job.id.hex()}: {wrong}")
-
-
 def _is_plain(job: NewJob) -> bool:
-    """Nothing but its place in the line holds it back, and nothing is kept beside it."""
     return not (
         job.delay
         or job.run_at is not None
@@ -138,11 +112,34 @@ def _is_plain(job: NewJob) -> bool:
     )
 
 
-class _Kind(NamedTuple):
-    """What plain jobs of one task have in common: where they stand, and all of a stored job but its record."""
+def _are_distinct(jobs: Sequence[NewJob]) -> bool:
+    return len(jobs) == 1 or 0 < len({job.id for job in jobs}) == len(jobs)
+
+
+def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool, options: bytes = b"") -> tuple[str, Words]:
+    if len(jobs) > MAX_JOBS:
+        raise StoreConflict(
+            f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
+            hint="Send it in several batches.",
+        )
+    name, words = _plain_arguments(jobs) if plain else ("enqueue", _full_arguments(jobs, limits, options))
+    size = sum(map(len, words))
+    if size > MAX_BYTES:
+        raise StoreConflict(
+            f"a batch of {size:,} bytes is larger than the {MAX_BYTES:,} that one script inserts",
+            hint="Send it in several batches.",
+        )
+    return name, words
+
+
+# ---- plain jobs ---------------------------------------------------------------------------------
+
+
+class _PlainKind(NamedTuple):
+    """What plain jobs of one task have in common: their line, and all of a stored job except its record."""
 
     line: str
-    group: str
+    root: str
     queue: str
     counted: str
     before: bytes
@@ -150,16 +147,16 @@ class _Kind(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _kind(queue: str, kind: str, task: str, priority: int, crashes: int, early: bool) -> _Kind:
-    group, lane = _names(queue, kind, task)
+def _plain_kind(queue: str, kind: str, task: str, priority: int, crashes: int, early: bool) -> _PlainKind:
+    group, lane = lanes.group_and_base_lane(queue, kind, task)
     head = new_head(group=group, lane=lane, priority=priority, crash_limit=crashes, early=early, record=b"")
     home = lane.decode()
-    return _Kind(f"{priority}:{home}", home, queue, (_READY + group).decode(), *around_record(head))
+    return _PlainKind(f"{priority}:{home}", home, queue, (_READY + group).decode(), *around_record(head))
 
 
-def _plain(jobs: Sequence[NewJob]) -> tuple[str, Words]:
-    """What the kinds of jobs have in common is said once; jobs of one kind mostly come in a row."""
-    kinds: dict[_Kind, int] = {}
+def _plain_arguments(jobs: Sequence[NewJob]) -> tuple[str, Words]:
+    """What the jobs of a kind have in common is sent once; jobs of one kind mostly come in a row."""
+    kinds: dict[_PlainKind, int] = {}
     runs: list[int] = []
     ids: list[bytes] = []
     rests: list[bytes] = []
@@ -168,125 +165,167 @@ def _plain(jobs: Sequence[NewJob]) -> tuple[str, Words]:
     for job in jobs:
         asked = job.queue, job.kind, job.task, job.priority, job.crashes, job.early
         if asked != last:
-            _check(job)
-            kind = _kind(*asked)
+            check_storable(job)
+            kind = _plain_kind(*asked)
             last, after = asked, kind.after
             runs += (kinds.setdefault(kind, len(kinds) + 1), 0)
         runs[-1] += 1
         ids.append(job.id)
         rests.append(rest(after, job.record))
-        if len(job.id) != 16:
-            _check(job)
+        if len(job.id) != ID_BYTES:
+            check_storable(job)
     before = [kind.before for kind in kinds]
     if len(jobs) == 1:
         [kind] = kinds
         return "enqueue_one", [*kind[:4], *before, *ids, *rests]
-    return "enqueue", [_pack(([kind[:4] for kind in kinds], runs)), *before, *ids, *rests]
+    return "enqueue_plain", [_pack(([kind[:4] for kind in kinds], runs)), *before, *ids, *rests]
 
 
-def _any(jobs: Sequence[NewJob], limits: Sequence[Limit], settings: bytes) -> Words:
-    words: Words = [rooms.packed(limits) if limits else b"", settings]
+# ---- any jobs -----------------------------------------------------------------------------------
+
+
+def _full_arguments(jobs: Sequence[NewJob], limits_: Sequence[Limit], options: bytes) -> Words:
+    words: Words = [limits.pack_limits(limits_) if limits_ else b"", options]
     for job in folded(jobs):
-        _check(job)
-        words += (job.id + _text(job), _beside(job))
+        check_storable(job)
+        beside = framed(pack_times(job), _pack_edges(job.after), pack_follow_ups(job), large_record(job))
+        words += (job.id + pack_job(job), beside)
     return words
 
 
-@lru_cache(maxsize=4096)
-def _names(queue: str, kind: str, task: str) -> tuple[bytes, bytes]:
-    group, lane = f"{queue}\0{task}".encode(), base_lane(queue, kind).encode()
-    if max(len(group), len(lane)) >= 2**16:
-        raise StoreConflict("the names of a queue and a task have more than 65,535 bytes together")
-    return group, lane
+def _batch_options(batch: Batch, swap: bytes) -> bytes:
+    if not (batch.queues or batch.accepted or batch.forced or swap):
+        return b""
+    declared = [(name, settings_json(settings)) for name, settings in batch.queues]
+    return framed(_pack((batch.accepted, declared, batch.forced)), swap)
 
 
-def _text(job: NewJob) -> bytes:
-    group, lane = _names(job.queue, job.kind, job.task)
-    return new_head(
-        group=group,
-        lane=home_lane(job.queue, job.kind, job.buckets, job.fair).encode() if job.buckets or job.fair else lane,
-        priority=job.priority,
-        crash_limit=job.crashes,
-        early=job.early,
-        record=job.record,
-        more=More(
-            b=rooms.needed(job.buckets),
-            m=tuple(dict.fromkeys(job.marks)),
-            k=job.keep,
-            u=job.unique.hash.hex() if job.unique else None,
-        ),
-        followed=bool(job.follows),
-    )
+def _pack_edges(after: Sequence[Edge]) -> bytes:
+    return b"".join(edge.parent + _POLICIES[edge.policy] for edge in after)
 
 
-def _times(job: NewJob) -> bytes:
-    """A missing value is False: nil would end an array in Lua."""
-    conflict, window = (_CONFLICTS[job.unique.conflict], job.unique.window) if job.unique else (0, 0)
-    run_at = False if job.run_at is None else job.run_at
-    times = job.delay, run_at, False if job.expires_in is None else job.expires_in, conflict, window
-    if job.unique is None or (job.unique.mode == "once" and not job.unique.keep):
-        return _pack(times)
-    return _pack((*times, *_mode(job.unique)))
+# ---- replies ------------------------------------------------------------------------------------
 
 
-def _mode(unique: UniqueKey) -> tuple[int, int, str | bool]:
-    if unique.mode == "once":
-        return _KEPT, unique.keep, unique.print.hex() or False
-    return _MODES[unique.mode], unique.max_wait, False
+class QueueHasSettings(Exception):
+    """The queue has settings, which the scripts for plain jobs do not read: send the batch through ``enqueue.lua``."""
 
-
-def _beside(job: NewJob) -> bytes:
-    return framed(_times(job), _edges(job.after), _follows(job), _apart(job))
-
-
-def framed(*parts: bytes) -> bytes:
-    """Each with its length in front: Lua's msgpack has no type for bytes."""
-    return b"".join([word for part in parts for word in (_length(len(part)), part)])
-
-
-def _apart(job: NewJob) -> bytes:
-    return job.record if len(job.record) > LARGE else b""
-
-
-def _edges(after: Sequence[Edge]) -> bytes:
-    return b"".join(edge.parent + (b"i" if edge.policy == "ignore" else b"f") for edge in after)
-
-
-def _follows(job: NewJob) -> bytes:
-    """As ``insert_follows`` in ``_moves.lua`` reads them."""
-    words = []
-    for follow in job.follows:
-        _check_follow(job, follow)
-        made = follow.job
-        words.append(bytes([CODES[follow.on]]) + made.id + framed(_text(made), _times(made), _apart(made)))
-    return b"".join(words)
-
-
-def _check_follow(job: NewJob, follow: FollowUp) -> None:
-    """Refuse now what could not be inserted later: then it would keep its job from ending."""
-    made = follow.job
-    _check(made)
-    wrong = ""
-    if follow.on not in FINAL:
-        wrong = f"waits for {follow.on}, which is no end"
-    elif made.id[14:] != b"\0\0":
-        wrong = "has an id without room for an epoch"
-    elif made.unique or made.after or made.buckets or made.fair or made.follows:
-        wrong = "has a unique key, parents, limits or follow-up jobs of its own"
-    elif any(mark.startswith(PART) for mark in made.marks):
-        wrong = "is of a part"
-    if wrong:
-        raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {made.task!r} {wrong}")
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue)
+        self.queue = queue
 
 
 def enqueued(jobs: Sequence[NewJob], reply: Any) -> list[Enqueued]:
-    """What the script says; its refusals as errors."""
+    """The reply of the script for each job. A refusal is raised as an error."""
     if reply == 1:
         return [Enqueued(job.id, True) for job in jobs]
-    if reply and reply[0] in REFUSALS:
-        raise REFUSALS[reply[0]](*reply[1:])
-    said = [
-        Enqueued(made, False) if isinstance(made, bytes) else Enqueued(job.id, made == 1)
-        for job, made in zip(folded(jobs), reply, strict=True)
+    if reply and reply[0] in _REFUSALS:
+        raise _REFUSALS[reply[0]](*reply[1:])
+    made = [
+        Enqueued(each, False) if isinstance(each, bytes) else Enqueued(job.id, each == 1)
+        for job, each in zip(folded(jobs), reply, strict=True)
     ]
-    return unfolded(jobs, said)
+    return unfolded(jobs, made)
+
+
+def _draining(queue: bytes) -> Exception:
+    return QueueDraining(queue.decode())
+
+
+def _has_settings(queue: bytes) -> Exception:
+    return QueueHasSettings(queue.decode())
+
+
+def _disabled(queue: bytes, by: bytes) -> Exception:
+    return QueueDisabled(queue.decode(), by.decode())
+
+
+def _full(queue: bytes, most: int, on_full: bytes, depth: int, excess: int, age: int) -> Exception:
+    return queue_full(queue.decode(), most, on_full.decode(), depth=depth, excess=excess, age=age)
+
+
+def _taken(task: bytes, holder: bytes) -> Exception:
+    return KeyTaken(task.decode(), UUID(bytes=holder))
+
+
+def _conflict(task: bytes, holder: bytes, job: bytes) -> Exception:
+    return KeyConflict(task.decode(), UUID(bytes=holder), UUID(bytes=job))
+
+
+def _no_parent(child: bytes, parent: bytes) -> Exception:
+    return StoreConflict(
+        f"job {UUID(bytes=child)} waits for job {UUID(bytes=parent)}, which does not exist",
+        hint="Enqueue the parent first or in the same batch. It may have been deleted or pruned.",
+    )
+
+
+_REFUSALS: dict[bytes, Callable[..., Exception]] = {
+    REFUSED_DRAINING.encode(): _draining,
+    REFUSED_SETTINGS.encode(): _has_settings,
+    REFUSED_DISABLED.encode(): _disabled,
+    REFUSED_FULL.encode(): _full,
+    REFUSED_TAKEN.encode(): _taken,
+    REFUSED_CONFLICT.encode(): _conflict,
+    REFUSED_NO_PARENT.encode(): _no_parent,
+}
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+class JointEnqueue:
+    """The enqueue calls of a store: concurrent plain batches of one event loop are sent together."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._with_settings: set[str] = set()
+        """Queues that have settings: their jobs go through ``enqueue.lua`` at once."""
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Joiner[Batch, list[Enqueued]]] = WeakKeyDictionary()
+
+    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+        if not is_plain(batch, self._with_settings):
+            return await self._alone(batch)
+        return await self._joiner().call(batch)
+
+    def enqueue_now(self, batch: Batch) -> list[Enqueued]:
+        """One batch, blocking."""
+        while True:
+            name, words = arguments(batch, self._with_settings)
+            try:
+                return enqueued(batch.jobs, self._client.run_now(name, *words))
+            except QueueHasSettings as found:
+                self._with_settings.add(found.queue)
+
+    def _joiner(self) -> Joiner[Batch, list[Enqueued]]:
+        loop = asyncio.get_running_loop()
+        joiner = self._loops.get(loop)
+        if joiner is None:
+            joiner = self._loops[loop] = Joiner(
+                self._alone, self._together, undone=_is_undone, size=_weight, most=JOINT_JOBS, flights=JOINT_CALLS
+            )
+        return joiner
+
+    async def _alone(self, batch: Batch) -> list[Enqueued]:
+        while True:
+            name, words = arguments(batch, self._with_settings)
+            try:
+                return enqueued(batch.jobs, await self._client.run(name, *words))
+            except QueueHasSettings as found:
+                self._with_settings.add(found.queue)
+
+    async def _together(self, batches: Sequence[Batch]) -> list[list[Enqueued]]:
+        name, words = joint_arguments(batches)
+        reply = await self._client.run(name, *words)
+        if reply == 1:
+            return [[Enqueued(job.id, True) for job in batch.jobs] for batch in batches]
+        jobs = [job for batch in batches for job in batch.jobs]
+        replies = iter(enqueued(jobs, reply))
+        return [[next(replies) for _ in batch.jobs] for batch in batches]
+
+
+def _weight(batch: Batch) -> int:
+    return sum([1 + len(job.record) // _PIECE for job in batch.jobs])
+
+
+def _is_undone(error: Exception) -> bool:
+    """Whether the batch was refused: then nothing was inserted, or a repeat finds the inserted jobs."""
+    return isinstance(error, (ServerError, EnqueueError, StoreConflict, QueueHasSettings))

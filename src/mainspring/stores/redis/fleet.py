@@ -1,48 +1,76 @@
-"""The arguments and the replies of ``beat.lua`` and ``workers.lua``."""
+"""The fleet: heartbeats, rescue, retirement, and the rows of workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from mainspring.errors import StoreConflict
-from mainspring.worker.records import Beat, BeatResult, WorkerRow
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
-from . import rows
+from . import ack, rows
+from .breakers import breaker_row
+from .driver.client import RedisClient
 
-LONGEST = 255
-"""Bytes of a worker's name."""
+LONGEST_NAME: Final = 255
+"""Bytes of the name of a worker: a stored job has its length in one byte."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def beat_arguments(beats: Sequence[Beat]) -> list[bytes | str]:
+async def beat(client: RedisClient, beats: Sequence[Beat]) -> list[BeatResult]:
     words: list[bytes | str] = []
-    for beat in beats:
-        new = beat.register
-        if len(beat.worker.encode()) > LONGEST:
-            raise StoreConflict(f"the name of worker {beat.worker[:40]}... is longer than {LONGEST} bytes")
+    for each in beats:
+        new = each.register
+        if len(each.worker.encode()) > LONGEST_NAME:
+            raise StoreConflict(f"the name of worker {each.worker[:40]}... is longer than {LONGEST_NAME} bytes")
         words += (
-            beat.worker,
+            each.worker,
             _pack((new.queues, new.tasks, new.lease)) if new else b"",
             new.info if new else b"",
         )
-    return words
+    numbers = await client.run("beat", *words)
+    return [BeatResult(each.worker, number > 0, number) for each, number in zip(beats, numbers, strict=True)]
 
 
-def beaten(beats: Sequence[Beat], numbers: Sequence[int]) -> list[BeatResult]:
-    return [BeatResult(beat.worker, number > 0, number) for beat, number in zip(beats, numbers, strict=True)]
+async def rescue(client: RedisClient, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> RescueResult:
+    return _rescue_result(await client.run("rescue", worker, number, cause.value, _pack(delays)))
 
 
-def worker_rows(reply: list[list[Any]]) -> list[WorkerRow]:
+async def retire(
+    client: RedisClient, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]
+) -> RescueResult:
+    plain, words = ack.pack_acks(ack.storable(acks)[0])
+    return _rescue_result(await client.run("retire", worker, cause.value, _pack(delays), plain, *words))
+
+
+def _rescue_result(reply: list[Any]) -> RescueResult:
+    taken, ready, retrying, dead, cancelled, breakers = reply
+    changed = tuple(map(breaker_row, breakers))
+    return RescueResult(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled), changed)
+
+
+async def workers(client: RedisClient) -> list[WorkerRow]:
     """Oldest first."""
-    return sorted((_worker_row(row) for row in reply), key=lambda row: (row.started, row.id))
+    return sorted((_worker_row(*row) for row in await client.run("workers")), key=lambda row: (row.started, row.id))
 
 
-def _worker_row(row: list[Any]) -> WorkerRow:
-    name, number, turn, lost, started, seen, running, lease, queues, tasks, info = row
+def _worker_row(
+    name: bytes,
+    number: bytes,
+    turn: bytes,
+    lost: bytes,
+    started: bytes,
+    seen: bytes,
+    running: int,
+    lease: bytes,
+    queues: bytes,
+    tasks: bytes,
+    info: bytes,
+) -> WorkerRow:
     return WorkerRow(
         id=name.decode(),
         number=int(number),
@@ -52,7 +80,7 @@ def _worker_row(row: list[Any]) -> WorkerRow:
         seen=int(seen),
         running=running,
         lease=int(lease),
-        queues=rows.names(queues),
-        tasks=rows.names(tasks),
+        queues=rows.unpack_names(queues),
+        tasks=rows.unpack_names(tasks),
         info=info,
     )

@@ -1,7 +1,8 @@
-"""What queues do and how they work: the arguments and the replies of their scripts."""
+"""Queues: modes, settings and depth. See ``lua/_queues.lua``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -9,37 +10,51 @@ import msgspec
 from mainspring.jobs.query import Query
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.states import LIVE
+from mainspring.stores.shared.depth import stored
 
-from . import where
-from .connection import Connection
-from .enqueue import settings_json
+from .driver.client import RedisClient
+from .query import pack_query
 
-LOOK: Final = 1_000
+SLICE: Final = 1_000
 """Jobs that one script looks at."""
-_Kept = tuple[str | bool, str | bool, DisabledMode | bool, int, str]
-_unpack = msgspec.msgpack.Decoder(_Kept).decode
+
+_Settings = tuple[str | bool, str | bool, DisabledMode | bool, int, str]
+_unpack = msgspec.msgpack.Decoder(_Settings).decode
 _read = msgspec.json.Decoder(QueueSettings).decode
 
 
-async def configure(connection: Connection, queue: str, settings: QueueSettings | None, which: str) -> None:
-    """Store them, and if they say how many may wait, go through all jobs that are there."""
+async def set_queue_mode(client: RedisClient, names: Sequence[str], mode: QueueMode) -> None:
+    await client.run("set_queue_mode", mode.value, *names)
+
+
+async def disable_queues(client: RedisClient, names: Sequence[str], how: DisabledMode | None, by: str) -> None:
+    await client.run("disable_queues", "" if how is None else how.value, by, *names)
+
+
+async def configure_queue(client: RedisClient, queue: str, settings: QueueSettings | None, *, declared: bool) -> None:
+    """Store the settings. If they have a ``max_depth``, count the jobs that are stored already."""
     text = settings_json(settings) if settings else ""
-    if not await connection.run("configure", queue, which, text):
+    if not await client.run("configure_queue", queue, "declared" if declared else "given", text):
         return
-    packed, after = where.packed(Query.where(queues=[queue], states=LIVE)), b""
+    query, after = pack_query(Query.where(queues=[queue], states=LIVE)), b""
     while after is not None:
-        after = await connection.run("bind", packed, after, LOOK)
+        after = await client.run("configure_queue_count", query, after, SLICE)
 
 
-def queue_rows(modes: dict[bytes, bytes]) -> list[QueueRow]:
+def settings_json(settings: QueueSettings) -> str:
+    return msgspec.json.encode(stored(settings)).decode()
+
+
+async def queues(client: RedisClient) -> list[QueueRow]:
     """By name."""
-    return sorted((_row(name.decode(), value) for name, value in modes.items()), key=lambda row: row.name)
+    rows = await client.command("HGETALL", client.key("queues"))
+    return sorted((_row(name.decode(), value) for name, value in rows.items()), key=lambda row: row.name)
 
 
 def _row(name: str, value: bytes) -> QueueRow:
-    """See ``lua/_settings.lua``."""
-    said, _, packed = value.partition(b"|")
-    mode, _, since = said.decode().partition(":")
+    """From an entry as ``lua/_queues.lua`` describes it."""
+    plain, _, packed = value.partition(b"|")
+    mode, _, since = plain.decode().partition(":")
     row = QueueRow(name, QueueMode(mode.rstrip("!+")), int(since))
     if not packed:
         return row

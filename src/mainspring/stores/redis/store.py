@@ -1,4 +1,4 @@
-"""The store on Redis or Valkey. Here is only which script answers which call."""
+"""The store on Redis or Valkey: one line for each method of the contract."""
 
 from __future__ import annotations
 
@@ -25,29 +25,42 @@ from mainspring.jobs.records import (
 )
 from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, Limit, LimitRow
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
+from mainspring.schedules.records import (
+    DueSchedules,
+    ScheduleDependency,
+    ScheduleDependencyRow,
+    ScheduleRow,
+    ScheduleRun,
+    ScheduleSwap,
+    SwapResult,
+)
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, TallyBy
 from mainspring.stores.records import Document, MigrationPlan
 from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
-from . import acl, act, fleet, keys, listen, queues, reads, rooms, rows, schema, turns
-from . import reports as side
-from .confirm import Confirm
-from .connection import Connection
-from .errors import translate
-from .joint import Enqueuer
-from .schedules import Schedules
+from . import actions, breakers, dependencies, documents, fleet, holders, promote, prune, schedules
+from . import limits as limit_calls
+from . import query as query_calls
+from . import queues as queue_calls
+from . import reports as report_calls
+from . import turn as turn_calls
+from .driver import acl, listen, schema
+from .driver.client import RedisClient
+from .driver.errors import translate
+from .driver.schema import RequestedDurability
+from .enqueue import JointEnqueue
 
 DURABILITIES = ("full", "normal")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-class RedisStore(Schedules):
+class RedisStore:
     """A store in one namespace of a Redis or Valkey server.
 
-    ``durability`` is what the server should keep by its own settings: ``full`` an append-only file,
-    ``normal`` that or snapshots. One that keeps less is warned of, or refused if ``strict``.
-    ``replicas`` and ``wait_fsync``: a caller's write counts once so many replicas, or the disk, have it.
+    ``durability`` is what the server should do by its own settings: ``full``: keep an append-only file; ``normal``:
+    keep an append-only file or snapshots. A server that does less causes a warning, or an error if ``strict``. With
+    ``replicas`` or ``wait_fsync`` a write counts when this many replicas, or the disk, have it.
     """
 
     engine = "redis"
@@ -73,13 +86,11 @@ class RedisStore(Schedules):
                 hint="How often writes reach the disk is set in the server, by appendfsync.",
             )
         self._namespace = namespace
-        self._tag = keys.tag(namespace)
-        self._wanted = schema.Wanted(durability, strict=strict, replicas=replicas, wait_fsync=wait_fsync)
-        meta = keys.meta_key(namespace)
-        self._connection = Connection(url, meta, clock, Confirm(meta, replicas, wait_fsync))
-        self._enqueuer = Enqueuer(self._connection)
+        self._requested = RequestedDurability(durability, strict, replicas, wait_fsync)
+        self._client = RedisClient(url, namespace, clock, replicas=replicas, wait_fsync=wait_fsync)
+        self._joint_enqueue = JointEnqueue(self._client)
         self._is_checked = False
-        self.url = self._connection.url
+        self.url = self._client.url
 
     def translate(self, error: Exception) -> Exception | None:
         return translate(error, self.url)
@@ -87,41 +98,38 @@ class RedisStore(Schedules):
     # ---- life ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        self._connection.reopen()
+        self._client.reopen()
         try:
-            await schema.check(self._connection, self._tag + "meta", self._wanted)
+            await schema.check_server(self._client, self._requested)
         except BaseException:
-            if not self._is_checked:  # it was not open before: whoever hears this need not close it
-                await self._connection.close()
-                self._connection.reopen()
+            if not self._is_checked:  # it was not open before: a caller that gets the error need not close it
+                await self._client.close()
+                self._client.reopen()
             raise
         self._is_checked = True
 
     async def close(self) -> None:
         self._is_checked = False
-        await self._connection.close()
+        await self._client.close()
 
     async def migrate(self) -> tuple[int, int]:
-        before, after = await self._connection.run("migrate", schema.SCHEMA)
-        if after > schema.SCHEMA:
-            raise schema.newer(self._connection, after)
-        return before, after
+        return await schema.migrate(self._client)
 
     async def migration_plan(self) -> MigrationPlan:
-        stored = await self._connection.command("HGET", self._tag + "meta", "schema")
+        stored = await self._client.command("HGET", self._client.key("meta"), "schema")
         return MigrationPlan(
             before=int(stored or 0),
             after=schema.SCHEMA,
-            access=acl.line(self._namespace, wait_fsync=self._wanted.wait_fsync),
+            access=acl.line(self._namespace, wait_fsync=self._requested.wait_fsync),
         )
 
     async def durability(self) -> str:
-        return await schema.durability(self._connection, self._wanted)
+        return await schema.durability(self._client, self._requested)
 
     # ---- jobs ---------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
-        return await self._enqueuer.enqueue(batch)
+        return await self._joint_enqueue.enqueue(batch)
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         if connection is not None:
@@ -129,54 +137,42 @@ class RedisStore(Schedules):
                 "the Redis store cannot take part in a transaction of the caller",
                 hint="Leave connection= out, or keep the jobs in the database that holds the transaction.",
             )
-        if not self._is_checked:  # whoever only enqueues does not open it
-            schema.check_now(self._connection, self._tag + "meta", self._wanted)
+        if not self._is_checked:  # a program that only enqueues does not open the store
+            schema.check_server_now(self._client, self._requested)
             self._is_checked = True
-        return self._enqueuer.enqueue_now(batch)
+        return self._joint_enqueue.enqueue_now(batch)
 
     async def turn(self, turn: Turn) -> TurnResult:
-        acks, unstorable = turns.storable(turn.acks)
-        return turns.turned(turn, await self._connection.run("turn", *turns.turn_arguments(turn, acks)), unstorable)
+        return await turn_calls.turn(self._client, turn)
 
     async def promote(self, limit: int = 1000) -> PromoteResult:
-        now, promoted, queues, soonest, ended = await self._connection.run("promote", limit)
-        names = tuple(sorted(queue.decode() for queue in queues))
-        return PromoteResult(now, promoted, len(ended), names, soonest, tuple(ended))
+        return await promote.promote(self._client, limit)
 
     async def rescue(
         self, worker: str, number: int, cause: Outcome, delays: Sequence[int] = CRASH_DELAYS
     ) -> RescueResult:
-        return turns.rescued(
-            await self._connection.run("rescue", *turns.rescue_arguments(worker, number, cause, delays))
-        )
+        return await fleet.rescue(self._client, worker, number, cause, delays)
 
     async def report(self, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
-        said = await self._connection.run("report", *side.report_arguments(worker, reports))
-        return [stored == 1 for stored in said]
+        return await report_calls.report(self._client, worker, reports)
 
     async def find(self, query: Query, *, limit: int = 100, cursor: str | None = None) -> JobRows:
-        return await reads.find(self._connection, query, limit, cursor)
+        return await query_calls.find(self._client, query, limit, cursor)
 
     async def count(self, query: Query) -> dict[State, int]:
-        return await reads.count(self._connection, query, self._tag + "counts")
+        return await query_calls.count(self._client, query)
 
     async def tally(self, query: Query, by: TallyBy) -> list[TallyRow]:
-        return await reads.tally(self._connection, query, by, self._tag + "counts")
+        return await query_calls.tally(self._client, query, by)
 
     async def attempts(self, job: bytes) -> list[AttemptRow]:
-        entries = await self._connection.command("LRANGE", self._beside("attempts", job), 0, -1)
-        return [rows.attempt_row(entry) for entry in entries]
+        return await report_calls.attempts(self._client, job)
 
     async def logs(self, job: bytes, after: int = 0) -> list[LogLine]:
-        return side.log_lines(await self._connection.command("LRANGE", self._beside("logs", job), 0, -1), after)
+        return await report_calls.logs(self._client, job, after)
 
     async def items(self, job: bytes, after: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
-        key, above = self._beside("items", job), f"({after}"
-        words = ("ZRANGEBYSCORE", key, above, "+inf", "LIMIT", 0, max(limit, 0))
-        return side.items(await self._connection.command(*words))
-
-    def _beside(self, kind: str, job: bytes) -> bytes:
-        return f"{self._tag}{kind}:".encode() + job
+        return await report_calls.items(self._client, job, after, limit)
 
     async def act(
         self,
@@ -188,95 +184,110 @@ class RedisStore(Schedules):
         priority: int = 0,
         cursor: str | None = None,
     ) -> ActResult:
-        return await act.act(
-            self._connection, action, query, limit=limit, reason=reason, priority=priority, cursor=cursor
+        return await actions.act(
+            self._client, action, query, limit=limit, reason=reason, priority=priority, cursor=cursor
         )
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
-        return await act.prune(self._connection, retention, limit)
+        return await prune.prune(self._client, retention, limit)
 
     # ---- fleet --------------------------------------------------------------------------------
 
     async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
-        return fleet.beaten(beats, await self._connection.run("beat", *fleet.beat_arguments(beats)))
+        return await fleet.beat(self._client, beats)
 
     async def retire(
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
     ) -> RescueResult:
-        good, _ = turns.storable(acks)
-        return turns.rescued(await self._connection.run("retire", *turns.retire_arguments(worker, cause, good, delays)))
+        return await fleet.retire(self._client, worker, cause, acks, delays)
 
     async def workers(self) -> list[WorkerRow]:
-        return fleet.worker_rows(await self._connection.run("workers"))
+        return await fleet.workers(self._client)
 
     async def notify(self, queues: Sequence[str]) -> None:
-        await listen.notify(self._connection, queues)
+        await listen.notify(self._client, queues)
 
     async def listen(self, worker: str, queues: Sequence[str]) -> listen.RedisListener:
-        return await listen.listen(self._connection, self._tag, worker, queues)
+        return await listen.listen(self._client, worker, queues)
 
     # ---- queues -------------------------------------------------------------------------------
 
-    async def set_queue_mode(self, names: Sequence[str], mode: QueueMode) -> None:
-        await self._connection.run("set_mode", mode.value, *names)
+    async def set_queue_mode(self, queues: Sequence[str], mode: QueueMode) -> None:
+        await queue_calls.set_queue_mode(self._client, queues, mode)
 
     async def queues(self) -> list[QueueRow]:
-        return queues.queue_rows(await self._connection.command("HGETALL", self._tag + "modes"))
+        return await queue_calls.queues(self._client)
 
     async def configure_queue(self, queue: str, settings: QueueSettings | None, *, declared: bool = False) -> None:
-        await queues.configure(self._connection, queue, settings, "declared" if declared else "given")
+        await queue_calls.configure_queue(self._client, queue, settings, declared=declared)
 
-    async def disable_queues(self, names: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
-        await self._connection.run("disable", "" if how is None else how.value, by, *names)
+    async def disable_queues(self, queues: Sequence[str], how: DisabledMode | None, by: str = "") -> None:
+        await queue_calls.disable_queues(self._client, queues, how, by)
 
     # ---- limits -------------------------------------------------------------------------------
 
     async def declare_limits(self, limits: Sequence[Limit]) -> None:
-        await rooms.declare(self._connection, limits)
+        await limit_calls.declare_limits(self._client, limits)
 
     async def set_limit_size(self, limit: str, size: int | None) -> bool:
-        return await rooms.change(self._connection, "set_size", limit, "" if size is None else size)
+        return await limit_calls.set_limit_size(self._client, limit, size)
 
     async def limits(self) -> list[LimitRow]:
-        return rooms.limit_rows(await self._connection.command("HGETALL", self._tag + "limits"))
+        return await limit_calls.limits(self._client)
 
     async def forget_limit(self, limit: str) -> bool:
-        return await rooms.change(self._connection, "forget_limit", limit)
+        return await limit_calls.forget_limit(self._client, limit)
 
     async def buckets(self, buckets: Sequence[Bucket]) -> list[BucketRow]:
-        return rooms.bucket_rows(await self._connection.run("buckets", rooms.asked(buckets)))
+        return await limit_calls.buckets(self._client, buckets)
 
     async def hold(
         self, holder: bytes, buckets: Sequence[Bucket], ttl: int, limits: Sequence[Limit] = (), keep: int = 0, *,
         info: bytes = b"", fenced: bool = False,
     ) -> HoldResult:  # fmt: skip
-        words = rooms.packed_buckets(buckets), rooms.packed(limits), keep, info, int(fenced)
-        return rooms.taken(await self._connection.run("take", holder, ttl, *words))
+        return await holders.hold(self._client, holder, buckets, ttl, limits, keep, info=info, fenced=fenced)
 
     async def release(self, holder: bytes, spent: Sequence[tuple[str, int]] = (), slow: int = 0) -> bool:
-        return bool(await self._connection.run("give", holder, rooms.packed_costs(spent), slow))
+        return await holders.release(self._client, holder, spent, slow)
 
     async def holders(self, of: Bucket | str, limit: int = 1000) -> list[HolderRow]:
-        words = (of.name, "") if isinstance(of, Bucket) else ("", of)
-        return rooms.guest_rows(await self._connection.run("guests", *words), limit)
+        return await holders.holders(self._client, of, limit)
 
     # ---- breakers -----------------------------------------------------------------------------
 
     async def trip_breaker(self, breaker: str, span: int | None) -> bool:
-        return bool(await self._connection.run("trip", breaker, "" if span is None else span))
+        return await breakers.trip_breaker(self._client, breaker, span)
 
     async def reset_breaker(self, breaker: str) -> bool:
-        return await self.trip_breaker(breaker, 0)
+        return await breakers.reset_breaker(self._client, breaker)
 
     async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
-        said = await self._connection.run("tell", breaker, started, good, fault)
-        return rooms.breaker_row(said[-1]) if said else None
+        return await breakers.report_breaker(self._client, breaker, started, good, fault)
+
+    # ---- schedules ----------------------------------------------------------------------------
+
+    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+        return await schedules.swap_schedule(self._client, swap, batch)
+
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
+        return await schedules.due_schedules(self._client, limit)
+
+    async def schedules(self, names: Sequence[str] = ()) -> list[ScheduleRow]:
+        return await schedules.schedules(self._client, names)
+
+    async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
+        return await schedules.schedule_runs(self._client, name, limit, before)
+
+    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
+        await dependencies.set_dependencies(self._client, links)
+
+    async def dependencies(self) -> list[ScheduleDependencyRow]:
+        return await dependencies.dependencies(self._client)
 
     # ---- small documents ----------------------------------------------------------------------
 
     async def put_document(self, doc: Document) -> Document:
-        version, data = await self._connection.run("put", doc.kind, doc.name, doc.version, doc.data)
-        return Document(doc.kind, doc.name, int(version), data)
+        return await documents.put_document(self._client, doc)
 
     async def documents(self, kind: str) -> list[Document]:
-        return side.documents(kind, await self._connection.command("HGETALL", f"{self._tag}docs:{kind}"))
+        return await documents.documents(self._client, kind)

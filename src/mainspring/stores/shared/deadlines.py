@@ -1,6 +1,6 @@
-"""The deadlines of calls: one timer of an event loop watches over all calls that have the same time.
+"""Deadlines of calls: one timer of an event loop serves all calls with the same deadline.
 
-``asyncio.timeout`` makes and cancels a timer for each call, which costs more than all else that the door does.
+``asyncio.timeout`` makes and cancels a timer for each call, which costs more than everything else in the door.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from weakref import WeakKeyDictionary
 
 
 class CallDeadlines:
-    """Of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``TimeoutError``."""
+    """Deadlines of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``TimeoutError``."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
     def begin(self) -> _Deadline:
-        """For what the current task does in this ``with``."""
+        """The deadline of the current task inside of this ``with`` block."""
         loop = asyncio.get_running_loop()
         watch = self._watches.get(loop)
         if watch is None:
@@ -27,14 +27,14 @@ class CallDeadlines:
 
 
 class _Watch:
-    """The deadlines that are running on one loop, the next to end first."""
+    """The running deadlines of one loop, the next to end first."""
 
     def __init__(self) -> None:
         self.running: dict[_Deadline, None] = {}
         self.is_set = False
 
     def look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End what is late, and come again when the next one may be."""
+        """End the calls whose deadline has passed, and set the timer for the next deadline."""
         self.is_set = False
         now = loop.time()
         for deadline in list(self.running):
@@ -46,14 +46,14 @@ class _Watch:
 
 
 class _Deadline:
-    """What ``asyncio.timeout`` is, without a timer of its own."""
+    """The same as ``asyncio.timeout``, without a timer of its own."""
 
     __slots__ = ("_cancelling", "_is_late", "_task", "_watch", "at")
 
     def __init__(self, watch: _Watch, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         task = asyncio.current_task(loop)
         if task is None:
-            raise RuntimeError("a deadline is for a task")
+            raise RuntimeError("a deadline needs a running asyncio task")
         self.at = loop.time() + seconds
         self._task = task
         self._cancelling = task.cancelling()

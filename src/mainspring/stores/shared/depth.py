@@ -1,4 +1,4 @@
-"""What the engines have in common about settings of queues: what is written, and what a full queue says."""
+"""Settings of queues, as the engines share them: the stored form, the error of a full queue, and notes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORTEST, _LONGEST = 0.1, 60.0
 
 
 def stored(settings: QueueSettings) -> dict[str, Any]:
-    """Settings for a server that makes lanes itself: beside the limits stands what lanes call them."""
+    """The settings for a server that makes the names of lanes: with the labels of the limits beside the limits."""
     found: dict[str, Any] = msgspec.to_builtins(settings)
     if "limits" in found:
         found["labels"] = [limit_label(name) for name, _ in settings.limits or ()]
@@ -22,10 +22,11 @@ def stored(settings: QueueSettings) -> dict[str, Any]:
 
 
 def queue_full(queue: str, max_depth: int, on_full: str, *, depth: int, excess: int, age: int) -> QueueFull:
-    """``excess`` jobs are too many. ``age``: how long the first of the ``depth`` that wait has waited, in microseconds.
+    """The error for ``excess`` jobs too many. ``age``: microseconds that the first of ``depth`` waiting jobs has
+    waited.
 
-    In a queue that is worked off in its order that is how long all of them take. More than all that wait are too
-    many of a batch that has no room in the empty queue: nobody waits for that.
+    In a queue that is processed in order, ``age`` is about the time for all waiting jobs, so ``retry_after`` is a share
+    of it. If ``excess`` is greater than ``depth``, the batch does not fit into the empty queue, and waiting is useless.
     """
     if excess > depth:
         return QueueFull(queue, max_depth, _LONGEST, batch=max_depth + excess - depth)
@@ -35,10 +36,10 @@ def queue_full(queue: str, max_depth: int, on_full: str, *, depth: int, excess: 
 
 
 def dropped_note(queue: str, max_depth: int) -> str:
-    """What is kept of a job that had to make room."""
+    """The note of a job that was dropped because its queue was full."""
     return f"dropped: queue {queue!r} was full (max_depth {max_depth})"
 
 
 def skipped_note(queue: str, by: str) -> str:
-    """What is kept of a job that came to a queue that skips."""
+    """The note of a job that was skipped because its queue is disabled."""
     return f"queue {queue!r} is disabled" + (f" by {by}" if by else "")

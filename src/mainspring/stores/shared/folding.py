@@ -1,7 +1,7 @@
-"""Several jobs of one batch under one key, in a mode in which the newest replaces the one that waits.
+"""Several jobs of one batch under one unique key, in a mode in which the newest enqueue replaces the waiting job.
 
-Enqueued one by one, the first of them would be made or would replace one, and each of the others would replace
-it in turn. What is left of them is one job: its id and its place are those of the first, the rest is the last's.
+Enqueued one by one, the first job would be inserted or would replace another, and each of the others would replace it.
+So one job remains: with the id and the position of the first, and everything else of the last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mainspring.jobs.records import Enqueued, NewJob
 
 
 def folded(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """The jobs that an engine inserts: of each such key one."""
+    """The jobs that an engine inserts: one for each such key."""
     if not any(map(is_latest, jobs)):
         return jobs
     places: dict[bytes, int] = {}
@@ -35,7 +35,7 @@ def folded(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
 
 
 def unfolded(jobs: Sequence[NewJob], said: list[Enqueued]) -> list[Enqueued]:
-    """What became of each job, from what became of the folded ones."""
+    """The replies for all jobs of the batch, from the replies for the folded jobs."""
     if len(said) == len(jobs):
         return said
     replies = iter(said)
@@ -53,7 +53,7 @@ def unfolded(jobs: Sequence[NewJob], said: list[Enqueued]) -> list[Enqueued]:
 
 
 def is_latest(job: NewJob) -> bool:
-    """Whether its key is one under which the newest replaces the one that waits."""
+    """Whether the job has a key under which the newest enqueue replaces the waiting job."""
     return job.unique is not None and job.unique.mode != "once"
 
 
@@ -62,5 +62,5 @@ def _check(job: NewJob) -> None:
         assert job.unique is not None
         raise StoreConflict(
             f"job {UUID(bytes=job.id)} waits for other jobs, and its key has the mode {job.unique.mode!r}",
-            hint="The key says what such a job waits for: leave the parents out, or use a key without a mode.",
+            hint="In this mode the key decides when the job runs. Remove the parents, or use a key without a mode.",
         )

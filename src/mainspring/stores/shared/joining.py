@@ -1,7 +1,7 @@
-"""Join concurrent calls of one event loop: while one is on its way, those that come wait and go together.
+"""Join concurrent calls of one event loop: calls that arrive while another is under way wait and are sent together.
 
-A call that comes alone goes at once, so nothing is ever held back to wait for company. Fifty producers
-that share a loop then share round trips and commits, each still getting its own reply or its own error.
+A single call is sent at once, so no call ever waits for others to arrive. Fifty producers that share a loop share round
+trips and commits, and each still gets its own reply or its own error.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 FEW = 4
-"""No more callers than this are never parted into several flights."""
+"""Up to this number, waiting calls are never divided between several joint calls."""
 
 
 class Joiner(Generic[C, R]):
     """Calls of one kind on one event loop.
 
-    ``alone`` makes one call. ``together`` makes several as one atomic step, with a reply for each; a failure for
-    which ``undone`` says that nothing was applied is followed by the same calls one by one, so that each
-    fails or succeeds for itself. After any other failure the outcome is unknown, and every caller hears it.
-    ``size`` weighs a call: no more than ``most`` go together. Up to ``flights`` joint calls are on their way at once,
-    each with its share of the callers: while the server works on one, the callers of another make their next.
+    ``alone`` makes one call. ``together`` makes several as one atomic step, with a reply for each. After a failure for
+    which ``undone`` is true (nothing was applied), the same calls are made one by one, so that each fails or succeeds
+    by itself. After any other failure the outcome is unknown, and every caller gets the error. ``size`` is the weight
+    of a call: the total weight of a joint call is at most ``most``. Up to ``flights`` joint calls are under way at
+    once, each with its share of the callers: while the server works on one, the callers of another prepare their next
+    calls.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class Joiner(Generic[C, R]):
         self._flights = flights
         self._waiting: deque[_Caller[C, R]] = deque()
         self._aloft: list[int] = []
-        """How many callers each flight has that is on its way."""
+        """The number of callers of each joint call that is under way."""
         self._is_boarding = False
 
     async def call(self, call: C) -> R:
-        """Make the call, with whatever else is waiting. To cancel it is to stop caring about its reply."""
+        """Make the call, together with other waiting calls. Cancelling it only gives up its reply."""
         loop = asyncio.get_running_loop()
         if not (self._aloft or self._waiting):
             return await self._go_alone(call, loop)
@@ -81,7 +82,8 @@ class Joiner(Generic[C, R]):
             loop.call_soon(self._depart, loop)
 
     def _depart(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One flight in a step of the loop: two that leave in one come back in one, and nobody works meanwhile."""
+        """Start one joint call in a step of the loop. Two that start in one step return in one, and the server is idle
+        meanwhile."""
         self._is_boarding = False
         if len(self._aloft) < self._flights and (callers := self._board()):
             flight = _Flight(callers, loop.create_task(self._make(callers)))
@@ -92,7 +94,7 @@ class Joiner(Generic[C, R]):
     def _land(self, loop: asyncio.AbstractEventLoop, flight: _Flight[C, R], _done: asyncio.Task[None]) -> None:
         self._aloft.remove(len(flight.callers))
         for caller in flight.callers:
-            caller.reply.cancel()  # does nothing to whoever has its reply
+            caller.reply.cancel()  # has no effect on a caller that has its reply
         self._depart_soon(loop)
 
     def _board(self) -> list[_Caller[C, R]]:
@@ -113,7 +115,7 @@ class Joiner(Generic[C, R]):
         if len(callers) > 1:
             try:
                 replies = await self._together([caller.call for caller in callers])
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
+            except Exception as error:  # noqa: BLE001 - the callers get every error
                 if not self._undone(error):
                     for caller in callers:
                         caller.fail(error)
@@ -132,7 +134,7 @@ class Joiner(Generic[C, R]):
 
 
 class _Caller(Generic[C, R]):
-    """Somebody who waits for a reply."""
+    """A call that waits for its reply."""
 
     __slots__ = ("call", "flight", "reply")
 
@@ -151,7 +153,7 @@ class _Caller(Generic[C, R]):
 
 
 class _Flight(Generic[C, R]):
-    """A joint call on its way."""
+    """A joint call that is under way."""
 
     __slots__ = ("callers", "task")
 
@@ -162,6 +164,6 @@ class _Flight(Generic[C, R]):
             caller.flight = self
 
     def leave(self) -> None:
-        """One of the callers has given up."""
+        """End the joint call if all callers have given up."""
         if all(caller.reply.cancelled() for caller in self.callers):
-            self.task.cancel()  # nobody waits for it any more
+            self.task.cancel()

@@ -1,33 +1,40 @@
-"""Insert a batch: all of it or nothing, each job at most once."""
+"""Insert a batch: all of it or nothing, each job at most once.
+
+Plain jobs (no parents, no unique key, no stored queue, no dependencies) are inserted in bulk. All other batches are
+inserted job by job, and then the depth of their queues is checked.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import Edge, Enqueued, NewJob
+from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import Reason
+from mainspring.stores.shared.constants import EDGE_FAIL
+from mainspring.stores.shared.depth import dropped_note, queue_full, skipped_note
 from mainspring.stores.shared.folding import folded, unfolded
 
-from .depths import settle
+from .dependencies import add_waiting_job, mark_of, note_start, release_new_jobs, stop_waiting, waiting_marks
+from .driver.constants import PARENT_FAILED, PARENT_LIVE
+from .driver.statements import sizes
 from .finish import finish_waiting
-from .follows import add_follows
-from .inserts import READY, add_beside, due_of, is_there, line_up_all, row_of, standing_of
-from .latest import take_turn
+from .follow_ups import add_follow_ups
+from .keys import take_key, take_key_with_mode
+from .lanes import READY, add_lanes, enter_ready, placement_of
 from .limits import add_limits
-from .parts import held_back, leave_line, mark_of, note_start, settle_new, stand_in_line
-from .places import enter_ready
-from .settings import Kept, add_declared, admitted, kept, placed
-from .statements import sizes
-from .uniq import claim_key
+from .queues import StoredQueue, admit, declare_queues, seq_in_queue, stored_queues
+from .rows import add_marks_and_keeps, due_of, job_exists, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mainspring.jobs.records import Batch
 
-    from .tx import Row, Tx
+    from .driver.transaction import Row, Tx
 
 
 def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
@@ -38,37 +45,40 @@ def enqueue(tx: Tx, batch: Batch) -> list[Enqueued]:
     if batch.limits:
         add_limits(tx, batch.limits)
     if batch.queues:
-        add_declared(tx, batch.queues)
-    special = kept(tx)
-    repeat = batch.retry or tx.first("retried", (batch.id,)) is not None
-    held = held_back(tx, jobs)
-    if not repeat and not held and _plain(jobs, special) and _insert_plain(tx, jobs, seq):
+        declare_queues(tx, batch.queues)
+    stored = stored_queues(tx)
+    repeat = batch.retry or tx.first("batch_was_retried", (batch.id,)) is not None
+    waiting = waiting_marks(tx, jobs)
+    if not repeat and not waiting and _are_plain(jobs, stored) and _insert_plain(tx, jobs, seq):
         return [Enqueued(job.id, True) for job in jobs]
     with tx.savepoint("batch"):
         if batch.retry:
-            tx.run("remember_retry", (batch.id, tx.now))
-        lines = frozenset[str]() if batch.forced else held
-        said, new, replaced = _insert_each(tx, folded(jobs), seq, special, lines, repeat=repeat)
-        if special:
-            settle(tx, new, replaced.keys(), accepted=batch.accepted)
+            tx.run("add_retried_batch", (batch.id, tx.now))
+        marks = frozenset[str]() if batch.forced else waiting
+        replies, new, replaced = _insert_each(tx, folded(jobs), seq, stored, marks, repeat=repeat)
+        if stored:
+            _apply_depth(tx, new, replaced.keys(), accepted=batch.accepted)
         if batch.forced:
-            _force(tx, held, new, replaced.values())
-        settle_new(tx, lines)
-        return unfolded(jobs, said)
+            _start_at_once(tx, waiting, new, replaced.values())
+        release_new_jobs(tx, marks)
+        return unfolded(jobs, replies)
 
 
-def _force(tx: Tx, held: frozenset[str], new: Iterable[NewJob], replaced: Iterable[NewJob]) -> None:
-    """None of them waits for parts; one that is replaced may have been of another part before."""
+def _start_at_once(tx: Tx, waiting: frozenset[str], new: Iterable[NewJob], replaced: Iterable[NewJob]) -> None:
+    """No job of a forced batch waits for dependencies. A replaced job may have waited under another name before."""
     for job in replaced:
-        leave_line(tx, job.id)
+        stop_waiting(tx, job.id)
     for job in (*new, *replaced):
-        part = mark_of(job.marks)
-        if part in held:
-            note_start(tx, part, job.id)
+        mark = mark_of(job.marks)
+        if mark in waiting:
+            note_start(tx, mark, job.id)
 
 
-def _plain(jobs: Sequence[NewJob], special: dict[str, Kept]) -> bool:
-    if special and any(job.queue in special for job in jobs):
+# ---- plain jobs --------------------------------------------------------------------------------------------
+
+
+def _are_plain(jobs: Sequence[NewJob], stored: dict[str, StoredQueue]) -> bool:
+    if stored and any(job.queue in stored for job in jobs):
         return False
     return not any([  # noqa: C419  # a generator costs 3 x as much for one
         job.after or job.unique for job in jobs
@@ -76,7 +86,7 @@ def _plain(jobs: Sequence[NewJob], special: dict[str, Kept]) -> bool:
 
 
 def _insert_plain(tx: Tx, jobs: Sequence[NewJob], seq: int) -> bool:
-    """Insert jobs that wait for nobody in bulk; False, and nothing changed, if one of them was there already."""
+    """Insert plain jobs in bulk. False, and nothing changed, if one of them existed already."""
     now = tx.now
     rows = [row_of(job, seq + n, now) for n, job in enumerate(jobs)]
     inserted = tx.sized("enqueue", 1, rows[0]).rowcount if len(rows) == 1 else _insert_rows(tx, rows)
@@ -84,9 +94,9 @@ def _insert_plain(tx: Tx, jobs: Sequence[NewJob], seq: int) -> bool:
         tx.woken.update(row[2] for row in rows if row[1] is READY)
         more = [job for job in jobs if job.marks or job.follows or job.buckets or job.fair or job.keep is not None]
         if more:
-            add_beside(tx, more)
-            add_follows(tx, more)
-            line_up_all(tx, rows)
+            add_marks_and_keeps(tx, more)
+            add_follow_ups(tx, more)
+            add_lanes(tx, rows)
     return inserted == len(rows)
 
 
@@ -97,74 +107,78 @@ def _insert_rows(tx: Tx, rows: list[Row]) -> int:
     for start, end in sizes(len(rows)):
         inserted += tx.sized("enqueue", end - start, [value for row in rows[start:end] for value in row]).rowcount
     if inserted < len(rows):
-        execute("rollback to bulk")  # the places were taken before the savepoint: they stay taken
+        execute("rollback to bulk")  # the seqs were taken before the savepoint: they stay taken
     execute("release bulk")
     return inserted
 
 
-def _insert_each(
-    tx: Tx, jobs: Sequence[NewJob], seq: int, special: dict[str, Kept], lines: frozenset[str], *, repeat: bool
-) -> tuple[list[Enqueued], list[NewJob], dict[bytes, NewJob]]:
-    """One by one: for repeats, keys, limits, dependencies, parts that wait, and queues of which something is stored.
+# ---- all other jobs ----------------------------------------------------------------------------------------
 
-    Edges come after all rows, for parents in the batch; last go the jobs that lost their key. Returns what became of
-    each, the jobs that are new in their queue, and those that have been replaced.
+
+def _insert_each(
+    tx: Tx, jobs: Sequence[NewJob], seq: int, stored: dict[str, StoredQueue], marks: frozenset[str], *, repeat: bool
+) -> tuple[list[Enqueued], list[NewJob], dict[bytes, NewJob]]:
+    """Insert one by one: repeats, unique keys, parents, jobs that wait for dependencies, and stored queues.
+
+    Edges come after all rows, because a parent may be in the batch. Jobs that lost their key end last. Returns the
+    reply for each job, the jobs that are new in their queue, and the jobs that were replaced.
     """
-    said: list[Enqueued] = []
+    replies: list[Enqueued] = []
     new: list[NewJob] = []
     seqs: list[int] = []
     superseded: list[bytes] = []
     moved: list[NewJob] = []
     replaced: dict[bytes, NewJob] = {}
     for n, job in enumerate(jobs):
-        queue = special.get(job.queue)
-        place = seq + n if queue is None else placed(seq + n, queue)
-        answers = job.id if is_there(tx, job.id, anywhere=repeat) else None
+        queue = stored.get(job.queue)
+        place = seq + n if queue is None else seq_in_queue(seq + n, queue)
+        answers = job.id if job_exists(tx, job.id, anywhere=repeat) else None
         if answers is None and job.unique is not None and job.unique.mode != "once":
-            turn = take_turn(tx, job, job.unique, place, queue)
-            job, answers = turn.job, turn.answers  # noqa: PLW2901 - as its key wants it
+            decision = take_key_with_mode(tx, job, job.unique, place, queue)
+            job, answers = decision.job, decision.answers  # noqa: PLW2901 - as its key changes it
             replaced |= {job.id: job} if answers == job.id else {}
-            moved += [job] if turn.moved else []
+            moved += [job] if decision.moved else []
         elif answers is None:
-            answers, loser = claim_key(tx, job)
+            answers, loser = take_key(tx, job)
             superseded += [loser] if loser is not None else []
         if answers is None:
-            made = job if queue is None else admitted(job, queue)
+            made = job if queue is None else admit(job, queue)
             _insert(tx, made, place)
             new.append(made)
             seqs.append(place)
-        said.append(Enqueued(answers or job.id, answers is None))
-    add_beside(tx, new)
-    add_follows(tx, new)
+        replies.append(Enqueued(answers or job.id, answers is None))
+    add_marks_and_keeps(tx, new)
+    add_follow_ups(tx, new)
     for job, place in zip(new, seqs, strict=True):
-        _settle_new(tx, job, place, lines)
+        _place(tx, job, place, marks)
     for loser in superseded:
         finish_waiting(tx, loser, Reason.SUPERSEDED)
-    return said, new + moved, replaced
+    return replies, new + moved, replaced
 
 
 def _insert(tx: Tx, job: NewJob, seq: int) -> None:
     if tx.sized("enqueue", 1, row_of(job, seq, tx.now)).rowcount != 1:
-        raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or a time of it is not valid")
+        raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or one of its times is not valid")
 
 
-def _settle_new(tx: Tx, job: NewJob, seq: int, lines: frozenset[str]) -> None:
+def _place(tx: Tx, job: NewJob, seq: int, marks: frozenset[str]) -> None:
+    """Block the new job, end it with a parent that ended before, or make it ready."""
     due = due_of(job, tx.now)
     deps = _wait_for_parents(tx, job)
-    part = mark_of(job.marks) if lines else None
-    if part in lines and deps is not None:
-        stand_in_line(tx, part, job.id, seq)
+    mark = mark_of(job.marks) if marks else None
+    if mark in marks and deps is not None:
+        add_waiting_job(tx, mark, job.id, seq)
         deps += 1
     if deps is None:
         finish_waiting(tx, job.id, Reason.PARENT)
     elif deps:
-        tx.run("enqueue_blocked", {"id": job.id, "deps": deps, "due": due})
+        tx.run("block_job", {"id": job.id, "deps": deps, "due": due})
     elif due is None:
-        enter_ready(tx, job.queue, standing_of(row_of(job, seq, tx.now)), seq)
+        enter_ready(tx, job.queue, placement_of(row_of(job, seq, tx.now)), seq)
 
 
 def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:
-    """How many parents the job waits for; None when one has ended in a way that ends this job too."""
+    """Add the edges to live parents and return their number; None if a parent has ended in a way that ends this job."""
     live: list[Edge] = []
     ends = False
     for edge in job.after:
@@ -172,16 +186,58 @@ def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:
         if found is None:
             raise StoreConflict(
                 f"job {UUID(bytes=job.id)} waits for job {UUID(bytes=edge.parent)}, which does not exist",
-                hint="Enqueue the parent first or in the same batch; was it deleted or pruned?",
+                hint="Enqueue the parent first or in the same batch. It may have been deleted or pruned.",
             )
-        (ended,) = found
-        ends = ends or (ended == 2 and edge.policy == "fail")
-        if ended == 0:
+        (state,) = found
+        ends = ends or (state == PARENT_FAILED and edge.policy == EDGE_FAIL)
+        if state == PARENT_LIVE:
             live.append(edge)
     if ends:
         return None
     deps = 0
     for edge in live:
         deps += tx.run("add_edge", {"parent": edge.parent, "child": job.id, "policy": edge.policy})
-        tx.run("mark_parent", (edge.parent,))
+        tx.run("flag_parent", (edge.parent,))
     return deps
+
+
+# ---- depth of queues ---------------------------------------------------------------------------------------
+
+
+def _apply_depth(tx: Tx, jobs: Sequence[NewJob], replaced: Iterable[bytes], *, accepted: bool) -> None:
+    """Count the new jobs for the depth of their queues, or end them because their queue skips new jobs.
+
+    Replaced jobs belong to the batch too: they are not dropped for other jobs of it.
+    """
+    stored = stored_queues(tx)
+    for job in jobs:
+        if job.queue in stored:
+            _count(tx, job, stored[job.queue])
+    for name, n in Counter(job.queue for job in jobs if job.queue in stored).items():
+        queue = stored[name]
+        if queue.settings.max_depth and queue.disabled != DisabledMode.SKIP and not accepted:
+            _check_depth(tx, name, queue.settings, n, {*replaced, *(job.id for job in jobs)})
+
+
+def _count(tx: Tx, job: NewJob, queue: StoredQueue) -> None:
+    if queue.disabled == DisabledMode.SKIP:
+        finish_waiting(tx, job.id, Reason.SKIPPED, skipped_note(job.queue, queue.by))
+    elif queue.settings.max_depth:
+        tx.run("count_job", (job.id,))
+
+
+def _check_depth(tx: Tx, queue: str, settings: QueueSettings, new: int, batch: set[bytes]) -> None:
+    """Drop the oldest jobs of a queue that is too deep, or raise ``QueueFull``."""
+    max_depth = settings.max_depth or 0
+    depth, first = tx.all("depth", (queue,))[0]
+    excess = depth - max_depth
+    if excess <= 0:
+        return
+    if settings.on_full == "drop_oldest":
+        oldest = [id for (id,) in tx.all("oldest_in_queue", (queue, excess + len(batch))) if id not in batch]
+        if len(oldest) >= excess:
+            for id in oldest[:excess]:
+                finish_waiting(tx, id, Reason.SUPERSEDED, dropped_note(queue, max_depth))
+            return
+    on_full = settings.on_full or "error"
+    raise queue_full(queue, max_depth, on_full, depth=depth - new, excess=excess, age=tx.now - (first or tx.now))

@@ -1,4 +1,4 @@
-"""Workers: their beats, and the jobs of those that are gone."""
+"""Workers: beats, and the jobs of workers that are gone."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import Reason, State
 from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
-from .acks import take_acks
-from .breakers import lost
-from .finish import End, finish
-from .leaving import free
-from .parking import settle
-from .places import Standing, enter_ready, suspected
-from .rooms import Rooms
-from .tx import ORDERED
+from .ack import apply_acks
+from .breakers import report_lost
+from .driver.constants import FLAG_CANCEL_ORDERED
+from .finish import JobEnding, finish
+from .lanes import Placement, enter_ready, suspect_lane_of
+from .limits.buckets import Capacities
+from .limits.waiting import release_jobs, settle_released
 
 if TYPE_CHECKING:
-    from .tx import Tx
+    from .driver.transaction import Tx
 
-_AFTER = (State.READY, State.RETRYING, State.DEAD, State.CANCELLED)
-_words = msgspec.json.Decoder(tuple[str, ...]).decode
+GUILT_OF_SUSPECT = 2
+"""The value of :func:`mainspring.jobs.lanes.guilt` for a suspect."""
+_NEXT_STATES = (State.READY, State.RETRYING, State.DEAD, State.CANCELLED)
+_decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+# ---- beats -------------------------------------------------------------------------------------------------
 
 
 def beat(tx: Tx, beats: Sequence[Beat]) -> list[BeatResult]:
@@ -36,13 +40,13 @@ def _beat(tx: Tx, beat: Beat) -> BeatResult:
     counted = tx.first("beat", (tx.now, beat.worker))
     if counted is not None:
         if beat.register is not None:
-            tx.run("say_again", (beat.register.info, beat.worker))
+            tx.run("set_worker_info", (beat.register.info, beat.worker))
         return BeatResult(beat.worker, True, counted[0])
     if beat.register is None:
         return BeatResult(beat.worker, False)
-    said = beat.register
-    queues, tasks = (msgspec.json.encode(names).decode() for names in (said.queues, said.tasks))
-    made = tx.run("register", (beat.worker, tx.now, tx.now, queues, tasks, said.lease, said.info))
+    facts = beat.register
+    queues, tasks = (msgspec.json.encode(names).decode() for names in (facts.queues, facts.tasks))
+    made = tx.run("register", (beat.worker, tx.now, tx.now, queues, tasks, facts.lease, facts.info))
     return BeatResult(beat.worker, made == 1, made)
 
 
@@ -54,46 +58,33 @@ def _worker(name: str, *rest: Any) -> WorkerRow:
     number, turn, lost, started, seen, queues, tasks, lease, info, running = rest
     return WorkerRow(
         id=name, number=number, turn=turn, lost=bool(lost), started=started, seen=seen, running=running,
-        queues=_words(queues), tasks=_words(tasks), lease=lease, info=info,
+        queues=_decode_names(queues), tasks=_decode_names(tasks), lease=lease, info=info,
     )  # fmt: skip
 
 
+# ---- rescue and retire -------------------------------------------------------------------------------------
+
+
 def rescue(tx: Tx, worker: str, number: int, cause: Outcome, delays: Sequence[int]) -> RescueResult:
-    """Compare-and-set on the beat number, then take the jobs."""
+    """Compare and set on the beat number, then take the jobs of the worker back."""
     if not tx.run("mark_lost", (worker, number)):
         return RescueResult(False)
     return _take_jobs(tx, worker, cause, delays)
 
 
 def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Sequence[int]) -> RescueResult:
-    """The worker's row goes; acks of the guilty are taken first."""
-    found = tx.first("worker_row", (worker,))
+    """Apply the acks of guilty jobs first, take the other jobs back, and delete the row of the worker."""
+    found = tx.first("worker_of_turn", (worker,))
     if found is None or found[0]:
         return RescueResult(False)
-    take_acks(tx, worker, acks)
+    apply_acks(tx, worker, acks)
     rescued = _take_jobs(tx, worker, cause, delays)
-    tx.run("forget_worker", (worker,))
+    tx.run("drop_worker", (worker,))
     return rescued
 
 
-def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> RescueResult:
-    held = [Held(*row) for row in tx.all("held", (worker,))]
-    if cause is not Outcome.INTERRUPTED:
-        lost(tx, [(each.buckets, each.started) for each in held], cause)
-    blamed = min((each.guilt for each in held if each.guilt), default=0)
-    moved: dict[State, list[bytes]] = {state: [] for state in _AFTER}
-    for each in held:
-        charged = cause is Outcome.CRASHED and each.guilt == blamed
-        named = each.guilt == 2 or len(held) == 1  # only then is it known whose crash it was
-        moved[_take_job(tx, worker, each, cause, Charge(charged, named, delays))].append(each.job)
-    if tx.freed:
-        settle(tx, Rooms(tx))
-    ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
-    return RescueResult(True, ready, retrying, dead, cancelled, tuple(tx.news))
-
-
-class Held(NamedTuple):
-    """A running job of a worker that is gone, as the statement ``held`` returns it."""
+class LostJob(NamedTuple):
+    """A running job of a worker that is gone: the row of the statement ``jobs_of_worker``."""
 
     job: bytes
     token: int
@@ -109,44 +100,66 @@ class Held(NamedTuple):
     started: int
     flags: int
     buckets: str | None
-    ordered: str | None
-    """The words of a cancel order."""
+    cancel_order: str | None
+    """The reason of a cancel order."""
 
     @property
     def guilt(self) -> int:
         return guilt(self.crashes, self.crash_limit)
 
 
-def _take_job(tx: Tx, worker: str, held: Held, cause: Outcome, charge: Charge) -> State:
-    outcome = (held.job, held.token, held.epoch, held.attempt, worker, held.started, tx.now, cause, 0, None)
-    tx.add_attempt(outcome)
-    if held.buckets:
-        free(tx, [(held.job, held.buckets)])
-    attempt, crashes = held.attempt - 1, held.crashes + charge.charged
-    ending: tuple[State, Reason] | None = None
-    if held.flags & ORDERED:
-        ending = State.CANCELLED, Reason.BY_USER
-    elif held.early or (charge.charged and charge.named and crashes >= held.crash_limit):
-        ending = State.DEAD, Reason.CRASHED
-    if ending is not None:
-        finish(tx, held.job, held.flags, End(*ending, None, attempt, crashes, note=held.ordered or None))
-        return ending[0]
-    lane = suspected(held.lane, held.buckets) if is_suspect(crashes, held.crash_limit) else held.lane
-    delay = charge.delay(crashes)
-    state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)
-    seq = tx.next_seq()
-    tx.run("take_back", (state, due, attempt, crashes, lane, seq, held.job))
-    if state is State.READY:
-        enter_ready(tx, held.queue, Standing(lane, held.task, held.priority, crashes, held.buckets), seq)
-    return state
-
-
-class Charge(NamedTuple):
-    """Whether a crash is blamed on a job, whether it can be its last, and how long it then waits."""
+class CrashCharge(NamedTuple):
+    """Whether a crash is charged to a job, whether it may be the job's last, and how long the job waits then."""
 
     charged: bool
-    named: bool
+    certain: bool
+    """The job was a suspect or ran alone: only then is it known whose crash it was."""
     delays: Sequence[int]
 
     def delay(self, crashes: int) -> int:
         return self.delays[min(crashes, len(self.delays)) - 1] if self.charged and self.delays else 0
+
+
+def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> RescueResult:
+    jobs = [LostJob(*row) for row in tx.all("jobs_of_worker", (worker,))]
+    if cause is not Outcome.INTERRUPTED:
+        report_lost(tx, [(each.buckets, each.started) for each in jobs], cause)
+    charged_guilt = min((each.guilt for each in jobs if each.guilt), default=0)
+    moved: dict[State, list[bytes]] = {state: [] for state in _NEXT_STATES}
+    for each in jobs:
+        charged = cause is Outcome.CRASHED and each.guilt == charged_guilt
+        certain = each.guilt == GUILT_OF_SUSPECT or len(jobs) == 1
+        moved[_take_job(tx, worker, each, cause, CrashCharge(charged, certain, delays))].append(each.job)
+    if tx.released:
+        settle_released(tx, Capacities(tx))
+    ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
+    return RescueResult(True, ready, retrying, dead, cancelled, tuple(tx.changed_breakers))
+
+
+def _take_job(tx: Tx, worker: str, job: LostJob, cause: Outcome, charge: CrashCharge) -> State:
+    tx.add_attempt((job.job, job.token, job.epoch, job.attempt, worker, job.started, tx.now, cause, 0, None))
+    if job.buckets:
+        release_jobs(tx, [(job.job, job.buckets)])
+    attempt, crashes = job.attempt - 1, job.crashes + charge.charged
+    ending = _ending(job, charge, crashes)
+    if ending is not None:
+        note = job.cancel_order or None
+        finish(tx, job.job, job.flags, JobEnding(*ending, None, attempt, crashes, note=note))
+        return ending[0]
+    lane = suspect_lane_of(job.lane, job.buckets) if is_suspect(crashes, job.crash_limit) else job.lane
+    delay = charge.delay(crashes)
+    state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)
+    seq = tx.next_seq()
+    tx.run("take_back", (state, due, attempt, crashes, lane, seq, job.job))
+    if state is State.READY:
+        enter_ready(tx, job.queue, Placement(lane, job.task, job.priority, crashes, job.buckets), seq)
+    return state
+
+
+def _ending(job: LostJob, charge: CrashCharge, crashes: int) -> tuple[State, Reason] | None:
+    """The final state of a lost job; None if it runs again."""
+    if job.flags & FLAG_CANCEL_ORDERED:
+        return State.CANCELLED, Reason.BY_USER
+    if job.early or (charge.charged and charge.certain and crashes >= job.crash_limit):
+        return State.DEAD, Reason.CRASHED
+    return None

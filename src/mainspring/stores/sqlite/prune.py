@@ -1,114 +1,135 @@
-"""Let go of what retention no longer asks for.
+"""Delete what retention does not keep.
 
-What is old is looked up by reading, however much has to be passed over; it is deleted in short turns of writing.
+Old jobs are found by reading, however many rows have to be passed over. They are deleted in short write transactions.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mainspring.jobs.records import Retention
 from mainspring.stores.base import NUMBERS_KEPT
+from mainspring.stores.shared.constants import DAY
 
-from .act import SLICE, forget
-from .parking import settle
-from .rooms import Rooms
+from .actions import SLICE_SECONDS, delete_ended
+from .limits.buckets import Capacities
+from .limits.waiting import settle_released
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .tx import Row, Tx
+    from .driver.database import SqliteDatabase
+    from .driver.transaction import Row, Tx
 
-REMEMBERED = 86_400_000_000
-"""Microseconds for which the repeat of a batch and the number of a schedule that went are remembered: nothing holds a
-first try back for a day."""
+REMEMBERED = DAY
+"""Microseconds for which a retried batch and the number of a deleted schedule are remembered. No first try is delayed
+for a day."""
+IDLE_SLICE = 200
+"""Lanes, and buckets of rates, that one call of prune deletes."""
+_decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 
-IDLE = 200
-"""Lanes and rates that are let go at a time."""
-_names = msgspec.json.Decoder(tuple[str, ...]).decode
+
+async def prune(database: SqliteDatabase, retention: Retention, limit: int) -> int:
+    left = await database.read(lambda tx: find_prunable(tx, retention, limit))
+    deleted = 0
+    while left:
+        looked, dropped = await database.write(partial(_delete_jobs, jobs=left))
+        deleted += dropped
+        left = left[looked:]
+    idle = await database.read(_find_idle)
+    if any(idle):
+        await database.write(partial(_delete_idle, idle=idle))
+    await database.write(lambda tx: _tidy(tx, retention))
+    return deleted
 
 
-class Old(NamedTuple):
-    """A job that can go, if it is still the one that ended then: somebody may have retried it meanwhile."""
+# ---- jobs --------------------------------------------------------------------------------------------------
+
+
+class PrunableJob(NamedTuple):
+    """A job to delete, if it is still the one that ended at this moment: it may have been retried meanwhile."""
 
     table: str
     job: bytes
     finished: int
 
 
-def old(tx: Tx, retention: Retention, limit: int) -> list[Old]:
-    """Up to ``limit`` jobs past their retention whose unique window is not running: the oldest first."""
+def find_prunable(tx: Tx, retention: Retention, limit: int) -> list[PrunableJob]:
+    """Up to ``limit`` jobs past their retention that hold no unique key any more, the oldest first."""
     horizons = (
-        ("old_by_keep", "finished", tx.now),
-        ("old_finished", "finished", _horizon(tx, "finished", retention.keep, retention.keep_count, retention)),
-        ("old_dead", "dead", _horizon(tx, "dead", retention.keep_dead, retention.keep_dead_count, retention)),
+        ("prunable_by_keep", "finished", tx.now),
+        ("prunable_finished", "finished", _horizon(tx, "finished", retention.keep, retention.keep_count, retention)),
+        ("prunable_dead", "dead", _horizon(tx, "dead", retention.keep_dead, retention.keep_dead_count, retention)),
     )
-    found: list[Old] = []
+    found: list[PrunableJob] = []
     for name, table, before in horizons:
         rows = tx.all(name, {"before": before, "now": tx.now, "limit": max(limit - len(found), 0)})
-        found += [Old(table, job, finished) for job, finished in rows]
+        found += [PrunableJob(table, job, finished) for job, finished in rows]
     return found
 
 
 def _horizon(tx: Tx, table: str, keep: int, count: int, retention: Retention) -> int:
-    """Jobs that ended before this go: by age, or because there are too many, but none that is too young."""
-    before = max(tx.now - keep, _crowd(tx, table, count))
+    """Jobs that ended before this moment are deleted: by age, or by number, but none within ``keep_at_least``."""
+    before = max(tx.now - keep, _horizon_of_count(tx, table, count))
     return min(before, tx.now - retention.keep_at_least)
 
 
-def _crowd(tx: Tx, table: str, count: int) -> int:
-    """When the last of the ``count`` youngest ended; of those that ended with it none is too many."""
+def _horizon_of_count(tx: Tx, table: str, count: int) -> int:
+    """When the last of the ``count`` youngest jobs ended. Jobs that ended at the same moment are kept as well."""
     if count <= 0:
         return tx.now + 1
     last = tx.first("last_kept_" + table, (count - 1,))
     return last[0] if last is not None else 0
 
 
-def drop(tx: Tx, jobs: Sequence[Old]) -> tuple[int, int]:
-    """Forget the first of these, for about 2 ms: how many were looked at, how many went."""
-    until = time.perf_counter() + SLICE
-    looked = gone = 0
+def _delete_jobs(tx: Tx, jobs: Sequence[PrunableJob]) -> tuple[int, int]:
+    """Delete the first of these jobs, for about 2 ms. Returns how many were looked at, and how many deleted."""
+    until = time.perf_counter() + SLICE_SECONDS
+    looked = deleted = 0
     for table, job, finished in jobs:
         looked += 1
-        if tx.first("still_" + table, (job, finished)):
-            forget(tx, job, table)
-            gone += 1
+        if tx.first("ended_then_" + table, (job, finished)):
+            delete_ended(tx, job, table)
+            deleted += 1
         if time.perf_counter() > until:
             break
-    return looked, gone
+    return looked, deleted
 
 
-def tidy(tx: Tx, retention: Retention) -> None:
-    """Workers long lost, batches long repeated, schedules long gone, groups without lanes, rates and guests that are
-    over, old numbers."""
-    tx.run("drop_workers", (tx.now - retention.keep_workers,))
-    tx.run("drop_retried", (tx.now - REMEMBERED,))
-    tx.run("drop_schedules", (tx.now - REMEMBERED,))
-    tx.run("drop_groups")
-    tx.run("drop_clocks")
-    tx.run("drop_rates", (tx.now,))
-    tx.run("drop_guests", (tx.now,))
-    tx.run("drop_numbers", (tx.now - NUMBERS_KEPT,))
+# ---- everything else ---------------------------------------------------------------------------------------
 
 
-class Idle(NamedTuple):
-    """Lanes without jobs, with their priority and keys, and buckets of rates whose last window is over."""
+class IdleRows(NamedTuple):
+    """Lanes without jobs, with their rank and buckets, and buckets of rates whose last window is over."""
 
     lanes: list[Row]
     buckets: list[Row]
 
 
-def idle(tx: Tx) -> Idle:
-    return Idle(tx.all("empty_lanes", (IDLE,)), tx.all("old_starts", (tx.now, IDLE)))
+def _find_idle(tx: Tx) -> IdleRows:
+    return IdleRows(tx.all("empty_lanes", (IDLE_SLICE,)), tx.all("idle_starts", (tx.now, IDLE_SLICE)))
 
 
-def drop_idle(tx: Tx, found: Idle) -> None:
-    """Each is looked at again; the places that a lane was in line for go to others."""
-    for lane, rank, buckets in found.lanes:
-        if tx.run("drop_lane", (lane, rank)):
-            tx.freed.update(_names(buckets))
-    tx.cursor.executemany(tx.sql["forget_starts"], found.buckets)
-    settle(tx, Rooms(tx))
+def _delete_idle(tx: Tx, idle: IdleRows) -> None:
+    """Delete the rows that are still idle. The capacity that a lane was open for goes to other lanes."""
+    for lane, rank, buckets in idle.lanes:
+        if tx.run("drop_empty_lane", (lane, rank)):
+            tx.released.update(_decode_names(buckets))
+    tx.cursor.executemany(tx.sql["drop_idle_starts"], idle.buckets)
+    settle_released(tx, Capacities(tx))
+
+
+def _tidy(tx: Tx, retention: Retention) -> None:
+    """Delete old lost workers, retried batches, deleted schedules, empty lane sets, idle rates and expired holders."""
+    tx.run("drop_lost_workers", (tx.now - retention.keep_workers,))
+    tx.run("drop_retried_batches", (tx.now - REMEMBERED,))
+    tx.run("drop_deleted_schedules", (tx.now - REMEMBERED,))
+    tx.run("drop_lane_sets")
+    tx.run("drop_virtual_times")
+    tx.run("drop_idle_rates", (tx.now,))
+    tx.run("drop_expired_holders", (tx.now,))
+    tx.run("drop_fencing_tokens", (tx.now - NUMBERS_KEPT,))

@@ -1,4 +1,4 @@
-"""Progress, log lines and stream items of running attempts, and the small documents."""
+"""Progress, log lines and stream items of running attempts, and the attempts of a job."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptReport, AttemptRow, LogLine
-from mainspring.stores.records import Document
+from mainspring.stores.shared.constants import LINES_KEPT
 
 if TYPE_CHECKING:
-    from .tx import Tx
-
-LINES_KEPT = 1000
+    from .driver.transaction import Tx
 
 
 def report(tx: Tx, worker: str, reports: Sequence[AttemptReport]) -> list[bool]:
@@ -35,7 +33,7 @@ def _report(tx: Tx, worker: str, report: AttemptReport) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Text that a lone surrogate would make impossible to store."""
+    """The text without lone surrogates, which SQLite cannot store."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -61,13 +59,3 @@ def logs(tx: Tx, job: bytes, after: int) -> list[LogLine]:
 
 def items(tx: Tx, job: bytes, after: int, limit: int) -> list[tuple[int, bytes]]:
     return [(n, data) for n, data in tx.all("items", (job, after, max(limit, 0)))]
-
-
-def put(tx: Tx, doc: Document) -> Document:
-    tx.run("put_doc", (doc.kind, doc.name, doc.version, doc.data))
-    version, data = tx.all("doc", (doc.kind, doc.name))[0]
-    return Document(doc.kind, doc.name, version, data)
-
-
-def docs(tx: Tx, kind: str) -> list[Document]:
-    return [Document(kind, *row) for row in tx.all("docs", (kind,))]

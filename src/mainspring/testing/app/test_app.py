@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
 from mainspring.common.clock import MovableClock
 from mainspring.common.duration import to_us
 from mainspring.errors import InsideTest, InvalidOption, NotOpen, UnknownOption
-from mainspring.jobs.info import JobInfo, info_of
+from mainspring.jobs.info import JobInfo, build_info
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobRow
 from mainspring.stores.connect import StoreAddress, engine_of
@@ -246,7 +246,7 @@ class TestApp:
         stamp = self.app.tasks.stamp
         if stamp == self._declared:
             return
-        from mainspring.schedules.changes import declare
+        from mainspring.schedules.edit import declare
 
         await declare(self.app)
         self._declared = stamp
@@ -272,14 +272,14 @@ class TestApp:
                 return sorted(rows, key=lambda row: (row.enqueued, row.id))
 
     async def _found(self, expected: Expected) -> list[JobInfo]:
-        return [info_of(row) for row in await self._rows() if expected.fits(row)]
+        return [build_info(row) for row in await self._rows() if expected.fits(row)]
 
     async def _newest(self, expected: Expected) -> JobInfo:
         rows = await self._rows()
         fitting = [row for row in rows if expected.fits(row)]
         if not fitting:
-            raise AssertionError(f"{expected} was not enqueued.\n{describe([info_of(row) for row in rows])}")
-        return info_of(fitting[-1])
+            raise AssertionError(f"{expected} was not enqueued.\n{describe([build_info(row) for row in rows])}")
+        return build_info(fitting[-1])
 
     async def _none(self, expected: Expected) -> None:
         found = await self._found(expected)

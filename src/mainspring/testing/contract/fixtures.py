@@ -1,8 +1,9 @@
-"""The fixtures of the contract suite, made from one: ``make_store(namespace=..., clock=...)``, not yet open."""
+"""The fixtures of the contract suite. All are made from the fixture ``make_store`` of the author of a store."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pkgutil import iter_modules
 from typing import Protocol
 from uuid import uuid4
 
@@ -11,29 +12,30 @@ import pytest_asyncio
 
 from mainspring.common.clock import Clock, MovableClock
 from mainspring.stores.base import Store
-
-from . import MODULES
+from mainspring.testing import contract
 
 __all__ = ["clock", "elsewhere", "namespace", "second_store", "store"]
 
-pytest.register_assert_rewrite(*(f"{__package__}.{module}" for module in (*MODULES, "hands", "machine", "walks")))
+pytest.register_assert_rewrite(
+    *(f"{__package__}.{module.name}" for module in iter_modules(contract.__path__) if module.name != "fixtures")
+)
 
 
 class MakeStore(Protocol):
-    """What the author of a store supplies: a client of the test's database, not yet open."""
+    """The value of the fixture ``make_store``: makes a client of the test's database, not yet open."""
 
     def __call__(self, *, namespace: str, clock: Clock) -> Store: ...
 
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """The store's clock; it stands still until the test moves it."""
+    """The store's clock. It does not move until the test moves it."""
     return MovableClock()
 
 
 @pytest.fixture
 def namespace() -> str:
-    """Fresh for each test, so that a shared server looks empty."""
+    """A new one for each test, so that a shared server appears empty."""
     return f"c{uuid4().hex[:12]}"
 
 

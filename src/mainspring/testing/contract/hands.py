@@ -1,4 +1,4 @@
-"""Short words for the contract's tests: jobs to enqueue, hands that work, questions about a job."""
+"""Helpers for the tests of the contract: jobs to enqueue, a worker to play (``Hand``), questions about a job."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def row(store: Store, which: NewJob | Claim | bytes) -> JobRow:
 
 
 async def gone(store: Store, which: NewJob | Claim) -> bool:
-    """Whether the job is in no place."""
+    """Whether the store has no such job."""
     return not (await store.find(Query(ids=(which.id,)))).jobs
 
 
@@ -246,7 +246,7 @@ def applied(said: TurnResult) -> bool:
 
 
 async def running(store: Store, made: NewJob | None = None) -> tuple[Hand, Claim]:
-    """A fresh worker with one running job; in a queue of its own unless the job says another."""
+    """A new worker with one running job, in a queue of its own unless the job names another."""
     made = await one(store, made or job(queue=f"own-{next(_names)}"))
     hand = await Hand(store).join()
     claim = await hand.take_one(f"{made.queue}/{made.kind}")

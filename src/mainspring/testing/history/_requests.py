@@ -1,4 +1,4 @@
-"""The invariant of keys that stand for one request: it is done once, and each who repeats it hears of that one job."""
+"""The invariant of keys that identify a request: the request makes one job, and each repeat returns that job."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mainspring.states import State
 from mainspring.testing.history._events import Found, History, JobEvent, Request, lives
 
 
-class _Hold(msgspec.Struct, frozen=True):
-    """A job had the key, from its enqueue to its end and as long as it is kept."""
+class _KeyHold(msgspec.Struct, frozen=True):
+    """A job held the key, from its enqueue to its end and as long as the key is kept."""
 
     job: str
     print: str
@@ -22,7 +22,7 @@ class _Hold(msgspec.Struct, frozen=True):
 
 
 def a_request_is_done_once(history: History) -> Found:
-    """I21: a request under its key is given the one job that has it; with other arguments it is refused."""
+    """I21: a request returns the one job that holds its key; with other arguments it is refused."""
     known, by_key = lives(history), defaultdict[str, list[Request]](list)
     for request in history.requests:
         by_key[request.key].append(request)
@@ -34,13 +34,13 @@ def a_request_is_done_once(history: History) -> Found:
             yield from _wrong_answer(history, request, holds)
 
 
-def _hold(events: Sequence[JobEvent], request: Request) -> _Hold:
+def _hold(events: Sequence[JobEvent], request: Request) -> _KeyHold:
     last = events[-1]
     kept = {State.SUCCEEDED: request.keep, State.DEAD: 0.0, State.CANCELLED: 0.0, None: 0.0}
-    return _Hold(request.made, request.print, events[0].at, last.at + kept.get(last.state, math.inf))
+    return _KeyHold(request.made, request.print, events[0].at, last.at + kept.get(last.state, math.inf))
 
 
-def _held_twice(key: str, holds: Sequence[_Hold]) -> Found:
+def _held_twice(key: str, holds: Sequence[_KeyHold]) -> Found:
     until, holder = -math.inf, ""
     for hold in holds:
         if hold.began < until:
@@ -49,7 +49,7 @@ def _held_twice(key: str, holds: Sequence[_Hold]) -> Found:
             until, holder = hold.ended, hold.job
 
 
-def _wrong_answer(history: History, request: Request, holds: Sequence[_Hold]) -> Found:
+def _wrong_answer(history: History, request: Request, holds: Sequence[_KeyHold]) -> Found:
     slack = history.bounds.slack
     there = [hold for hold in holds if hold.began <= request.ended + slack and hold.ended >= request.began - slack]
     if request.answer == "ok":

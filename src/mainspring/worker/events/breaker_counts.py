@@ -39,7 +39,7 @@ class BreakerCounts:
         for n, ack in enumerate(acks):
             attempt = held.get(ack.id)
             breaker = None if attempt is None else attempt.spec.breaker
-            if breaker is None or attempt is None or breaker.weighs:
+            if breaker is None or attempt is None or breaker.uses_rate:
                 continue
             faults = in_a_row.setdefault(breaker.name or attempt.spec.name, [])
             if ack.fault:
@@ -57,7 +57,7 @@ class BreakerCounts:
         for ack in acks:
             attempt = held.get(ack.id)
             breaker = None if attempt is None else attempt.spec.breaker
-            if breaker is None or attempt is None or not breaker.weighs:
+            if breaker is None or attempt is None or not breaker.uses_rate:
                 continue
             failing = failing or bool(ack.fault)
             if ack.to is State.SUCCEEDED:

@@ -1,6 +1,15 @@
--- prune: delete up to p_limit ended jobs past their retention, with all that is kept of them; then what nobody needs
--- A job with a keep of its own goes by drop_at alone; the others by age, or when enough others ended later. One whose
--- unique window is running stays, and is set aside until that is over: none is looked at each time. returns how many went
+-- Retention: delete ended jobs, and whole days of history.
+--
+-- finished is partitioned by the day of the end (UTC), so that old history goes by dropping a table. A day is made a
+-- week before it is needed; rows that fit no day are in finished_rest, and are deleted row by row. The functions that
+-- make and drop partitions run with the rights of the schema's owner: the app may not make or drop tables. None of them
+-- waits for a lock longer than {LOCK_WAIT}, for all acks would wait behind it; the caller tries again later.
+
+-- prune: delete up to p_limit ended jobs past their retention, with all that is stored of them; then other rows that
+-- are not needed. A job with a keep of its own goes by drop_at alone; the others by age, or when enough others ended
+-- later. A job whose unique window is running stays, and its pruning is postponed until the window is over, so that it
+-- is not looked at each time.
+-- returns how many were deleted
 create function {schema}.prune_v1(
     p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint,
     p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint
@@ -9,7 +18,7 @@ language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    c_rounds constant integer := 10;
+    c_rounds constant integer := {PRUNE_ROUNDS};
     v_now bigint := {schema}.now_v1(p_now);
     v_young bigint := v_now - p_keep_at_least;
     v_before bigint;
@@ -21,7 +30,8 @@ declare
 begin
     perform {schema}.guard_v1();
     v_before := least(v_young, greatest(v_now - p_keep, case when p_keep_count <= 0 then v_now + 1 else (
-        select f.finished from {schema}.finished f where f.drop_at is null order by f.finished desc offset p_keep_count - 1 limit 1
+        select f.finished from {schema}.finished f where f.drop_at is null
+            order by f.finished desc offset p_keep_count - 1 limit 1
     ) end));
     v_dead_before := least(v_young, greatest(v_now - p_keep_dead, case when p_keep_dead_count <= 0 then v_now + 1 else (
         select d.finished from {schema}.dead d order by d.finished desc offset p_keep_dead_count - 1 limit 1
@@ -42,8 +52,8 @@ begin
         );
         exit when cardinality(v_ids) + cardinality(v_dead) = 0;
         perform {schema}.lock_keys_of_v1(v_ids || v_dead, false, v_now);
-        perform {schema}.set_aside_v1(v_ids, v_dead, v_now);
-        -- A new statement: somebody may have retried one meanwhile, or it took its key again.
+        perform {schema}.postpone_pruning_v1(v_ids, v_dead, v_now);
+        -- A new statement: a job may have been retried meanwhile, or have taken its key again.
         with ended as (
             delete from {schema}.finished f
             where f.id = any(v_ids) and (f.drop_at is null or f.drop_at <= v_now) and (
@@ -56,19 +66,20 @@ begin
             returning d.id
         )
         select array(select id from ended union all select id from buried) into v_gone;
-        perform {schema}.forget_v1(v_gone);
+        perform {schema}.delete_details_v1(v_gone);
         v_n := v_n + cardinality(v_gone);
-        -- Those whose window is over and that are to be kept longer now than when they were set aside.
+        -- Jobs whose window is over and that have a longer retention now than when their pruning was postponed.
         update {schema}.finished f set drop_at = null where f.id = any(v_ids) and f.drop_at <= v_now;
         update {schema}.dead d set drop_at = null where d.id = any(v_dead) and d.drop_at <= v_now;
     end loop;
-    perform {schema}.tidy_v1(v_now, p_keep_workers);
+    perform {schema}.prune_others_v1(v_now, p_keep_workers);
     return v_n;
 end
 $$;
 
--- set_aside: jobs past their retention that hold their unique key by its window: they are looked at again when it is over
-create function {schema}.set_aside_v1(p_ids bytea[], p_dead bytea[], p_now bigint) returns void language plpgsql as $$
+-- postpone_pruning: jobs past their retention that hold their unique key by its window are looked at again when the
+-- window is over.
+create function {schema}.postpone_pruning_v1(p_ids bytea[], p_dead bytea[], p_now bigint) returns void language plpgsql as $$
 begin
     update {schema}.finished f set drop_at = {schema}.key_until_v1(k, f.state, f.started, f.finished) from {schema}.keys k
     where f.id = any(p_ids) and k.hash = f.key and k.job = f.id
@@ -79,87 +90,127 @@ begin
 end
 $$;
 
--- let_go: an ended job whose key another one took, window or not, goes by its retention again
-create function {schema}.let_go_v1(p_job bytea) returns void language plpgsql as $$
+-- resume_pruning: an ended job whose key another job took, window or not, goes by its retention again.
+create function {schema}.resume_pruning_v1(p_job bytea) returns void language plpgsql as $$
 begin
-    update {schema}.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, 4611686018427387904) end
+    update {schema}.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, {UNLIMITED}) end
     where f.id = p_job and f.drop_at is not null;
     update {schema}.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
 end
 $$;
 
--- tidy: rows of workers long lost, marks of batches and numbers of schedules of yesterday; of limits, what nothing waits for and nobody uses any more
-create function {schema}.tidy_v1(p_now bigint, p_keep_workers bigint) returns void language plpgsql as $$
+-- prune_others: delete rows of workers that are lost for long, records of batches and tokens of a day ago, and what
+-- limits, lanes, fair keys and schedules no longer need.
+create function {schema}.prune_others_v1(p_now bigint, p_keep_workers bigint) returns void language plpgsql as $$
 begin
     delete from {schema}.workers w where w.lost and w.seen < p_now - p_keep_workers;
-    delete from {schema}.retried r where r.at < p_now - 86400000000;
-    delete from {schema}.guests g where g.until <= p_now;
-    delete from {schema}.fences f where f.token <= p_now - 86400000000;
-    perform {schema}.tidy_buckets_v1(p_now);
-    perform {schema}.tidy_lanes_v1(p_now);
-    perform {schema}.tidy_clocks_v1();
-    perform {schema}.tidy_schedules_v1(p_now);
+    delete from {schema}.retried_batches r where r.at < p_now - {DAY};
+    delete from {schema}.holders g where g.until <= p_now;
+    delete from {schema}.holder_tokens f where f.token <= p_now - {NUMBERS_KEPT};
+    perform {schema}.prune_buckets_v1(p_now);
+    perform {schema}.prune_lane_rows_v1(p_now);
+    perform {schema}.prune_fair_clocks_v1();
+    perform {schema}.prune_schedules_v1(p_now);
 end
 $$;
 
--- tidy_buckets: starts whose window is over, and buckets that have nothing to remember: whoever needs one makes it anew
-create function {schema}.tidy_buckets_v1(p_now bigint) returns void language plpgsql as $$
+-- make_partitions: make the days from p_from, for p_days. returns how many were made now
+create function {schema}.make_partitions_v1(p_from bigint, p_days integer) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = {LOCK_WAIT} as $$
 declare
-    c_most constant integer := 10000;
-    v_idle text[];
+    c_day constant bigint := {DAY};
+    v_day bigint;
+    v_name text;
+    v_made integer := 0;
 begin
-    if not exists (select 1 from {schema}.buckets) then
-        return;
+    if not pg_try_advisory_xact_lock(hashtextextended('mainspring partitions {schema}', 0)) then
+        return 0;
     end if;
-    delete from {schema}.starts s where s.ctid = any(array(
-        select o.ctid from {schema}.starts o
-        left join {schema}.limits l on l.name = any(array[split_part(o.bucket, '=', 1)]) and l.kind = 'rate'
-        where o.last <= p_now - coalesce(l.per, 0) limit c_most for update of o skip locked
-    ));
-    v_idle := array(
-        select b.name from {schema}.buckets b
-        where b.tat <= p_now and b.blocked <= p_now
-            and not exists (select 1 from {schema}.uses u where u.bucket = b.name)
-            and not exists (select 1 from {schema}.starts s where s.bucket = b.name)
-            and not exists (select 1 from {schema}.guests g where g.bucket = b.name)
-        limit c_most for update skip locked
-    );
-    -- A new statement: somebody may have used one until we locked it.
-    delete from {schema}.buckets b
-    where b.name = any(v_idle) and b.tat <= p_now and b.blocked <= p_now
-        and not exists (select 1 from {schema}.uses u where u.bucket = b.name)
-        and not exists (select 1 from {schema}.starts s where s.bucket = b.name)
-        and not exists (select 1 from {schema}.guests g where g.bucket = b.name);
+    for v_day in p_from / c_day .. p_from / c_day + least(p_days, {MOST_DAYS}) loop
+        v_name := 'finished_' || to_char(to_timestamp(v_day * {DAY_SECONDS}) at time zone 'UTC', 'YYYYMMDD');
+        continue when to_regclass('{schema}.' || v_name) is not null;
+        begin
+            execute format('create table {schema}.%I (like {schema}.finished including defaults including constraints)', v_name);
+            execute format(
+                'alter table {schema}.finished attach partition {schema}.%I for values from (%s) to (%s)',
+                v_name, v_day * c_day, (v_day + 1) * c_day
+            );
+            v_made := v_made + 1;
+        exception
+            -- rows of that day are in finished_rest already, or another transaction holds the table
+            when check_violation or lock_not_available then null;
+        end;
+    end loop;
+    return v_made;
 end
 $$;
 
--- tidy_lanes: rows of lanes without jobs that no claim comes upon; looks at a part of all, another one each time
-create function {schema}.tidy_lanes_v1(p_now bigint) returns void language plpgsql as $$
+-- find_old_partition: the oldest day that ended before p_before and can be dropped whole: none of its jobs has a keep
+-- of its own that still runs, or is held by the window of its unique key.
+create function {schema}.find_old_partition_v1(p_before bigint, p_now bigint) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-    c_most constant integer := 1000;
-    v_empty bigint[] := array(
-        select l.id from (
-            select o.* from {schema}.lanes o
-            where o.id >= (select min(x.id) + ((max(x.id) - min(x.id)) * random())::bigint - c_most / 2 from {schema}.lanes x)
-            order by o.id limit c_most
-        ) l
-        -- Not "not exists": with stale statistics that reads all ready jobs, for each lane again.
-        left join lateral (
-            select true as there from {schema}.jobs j
-            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority limit 1
-        ) h on true
-        where h.there is null
-    );
+    v_name text;
+    v_held boolean;
 begin
-    if cardinality(v_empty) > 0 then
-        perform {schema}.settle_v1(
-            v_empty, {schema}.try_buckets_v1(
-                array(
-                    select distinct b.name from {schema}.lane_rows_v1(v_empty) l
-                    cross join unnest(l.buckets) as b(name)
-                )
-            ), p_now
-        );
+    for v_name in select c.name from {schema}.list_partitions_v1() c where c.until <= p_before order by c.until loop
+        execute format(
+            'select exists (select 1 from {schema}.%1$I where drop_at > $1) or exists ('
+            'select 1 from {schema}.keys k join {schema}.%1$I f on f.id = k.job '
+            'where {schema}.key_until_v1(k, f.state, f.started, f.finished) > $1)', v_name
+        ) into v_held using {schema}.now_v1(p_now);
+        if not v_held then
+            return v_name;
+        end if;
+    end loop;
+    return null;
+end
+$$;
+
+-- list_partitions: the days that exist, with the end of each.
+create function {schema}.list_partitions_v1() returns table (name text, until bigint)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select c.relname::text,
+        (extract(epoch from to_date(substring(c.relname from 10), 'YYYYMMDD')::timestamp) * {SECOND})::bigint + {DAY}
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = '{schema}.finished'::regclass and c.relname ~ '^finished_[0-9]{8}$'
+$$;
+
+-- sweep_partition: delete the next jobs of a day, by id, with all that is stored beside them, so that a reader finds a
+-- job whole or not at all. returns how many there were, and the last of them
+create function {schema}.sweep_partition_v1(p_name text, p_after bytea, p_limit integer) returns table (n integer, last bytea)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    v_ids bytea[];
+    v_gone bytea[];
+begin
+    execute format('select array(select id from {schema}.%I where id > $1 order by id limit $2)', p_name)
+    into v_ids using p_after, p_limit;
+    perform {schema}.lock_keys_of_v1(v_ids, false, null);
+    -- A new statement: a job that was retried meanwhile is not here any more.
+    execute format(
+        'with gone as (delete from {schema}.%I where id = any($1) returning id) select array(select id from gone)', p_name
+    ) into v_gone using v_ids;
+    perform {schema}.delete_details_v1(v_gone);
+    return query select cardinality(v_ids), v_ids[cardinality(v_ids)];
+end
+$$;
+
+-- drop_partition: drop a day that ended before p_before and is empty. A reader that holds the table is an error, not a
+-- wait.
+create function {schema}.drop_partition_v1(p_name text, p_before bigint) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = {LOCK_WAIT} as $$
+declare
+    v_full boolean;
+begin
+    if exists (select 1 from {schema}.list_partitions_v1() c where c.name = p_name and c.until <= p_before) then
+        execute format('select exists (select 1 from {schema}.%I)', p_name) into v_full;
+        if not v_full then
+            execute format('drop table {schema}.%I', p_name);
+        end if;
     end if;
 end
 $$;
+
+-- the first days, so that the first jobs that end have a partition
+select {schema}.make_partitions_v1({schema}.now_v1(null), {DAYS_AHEAD});

@@ -1,21 +1,23 @@
--- turn: apply a worker's acks, hand out work for its free slots; one transaction
--- Locks in this order: worker, modes, gates, buckets by name, job rows by id, dependents, parts by name. Each statement sees
--- what was committed before it began. What a claim locks beyond that it does not wait for.
--- p_done are successes, p_acks everything else.
--- What is claimed may have become ready after this turn began: `started` is read when the row is taken, not before.
--- The reply is sent before the commit, with all locks held, and to a client that does not read it is sent for ever: so it
--- is small. Records above p_inline bytes stay behind (null), to be read afterwards; and claims end where their records
--- together pass p_room bytes, so that a slow wire can carry them in the time of a call.
--- p_good are successes of which breakers hear in numbers.
--- p_low_ are marks below which a base lane and priority has no jobs (see strays), empty in ordinary times.
+-- One turn of a worker: apply its acks, hand out work for its free slots; one transaction.
+
+-- turn: running -> final, ready, retrying, scheduled by acks; ready -> running by claims. Locks in this order: worker,
+-- queue modes, unkeyed buckets, bucket rows by name, job rows by id, dependents, schedules by name. Each statement sees
+-- what was committed before it began. A claim does not wait for anything that it locks beyond that. p_done are plain
+-- successes, p_acks all other acks, p_good successes that are counted for breakers as numbers. A job may have become
+-- ready after this turn began: `started` is read when the row is claimed, not before. The reply is sent before the
+-- commit, with all locks held; a client that does not read it blocks the server. So the reply is small: records above
+-- p_inline bytes are left out (null) and read afterwards, and claims end where their records together pass p_max_bytes,
+-- so that a slow connection can carry them in the time of a call. p_low_* are marks below which a base lane and
+-- priority has no jobs (see claim/low_water.sql), empty in ordinary times.
 -- returns rows of several kinds: one 'turn' (token = now, early = lost), then already, stale, gone, woken, claim, more,
--- next (token = when), order, low, breaker (note = json). The note of a claim says if it is short, and of a part
+-- next (token = when), held, order, low, breaker (note = JSON). The note of a claim says whether it is scarce, and
+-- whether it belongs to a schedule
 create function {schema}.turn_v1(
     p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer,
     p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks {schema}.ack_v1[],
-    p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_few integer[],
+    p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_max_scarce integer[],
     p_held bytea[], p_held_token bigint[],
-    p_inline integer, p_room bigint,
+    p_inline integer, p_max_bytes bigint,
     p_low_lane text[] default '{}', p_low_priority integer[] default '{}', p_low_seq bigint[] default '{}',
     p_good jsonb default null
 ) returns table (
@@ -33,36 +35,36 @@ declare
     v_open boolean[];
     v_freed text[] := '{}';
     v_locked text[] := '{}';
-    v_gated {schema}.gated_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
+    v_locks {schema}.limit_locks_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
     v_every {schema}.lane_v1[];
-    v_opened bigint[] := '{}';
+    v_rechecked bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
     v_pick {schema}.picked_v1;
     v_settled {schema}.settled_v1;
     v_more boolean := false;
     v_next bigint;
-    v_noted {schema}.noted_v1;
+    v_held_back {schema}.held_back_v1;
     v_held text[] := '{}';
     v_moved {schema}.moved_v1;
     v_woken text[] := '{}';
-    v_heard text[] := '{}';
+    v_breaker_woken text[] := '{}';
     v_acks {schema}.ack_v1[] := p_acks;
     v_suspects integer := p_suspects;
     v_lanes {schema}.lane_v1[] := '{}';
     v_suspect boolean;
-    v_part {schema}.lane_v1[];
-    v_line {schema}.lane_v1;
-    v_begun text[] := '{}';
+    v_subset {schema}.lane_v1[];
+    v_only {schema}.lane_v1;
+    v_started text[] := '{}';
     v_starts bigint := 0;
     v_left integer;
-    v_few integer;
+    v_max_scarce integer;
     v_most integer;
     v_taken integer;
-    v_room bigint := p_room;
+    v_bytes_left bigint := p_max_bytes;
     v_low integer;
     v_last bigint := coalesce(pg_sequence_last_value('{schema}.seq'::regclass), 0);
-    v_walked bigint := {schema}.walked_v1();
+    v_walked bigint := {schema}.count_walked_v1();
 begin
     perform {schema}.guard_v1();
     select * into v_worker from {schema}.workers w where w.id = p_worker for update;
@@ -75,90 +77,93 @@ begin
         return;
     end if;
     if p_number < v_worker.turn then
-        raise exception 'turn % of worker % comes after turn %', p_number, p_worker, v_worker.turn using errcode = 'MS001';
+        raise exception 'turn % of worker % comes after turn %', p_number, p_worker, v_worker.turn
+            using errcode = {ERROR_REFUSED};
     end if;
     v_repeat := p_number = v_worker.turn;
 
     if not v_repeat and cardinality(p_lane) > 0 then
-        -- Whoever pauses a queue waits for the turns that have looked already: none claims after that was confirmed.
-        perform pg_advisory_xact_lock_shared({schema}.modes_lock_v1());
+        -- A pause waits for the turns that have read the modes already: no turn claims after the pause was confirmed.
+        perform pg_advisory_xact_lock_shared({schema}.queue_modes_lock_v1());
         v_open := array(
-            select not exists (select 1 from {schema}.queues q where q.name = split_part(u.lane, '/', 1) and q.held)
+            select not exists (select 1 from {schema}.queues q where q.name = split_part(u.lane, '/', 1) and q.stopped)
             from unnest(p_lane) with ordinality as u(lane, n) order by u.n
         );
-        v_lanes := {schema}.lanes_v1(
+        v_lanes := {schema}.find_lanes_v1(
             array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free), v_worker.tasks, p_low_lane
         );
         v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
     end if;
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
-        v_freed := {schema}.used_by_v1(p_worker, p_done, p_acks);
+        v_freed := {schema}.list_acked_buckets_v1(p_worker, p_done, p_acks);
     end if;
     if p_good is not null and not v_repeat then
         v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
     end if;
     if v_limited or cardinality(v_freed) > 0 then
-        v_gated := {schema}.gate_v1(v_lanes, v_freed, p_n, p_few, p_acks, p_good is not null, p_worker, v_now, p_now);
-        if cardinality(v_gated.lanes) < cardinality(v_lanes) then
-            v_lanes := v_gated.lanes;
+        v_locks := {schema}.lock_limits_v1(v_lanes, v_freed, p_n, p_max_scarce, p_acks, p_good is not null, p_worker,
+            v_now, p_now);
+        if cardinality(v_locks.lanes) < cardinality(v_lanes) then
+            v_lanes := v_locks.lanes;
             v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
         end if;
-        v_locked := v_gated.alone;
-        v_now := v_gated.now;
+        v_locked := v_locks.exclusive;
+        v_now := v_locks.now;
     end if;
     v_every := v_lanes;
-    v_walked := {schema}.walked_v1() - v_walked;
-    if cardinality(v_freed) > 0 and {schema}.guarded_v1(v_freed) then
-        v_heard := {schema}.hear_v1(
+    v_walked := {schema}.count_walked_v1() - v_walked;
+    if cardinality(v_freed) > 0 and {schema}.names_breaker_v1(v_freed) then
+        v_breaker_woken := {schema}.report_acks_v1(
             p_worker, p_done, p_token, p_acks, v_freed, case when not v_repeat then p_good end, v_now
         );
     end if;
     if cardinality(p_done) > 0 then
-        v_moved := {schema}.succeed_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
+        v_moved := {schema}.ack_successes_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
         v_woken := v_moved.woken;
         if cardinality(v_moved.done) < cardinality(p_done) then
-            v_acks := p_acks || {schema}.rest_v1(v_moved, p_done, p_token, p_result, p_error);
+            v_acks := p_acks || {schema}.list_unmoved_acks_v1(v_moved, p_done, p_token, p_result, p_error);
         end if;
     end if;
     if cardinality(v_acks) > 0 then
         return query select a.kind, a.id, a.token, null, a.queue, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from {schema}.ack_v1(p_worker, v_acks, v_now) a;
+        from {schema}.apply_acks_v1(p_worker, v_acks, v_now) a;
     end if;
-    if v_moved.parts is not null then
-        v_woken := v_woken || {schema}.note_success_v1(v_moved.parts, v_now);
+    if v_moved.schedules is not null then
+        v_woken := v_woken || {schema}.note_success_v1(v_moved.schedules, v_now);
     end if;
-    if cardinality(p_acks) > 0 and exists (select 1 from unnest(p_acks) a where a.part is not null) then
-        v_woken := v_woken || {schema}.obey_joined_v1(p_acks, v_now);
+    if cardinality(p_acks) > 0 and exists (select 1 from unnest(p_acks) a where a.schedule is not null) then
+        v_woken := v_woken || {schema}.apply_joined_v1(p_acks, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
-        v_opened := {schema}.open_v1(v_freed, v_spent, v_now);
+        v_rechecked := {schema}.recheck_lanes_v1(v_freed, v_spent, v_now);
     end if;
     if p_held is not null then
         return query select 'gone', h.id, h.token, null, null, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from {schema}.gone_v1(p_worker, p_held, p_held_token) h
+        from {schema}.find_gone_v1(p_worker, p_held, p_held_token) h
         where not exists (select 1 from unnest(p_acks) a where a.id = h.id and a.token = h.token)
             and not exists (select 1 from unnest(p_done, p_token) as d(id, token) where d.id = h.id and d.token = h.token);
     end if;
 
     if v_repeat or p_seen < v_worker.turn then
-        return query select t.* from {schema}.again_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token, p_inline) t;
+        return query select t.* from {schema}.repeat_claims_v1(p_worker, least(p_seen, p_number - 1), p_held, p_held_token,
+            p_inline) t;
     end if;
-    v_walked := {schema}.walked_v1() - v_walked; -- what the acks did there is no walk
+    v_walked := {schema}.count_walked_v1() - v_walked; -- what the acks did in the index does not count
     if v_repeat then
-        v_room := p_room - {schema}.carried_v1(p_worker, p_number);
+        v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
     else
         for v_want in 1 .. cardinality(p_n) loop
             v_left := p_n[v_want];
             continue when v_left <= 0;
             if v_want > 1 then
-                v_room := p_room - {schema}.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
+                v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
+                exit when v_bytes_left <= 0;
             end if;
-            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_opened) > 0 then
-                v_lanes := {schema}.lanes_v1(
+            if cardinality(v_acks) > 0 or cardinality(v_woken) > 0 or cardinality(v_rechecked) > 0 then
+                v_lanes := {schema}.find_lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free
@@ -173,9 +178,9 @@ begin
                     )
                 );
             end if;
-            v_few := coalesce(p_few[v_want], v_left);
-            if v_few <= 0 then
-                v_lanes := {schema}.ahead_v1(v_lanes, v_gated.ahead);
+            v_max_scarce := coalesce(p_max_scarce[v_want], v_left);
+            if v_max_scarce <= 0 then
+                v_lanes := {schema}.claimable_ahead_v1(v_lanes, v_locks.ahead);
             end if;
             if cardinality(p_low_lane) > 0 then
                 v_low := case when cardinality(v_lanes) = 0 then v_left else (v_left + p_number % 2) / 2 end;
@@ -183,125 +188,129 @@ begin
                     array(
                         select distinct u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
                         where u.want = v_want and u.free and u.lane = any(p_low_lane)
-                    ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_room
+                    ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_max_bytes
                 ) t;
                 get diagnostics v_low = row_count;
                 v_left := v_left - v_low;
                 continue when v_left <= 0;
-                v_room := p_room - {schema}.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
+                v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
+                exit when v_bytes_left <= 0;
             end if;
             continue when cardinality(v_lanes) = 0;
-            v_line := v_lanes[1];
-            if cardinality(v_lanes) = 1 and not v_line.suspect and coalesce(v_line.buckets <@ v_gated.roomy, true) and (
-                p_oldest[v_want] = 0 or {schema}.is_flat_v1(v_line.lane, v_line.priority)
+            v_only := v_lanes[1];
+            if cardinality(v_lanes) = 1 and not v_only.suspect and coalesce(v_only.buckets <@ v_locks.plentiful, true) and (
+                p_oldest[v_want] = 0 or {schema}.has_one_priority_v1(v_only.lane, v_only.priority)
             ) then
-                return query select t.* from {schema}.claim_line_v1(
-                    v_line.lane, v_line.priority, v_line.priority, v_line.seq, v_left, p_worker, p_number, p_now, p_inline, v_room
+                return query select t.* from {schema}.claim_lane_v1(
+                    v_only.lane, v_only.priority, v_only.priority, v_only.seq, v_left, p_worker, p_number, p_now, p_inline,
+                        v_bytes_left
                 ) t;
                 get diagnostics v_taken = row_count;
-                if v_taken > 0 and v_line.buckets is not null then
-                    if v_starts > 0 and v_begun <> v_line.buckets then
-                        perform {schema}.start_lane_v1(p_worker, v_begun, v_starts, {schema}.now_v1(p_now));
+                if v_taken > 0 and v_only.buckets is not null then
+                    if v_starts > 0 and v_started <> v_only.buckets then
+                        perform {schema}.record_lane_starts_v1(p_worker, v_started, v_starts, {schema}.now_v1(p_now));
                         v_starts := 0;
                     end if;
-                    v_begun := v_line.buckets;
+                    v_started := v_only.buckets;
                     v_starts := v_starts + v_taken;
                 end if;
                 v_left := v_left - v_taken;
                 continue when v_left = 0;
-                v_room := p_room - {schema}.carried_v1(p_worker, p_number);
-                exit when v_room <= 0;
-                if v_line.buckets is null then
-                    return query select t.* from {schema}.claim_line_v1(
-                        v_line.lane, v_line.priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now, p_inline, v_room
+                v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
+                exit when v_bytes_left <= 0;
+                if v_only.buckets is null then
+                    return query select t.* from {schema}.claim_lane_v1(
+                        v_only.lane, v_only.priority - 1, {LOWEST_INTEGER}, null, v_left, p_worker, p_number, p_now,
+                            p_inline, v_bytes_left
                     ) t;
                     get diagnostics v_taken = row_count;
                     if v_taken > 0 and v_taken < v_left then
-                        v_room := p_room - {schema}.carried_v1(p_worker, p_number);
-                        exit when v_room <= 0;
+                        v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
+                        exit when v_bytes_left <= 0;
                     end if;
                     continue;
                 end if;
             end if;
             if v_starts > 0 then
-                perform {schema}.start_lane_v1(p_worker, v_begun, v_starts, {schema}.now_v1(p_now));
+                perform {schema}.record_lane_starts_v1(p_worker, v_started, v_starts, {schema}.now_v1(p_now));
                 v_starts := 0;
             end if;
             foreach v_suspect in array array[true, false] loop
                 continue when v_suspect and (v_suspects <= 0 or not exists (select 1 from unnest(v_lanes) l where l.suspect));
-                v_part := array(select l from unnest(v_lanes) l where l.suspect = v_suspect);
+                v_subset := array(select l from unnest(v_lanes) l where l.suspect = v_suspect);
                 v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
-                if exists (select 1 from unnest(v_part) l where l.buckets is not null) then
+                if exists (select 1 from unnest(v_subset) l where l.buckets is not null) then
                     v_pick := {schema}.pick_limited_v1(
-                        v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_few, v_locked,
-                        v_gated.shared, v_gated.passed, v_now
+                        v_subset, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_max_scarce, v_locked,
+                        v_locks.shared, v_locks.skipped, v_now
                     );
                 else
                     v_pick := row(
-                        {schema}.pick_v1(v_part, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
+                        {schema}.pick_v1(v_subset, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
                         '{}', '{}', v_locked, false
                     );
                 end if;
-                return query select t.* from {schema}.take_v1(v_pick.ids, v_pick.short, p_worker, p_number, p_now, p_inline, v_room) t;
+                return query select t.* from {schema}.claim_jobs_v1(v_pick.ids, v_pick.scarce, p_worker, p_number, p_now,
+                    p_inline, v_bytes_left) t;
                 get diagnostics v_taken = row_count;
                 v_locked := v_pick.locked;
                 v_settled := row('{}', null);
-                if cardinality(v_pick.looked) > 0 then
-                    v_settled := {schema}.settle_v1(v_pick.looked, v_locked, v_now);
-                    v_opened := v_opened || v_settled.opened;
+                if cardinality(v_pick.examined) > 0 then
+                    v_settled := {schema}.settle_lane_rows_v1(v_pick.examined, v_locked, v_now);
+                    v_rechecked := v_rechecked || v_settled.rechecked;
                     v_next := least(v_next, v_settled.next_at);
                 end if;
                 if v_taken < v_most and v_limited then
-                    v_more := v_more or v_pick.more or cardinality(v_settled.opened) > 0;
-                    v_noted := {schema}.note_v1(v_part, v_locked, v_now);
-                    v_held := v_held || v_noted.held;
-                    v_next := least(v_next, v_noted.next_at);
+                    v_more := v_more or v_pick.more or cardinality(v_settled.rechecked) > 0;
+                    v_held_back := {schema}.note_held_back_v1(v_subset, v_locked, v_now);
+                    v_held := v_held || v_held_back.queues;
+                    v_next := least(v_next, v_held_back.next_at);
                 end if;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
                     v_left := v_left - v_taken;
-                    v_few := v_few - cardinality(v_pick.short);
-                    v_room := p_room - {schema}.carried_v1(p_worker, p_number);
+                    v_max_scarce := v_max_scarce - cardinality(v_pick.scarce);
+                    v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
                 elsif v_taken < cardinality(v_pick.ids) then
-                    v_room := 0;
+                    v_bytes_left := 0;
                 end if;
-                exit when v_room <= 0 or v_left <= 0;
+                exit when v_bytes_left <= 0 or v_left <= 0;
             end loop;
-            exit when v_room <= 0;
+            exit when v_bytes_left <= 0;
         end loop;
         if v_starts > 0 then
-            perform {schema}.start_lane_v1(p_worker, v_begun, v_starts, {schema}.now_v1(p_now));
+            perform {schema}.record_lane_starts_v1(p_worker, v_started, v_starts, {schema}.now_v1(p_now));
         end if;
         update {schema}.workers w
         set turn = p_number, seen = v_now,
-            limited = (v_worker.limited or v_limited) and exists (select 1 from {schema}.uses u where u.worker = p_worker)
+            limited = (v_worker.limited or v_limited) and exists (select 1 from {schema}.bucket_uses u where u.worker = p_worker)
         where w.id = p_worker;
-        if cardinality(p_low_lane) > 0 or not v_limited and {schema}.walked_v1() - v_walked > 2000 + 10 * p_n[1] then
+        if cardinality(p_low_lane) > 0 or not v_limited and {schema}.count_walked_v1() - v_walked > {LONG_WALK} + {WALK_PER_CLAIM} * p_n[1] then
             return query select 'low', null::bytea, l.seq, null, null, l.lane, l.priority, null::integer, null::integer,
                 null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-            from {schema}.lows_v1(
+            from {schema}.find_low_marks_v1(
                 p_worker, p_number, array(select u.lane from unnest(p_lane, v_open) as u(lane, free) where u.free),
-                p_low_lane, p_low_priority, v_last, case when v_room > 0 then (select sum(n) from unnest(p_n) n) else 0 end
+                p_low_lane, p_low_priority, v_last, case when v_bytes_left > 0 then (select sum(n) from unnest(p_n) n) else 0 end
             ) l;
         end if;
     end if;
-    if cardinality(v_freed) > 0 or cardinality(v_opened) > 0 then
-        v_woken := v_woken || v_heard || {schema}.wake_v1(v_freed, v_opened, v_spent, v_now);
+    if cardinality(v_freed) > 0 or cardinality(v_rechecked) > 0 then
+        v_woken := v_woken || v_breaker_woken || {schema}.list_wakeups_v1(v_freed, v_rechecked, v_spent, v_now);
     end if;
     if cardinality(v_woken) > 0 then
-        return query select t.* from unnest(v_woken) as w(queue) cross join {schema}.told_v1('woken', w.queue, null) t;
+        return query select t.* from unnest(v_woken) as w(queue) cross join {schema}.reply_row_v1('woken', w.queue, null) t;
     end if;
-    if v_room <= 0 or v_more then
+    if v_bytes_left <= 0 or v_more then
         kind := 'more';
         return next;
     end if;
     if cardinality(v_held) > 0 then
-        return query select distinct t.* from unnest(v_held) as h(queue) cross join {schema}.told_v1('held', h.queue, null) t;
+        return query select distinct t.* from unnest(v_held) as h(queue)
+            cross join {schema}.reply_row_v1('held', h.queue, null) t;
     end if;
-    if cardinality(v_locked) > 0 and {schema}.guarded_v1(v_locked) then
-        return query select t.* from {schema}.news_v1(v_locked, v_now) as n(breaker)
-        cross join {schema}.told_v1('breaker', null, n.breaker) t;
+    if cardinality(v_locked) > 0 and {schema}.names_breaker_v1(v_locked) then
+        return query select t.* from {schema}.list_changed_breakers_v1(v_locked, v_now) as n(breaker)
+        cross join {schema}.reply_row_v1('breaker', null, n.breaker) t;
     end if;
     if v_next is not null then
         kind := 'next';
@@ -310,6 +319,6 @@ begin
     end if;
     return query select 'order', j.id, j.token, null, null, null, null::integer, null::integer, null::integer,
         null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, j.ordered
-    from {schema}.jobs j where j.worker = p_worker and j.ordered is not null and j.state || '' = 'running';
+    from {schema}.jobs j where j.worker = p_worker and j.ordered is not null and j.state || '' = {RUNNING};
 end
 $$;

@@ -1,97 +1,101 @@
--- breakers: what ends of jobs, and of other work, mean to them. Needs common, rooms, parking.
--- gives: end_of, hear_numbers, hear_loss, hear_all
-local told = {}
-local PARTS = 10 -- of a window
+-- breakers: the stored state of a breaker. Needs common, limits.
+-- A breaker that is closed and counts no failure is not stored. Else it is stored as [failures, calls, the moment until
+-- which it is open or 0, the moment it opened, whether a probe has begun, whether it was opened by hand, the last
+-- error, and for each piece of its window the beginning, successes and failures].
+-- gives: changed_breakers, breaker_of, close_breaker, put_breaker, narrow_window, describe_breaker, report_change
+local BREAKERS = TAG .. 'breakers'
+local breakers = {}
+local changed_breakers = {}
 
-local function told_of(name)
-  told[name] = told[name] or {bad = 0, good = 0}
-  return told[name]
+local function close_breaker(breaker)
+  breaker.failures, breaker.calls, breaker.till, breaker.opened = 0, 0, 0, 0
+  breaker.half, breaker.tripped, breaker.error, breaker.counts = false, false, '', {}
+  return breaker
 end
 
-local function guards_in(buckets)
-  local names = {}
-  for _, bucket in ipairs(buckets or {}) do
-    if is_guard(name_of(bucket)) then names[#names + 1] = name_of(bucket) end
-  end
-  return names
-end
-
--- An attempt that began then is over: it has failed (what, in words) or succeeded.
-local function end_of(buckets, began, fault)
-  for _, name in ipairs(guards_in(buckets)) do
-    local ends = told_of(name)
-    if fault then
-      ends.failed, ends.bad, ends.error = math.max(ends.failed or 0, began), ends.bad + 1, fault
-    else
-      ends.succeeded = math.max(ends.succeeded or 0, began)
+-- False for a breaker that is closed and counts no failure.
+local function breaker_of(name)
+  if breakers[name] == nil then
+    local raw, breaker = call('HGET', BREAKERS, name), false
+    if raw then
+      local failures, calls, till, opened, half, tripped, error, counts = unpack(cmsgpack.unpack(raw), 1, 8)
+      breaker = {
+        failures = failures, calls = calls, till = till, opened = opened, half = half, tripped = tripped,
+        error = error, counts = counts,
+      }
     end
+    breakers[name] = breaker
   end
+  return breakers[name]
 end
 
--- Successes in numbers, by breaker.
-local function hear_numbers(good)
-  for _, pair in ipairs(good) do told_of(pair[1]).good = told_of(pair[1]).good + pair[2] end
+local function put_breaker(name, breaker)
+  if breaker.till == 0 then call('DEL', named('bucket_jobs', name)) end
+  if breaker.till == 0 and breaker.failures == 0 and #breaker.counts == 0 then
+    breakers[name] = false
+    call('HDEL', BREAKERS, name)
+    return
+  end
+  breakers[name] = breaker
+  call('HSET', BREAKERS, name, cmsgpack.pack({
+    breaker.failures, breaker.calls, breaker.till, breaker.opened, breaker.half, breaker.tripped, breaker.error,
+    breaker.counts,
+  }))
 end
 
--- A worker is gone that ran these jobs [id, head]: one failure for each breaker that they name.
-local function hear_loss(held, cause)
-  local lost = {}
-  for _, pair in ipairs(held) do
-    for _, name in ipairs(guards_in(pair[2][MORE].b)) do lost[name] = math.max(lost[name] or 0, pair[2][STARTED]) end
-  end
-  for name, began in pairs(lost) do
-    end_of({{name, '', 1}}, began, 'its worker ' .. (cause == 'lost' and 'is ' or 'has ') .. cause)
-  end
-end
-
-local function open_it(switch, limit)
-  switch.till, switch.opened, switch.half, switch.tripped, switch.counts = NOW + limit.per, NOW, false, false, {}
-end
-
--- Whether the breaker is to be written.
-local function hear(switch, ends, limit)
-  local was_open = switch.till > 0
-  if was_open and (switch.till > NOW or math.max(ends.succeeded or 0, ends.failed or 0) < switch.till) then return false end
-  if was_open and (ends.succeeded or 0) < switch.till then
-    switch.error = ends.error
-    open_it(switch, limit)
-    return true
-  end
-  if was_open then close_switch(switch) end
-  if ends.bad == 0 and not was_open then
-    if limit.share > 0 and ends.good == 0 or limit.share == 0 and switch.failures == 0 then return false end
-  end
-  local opens
-  if limit.share > 0 then
-    local part = math.max(math.floor(limit.span / PARTS), 1)
-    switch.counts[#switch.counts + 1] = {NOW - NOW % part, ends.good, ends.bad}
-    narrow(switch, limit)
-    opens = switch.calls >= limit.burst and switch.failures * 1000000 >= limit.share * switch.calls
-  else
-    if ends.succeeded or ends.good > 0 then switch.failures = 0 end
-    switch.failures, switch.calls, switch.counts = switch.failures + ends.bad, 0, {}
-    opens = switch.failures >= limit.burst
-  end
-  switch.error = ends.error or switch.error
-  if opens and ends.bad > 0 then open_it(switch, limit) end
-  return true
-end
-
--- Of one that is closed, and has nothing to forget, a success changes nothing.
-local function hear_all()
-  for name, ends in pairs(told) do
-    local switch = switch_of(name)
-    local limit = (switch or ends.bad > 0 or ends.good > 0) and room_of(name).limit
-    if limit and limit.kind == 'breaker' then
-      switch = switch or close_switch({})
-      local before = switch.till
-      if hear(switch, ends, limit) then put_switch(name, switch) end
-      if switch.till ~= before then
-        tell_news(name)
-        wake_waiting(name)
-        room_of(name).running = nil
+-- Drops the pieces that are older than the window, and joins counts of the same piece.
+local function narrow_window(breaker, limit)
+  local pieces, order = {}, {}
+  for _, piece in ipairs(breaker.counts) do
+    if piece[1] > NOW - limit.span then
+      if not pieces[piece[1]] then
+        pieces[piece[1]] = {piece[1], 0, 0}
+        order[#order + 1] = pieces[piece[1]]
       end
+      local sum = pieces[piece[1]]
+      sum[2], sum[3] = sum[2] + piece[2], sum[3] + piece[3]
     end
   end
-  told = {}
+  breaker.counts, breaker.failures, breaker.calls = order, 0, 0
+  for _, piece in ipairs(order) do
+    breaker.failures, breaker.calls = breaker.failures + piece[3], breaker.calls + piece[2] + piece[3]
+  end
+end
+
+-- A breaker as replies show it: name, state, failures, calls, moment it opened, open until, error, opened by hand.
+local function describe_breaker(capacity)
+  local breaker = breaker_of(capacity.name) or close_breaker({})
+  if breaker.till == 0 then
+    if capacity.limit.share > 0 then narrow_window(breaker, capacity.limit) end
+    local error = breaker.failures > 0 and breaker.error or ''
+    return {capacity.name, {BREAKER_CLOSED}, breaker.failures, breaker.calls, false, false, error, 0}
+  end
+  return {
+    capacity.name, breaker.till > NOW and {BREAKER_OPEN} or {BREAKER_HALF_OPEN}, breaker.failures, breaker.calls,
+    breaker.opened, breaker.till < {FOREVER} and breaker.till, breaker.error, breaker.tripped and 1 or 0,
+  }
+end
+
+-- Adds the breaker to those that the reply of the script names as changed.
+local function report_change(name) changed_breakers[#changed_breakers + 1] = describe_breaker(capacity_of(name)) end
+
+-- The number of starts that a breaker allows. While it is half open, jobs and holders since its end count as probes.
+local function breaker_headroom(capacity)
+  local breaker = breaker_of(capacity.name)
+  if not breaker or breaker.till == 0 then return math.huge end
+  if breaker.till > NOW then return 0 end
+  if not capacity.running then
+    capacity.running = call('ZCOUNT', named('bucket_jobs', capacity.name), whole(breaker.till), '+inf')
+      + call('ZCOUNT', named('bucket_holders', capacity.name), '(' .. whole(NOW), '+inf')
+  end
+  return capacity.limit.size - capacity.running
+end
+
+-- The first probe of a half open breaker is reported as a change.
+local function begin_probe(capacity)
+  local breaker = breaker_of(capacity.name)
+  if not breaker or breaker.half or breaker.till == 0 or breaker.till > NOW then return end
+  breaker.half = true
+  put_breaker(capacity.name, breaker)
+  report_change(capacity.name)
 end

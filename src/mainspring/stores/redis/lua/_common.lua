@@ -1,59 +1,59 @@
--- common: keys and time. Part of every script.
--- KEYS[1] is the meta key. Scripts choose lanes, buckets and dependents themselves, so the other keys cannot be
--- declared; all of them carry the hash tag of KEYS[1]. Catalogue: keys.py.
--- ARGV[1] is the time in microseconds, or empty for the server's clock.
+-- common: key names, the time, and helpers. A part of every script.
+-- KEYS[1] is the meta key. A script finds the lanes, buckets and dependents itself, so its other keys cannot be
+-- declared. All of them have the hash tag of KEYS[1]. driver/catalogue.py lists all keys.
+-- ARGV[1] is the time in microseconds, or empty: then the clock of the server is used.
 local call, sub, byte, find = redis.call, string.sub, string.byte, string.find
 local META = KEYS[1]
 local TAG = sub(META, 1, -5)
 local JOBS, RECORDS, IDS, COUNTS = TAG .. 'jobs', TAG .. 'records', TAG .. 'ids', TAG .. 'counts'
 local RESULTS = TAG .. 'results'
 
-local function named(kind, name) return TAG .. kind .. ':' .. name end
+local function named(key, of) return TAG .. key .. ':' .. of end
 
 local NOW = tonumber(ARGV[1])
 if not NOW then
   local time = call('TIME')
-  NOW = time[1] * 1000000 + time[2]
+  NOW = time[1] * {SECOND} + time[2]
 end
 local NOW_PACKED = struct.pack('>d', NOW)
 
--- The same command with many arguments, a bounded number at a time: Lua's stack is small.
+-- One command with many arguments, sent in several commands: the stack of Lua is small.
 local function spread(command, key, arguments)
-  for first = 1, #arguments, 1000 do
-    call(command, key, unpack(arguments, first, math.min(first + 999, #arguments)))
+  for first = 1, #arguments, {ARGUMENTS} do
+    call(command, key, unpack(arguments, first, math.min(first + {ARGUMENTS} - 1, #arguments)))
   end
 end
 
 local function whole(number) return string.format('%.0f', number) end
 
--- At maxmemory a script is refused at its first command that may need memory, unless it has deleted something
--- before; a deletion of nothing counts. For what must go on when the store is full: acks, beats, rescues.
+-- At maxmemory the server refuses a script at its first command that may need memory, unless the script has deleted
+-- something before. The deletion of a field that does not exist is enough. Scripts that must work in a full store
+-- (acks, heartbeats, rescues) call this first.
 local passed = false
 local function pass_when_full()
   if not passed then call('HDEL', META, '') end
   passed = true
 end
 
--- Which of these queues (a set) are in a mode (paused, draining), as a set, or nil when none is. One of which more is
--- stored, and that matters to who asks, stands there too, with a word: special (see _settings.lua).
+-- The queues of a set that are in a mode (paused or draining), as a set, or nil if there is none. A queue with other
+-- settings that the caller has to read is in the result as well, with the value 'settings' (see _queues.lua).
 local function queues_in(mode, queues)
-  if call('EXISTS', TAG .. 'modes') == 0 then return nil end
+  if call('EXISTS', TAG .. 'queues') == 0 then return nil end
   local set
   for queue in pairs(queues) do
-    local word, marks = string.match(call('HGET', TAG .. 'modes', queue) or '', '^(%a*)([!+]*)')
-    if word == mode or string.find(marks, mode == 'paused' and '!' or '+', 1, true) then
+    local word, marks = string.match(call('HGET', TAG .. 'queues', queue) or '', '^(%a*)([!+]*)')
+    if word == mode or string.find(marks, mode == {QUEUE_PAUSED} and '!' or '+', 1, true) then
       set = set or {}
-      set[queue] = marks == '' or 'special'
+      set[queue] = marks == '' or {REFUSED_SETTINGS}
     end
   end
   return set
 end
 
--- Where a job stands in the line of its group: by priority, then by seq.
-local SPAN = 17592186044416
-local function place(priority, seq) return (100 - priority) * SPAN + seq end
+-- The place of a job among all jobs that may be claimed: by priority, then by seq.
+local function place(priority, seq) return ({HIGHEST_PRIORITY} - priority) * {SEQ_SPAN} + seq end
 
--- Adds to the numbers by state, queue and task; what comes to nothing goes.
+-- Adds to the numbers of jobs by state, queue and task. A number that becomes 0 is deleted.
 local function add_counts(changes)
   for field, n in pairs(changes) do
     if n ~= 0 and call('HINCRBY', COUNTS, field, n) == 0 then call('HDEL', COUNTS, field) end

@@ -1,12 +1,13 @@
--- schedules: rows that are exchanged by whoever knows their number. Needs common.
--- A row is its number, when to look at it (or nothing) and what the core keeps in it, parted by colons. A run is the job
--- of an occurrence, 16 bytes or none, behind a byte that says which, and what the core keeps of it. Moments are
--- decimals, so that all of them are exact; by which they are found are doubles.
--- gives: read_swap, refusal_of, exchange
-local SCHEDULES, LOOKS, GONE = TAG .. 'schedules', TAG .. 'looks', TAG .. 'gone'
+-- schedules: rows that a caller replaces if it knows their revision. Needs common.
+-- A row is its revision, the moment of the next look (or nothing) and the document of the core, with colons between
+-- them. A run is a byte (1: it has a job), the job (16 bytes or nothing), and the document of the core. Moments are
+-- stored as decimals, so they are exact; the sorted sets order them as doubles.
+-- gives: read_swap, refusal_of, replace_row
+local SCHEDULES, LOOKS, GONE = TAG .. 'schedules', TAG .. 'schedule_looks', TAG .. 'schedules_gone'
 
--- Each part of the text with its length in front: name, number, what it is to hold (behind a `+`; nothing: it goes), when
--- to look at it or nothing, how many runs are kept; then for each run its occurrence, its job or nothing, what it holds.
+-- The text has fields, each after its length: name, revision, `+` and the new document (nothing: the row is deleted),
+-- the moment of the next look or nothing, the number of runs to keep; then for each run the occurrence, the job or
+-- nothing, the document.
 local function read_swap(text)
   local words, at = {}, 1
   while at <= #text do words[#words + 1], at = struct.unpack('>I4c0', text, at) end
@@ -16,12 +17,13 @@ local function read_swap(text)
   return swap
 end
 
--- Why the row stays as it is, as the script says it; or nil.
+-- The reply of the script if the row must not be replaced: its revision is another, or an occurrence has another job.
+-- Else nil.
 local function refusal_of(swap)
   if swap.stored ~= swap.rev then return {'swapped', 0, NOW, swap.stored, false} end
   for _, run in ipairs(swap.runs) do
     local there = run.job ~= '' and call('HGET', named('runs', swap.name), run.at)
-    if there and byte(there) == 1 and sub(there, 2, 17) ~= run.job then
+    if there and byte(there) == 1 and sub(there, 2, {ID_BYTES} + 1) ~= run.job then
       return {'swapped', 0, NOW, swap.stored, run.at}
     end
   end
@@ -39,19 +41,19 @@ local function keep_runs(swap)
   call('ZREMRANGEBYRANK', order, 0, excess - 1)
 end
 
--- The number of a schedule that goes is kept: one of its name that is made later has a greater one.
-local function drop(swap, rev)
+-- The revision of a deleted schedule is kept for a time: a new schedule of this name gets a greater one.
+local function delete_row(swap, rev)
   if call('HDEL', SCHEDULES, swap.name) == 1 then call('ZADD', GONE, rev, swap.name) end
   call('ZREM', LOOKS, swap.name)
   call('UNLINK', named('runs', swap.name), named('occurrences', swap.name))
 end
 
--- Says what the script returns. Nothing stands in the way.
-local function exchange(swap)
+-- Replaces the row; refusal_of() was asked before. Returns the reply of the script.
+local function replace_row(swap)
   local last = swap.stored ~= '0' and swap.stored or call('ZSCORE', GONE, swap.name) or 0
   local rev = whole(math.max(tonumber(last) + 1, NOW))
   if swap.doc == '' then
-    drop(swap, rev)
+    delete_row(swap, rev)
     return {'swapped', 1, NOW, '0', false}
   end
   call('HSET', SCHEDULES, swap.name, rev .. ':' .. swap.look .. ':' .. sub(swap.doc, 2))

@@ -1,26 +1,27 @@
--- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, places, uniq, forget, select
--- act: cancel, retry, run_now, reprioritise, delete by hand, as the transition table says
--- args: now, action, query, ids or the id to go on after, limit, reason, priority, how many to look at
--- returns ids done, refused [id, state], held [id, holder], and the id to go on after or false
--- Only a query by ids is told of refusals: others mean the jobs that the action changes and has not changed yet.
+-- uses: jobs, lanes_moved, keys, history, query
+-- act: cancel, retry, run_now, reprioritise or delete jobs by hand, as states.py allows
+-- args: now, action, query, ids or the id to continue after, limit, reason, priority, how many jobs to look at
+-- returns ids done, refused [id, state], held [id, holder], and the id to continue after or false
+-- Only a query by ids gets refusals. Any other query means the jobs that the action can change and has not changed yet.
 local action, query, limit, reason = ARGV[2], cmsgpack.unpack(ARGV[3]), tonumber(ARGV[5]), ARGV[6]
 local priority, most = tonumber(ARGV[7]), tonumber(ARGV[8])
-local by_ids, done, refused, held, chosen, bound = query[1], {}, {}, {}, {}, {}
+local by_ids, done, refused, held, chosen, bounded = query[1], {}, {}, {}, {}, {}
 
--- Another job that holds the key of this one, and one that must end first because it has expired.
+-- Another job that holds the key of this job, and a job of the key that has expired and must end first.
 local function rival(id, head)
   if not head[MORE].u then return nil end
-  local holder, late = holder_of(head[MORE].u)
-  return holder ~= id and holder or nil, late ~= id and late or nil
+  local holder, expired = holder_of(head[MORE].u)
+  return holder ~= id and holder or nil, expired ~= id and expired or nil
 end
 
--- Which jobs an action changes, and what keeps a repeated call by a filter from finding the same ones again.
+-- The jobs that an action can change; and the jobs that it has not changed yet, so that a repeated call by a filter
+-- ends.
 local able = {
-  cancel = function(head) return head[STATE] <= RUNNING end,
-  retry = function(head) return head[STATE] > RUNNING end,
-  run_now = function(head) return head[STATE] == SCHEDULED or head[STATE] == RETRYING end,
+  cancel = function(head) return head[STATE] <= {RUNNING} end,
+  retry = function(head) return head[STATE] > {RUNNING} end,
+  run_now = function(head) return head[STATE] == {SCHEDULED} or head[STATE] == {RETRYING} end,
   reprioritise = is_waiting,
-  delete = function(head) return head[STATE] ~= RUNNING end,
+  delete = function(head) return head[STATE] ~= {RUNNING} end,
 }
 local untouched = {
   cancel = function(_, head) return not head[MORE].o end,
@@ -31,57 +32,58 @@ local untouched = {
 local doing = {}
 
 function doing.cancel(id, head)
-  if head[STATE] ~= RUNNING then return finish(id, head, CANCELLED, 'by_user', reason ~= '' and reason) end
+  if head[STATE] ~= {RUNNING} then return finish(id, head, {CANCELLED}, {BY_USER}, reason ~= '' and reason) end
   if not head[MORE].o then
     head[MORE].o, changed[id] = reason, true
-    call('HSET', named('orders', head[WORKER]), id, reason)
+    call('HSET', named('worker_orders', head[WORKER]), id, reason)
   end
 end
 
 function doing.run_now(id, head)
   leave(id, head)
-  enter(id, head, READY)
+  enter(id, head, {READY})
 end
 
 function doing.reprioritise(id, head)
-  if head[STATE] == READY then leave_line(id, head) end
+  if head[STATE] == {READY} then leave_line(id, head) end
   head[PRIORITY], changed[id] = priority, true
-  if head[STATE] == READY then put_in_place(id, head) end
+  if head[STATE] == {READY} then put_in_place(id, head) end
 end
 
-local function is_bound(queue)
-  if bound[queue] == nil then
-    with_settings()
-    bound[queue] = (settings_of(kept_of(queue)).max_depth or 0) > 0
+-- Whether the queue has a max_depth.
+local function is_bounded(queue)
+  if bounded[queue] == nil then
+    with_queues()
+    bounded[queue] = (settings_in(row_of(queue)).max_depth or 0) > 0
   end
-  return bound[queue]
+  return bounded[queue]
 end
 
--- A new epoch, in the lane of a job without blame; the token goes on and the last owner stays readable.
+-- A new epoch, in the lane of a job that never crashed. The token goes on growing and the last worker stays readable.
 function doing.retry(id, head)
-  local holder, late = rival(id, head)
+  local holder, expired = rival(id, head)
   if holder then return holder end
-  if late then finish(late, live(late), CANCELLED, 'expired') end
+  if expired then finish(expired, live(expired), {CANCELLED}, {EXPIRED}) end
   local last, _, rest = key_entry(head[MORE].u or '')
   if head[MORE].u and last ~= id then
-    local mode = more_of(rest)
-    take_key(head[MORE].u, id, 0, mode ~= KEPT and mode > 0 and pack_more(mode, 0))
+    local mode = unpack_more(rest)
+    take_key(head[MORE].u, id, 0, mode ~= {KEY_KEPT} and mode > 0 and pack_more(mode, 0))
   end
   leave_history(id, head)
   if head[ERROR] then call('HDEL', ERRORS, id) end
-  if head[FAR] then call('HDEL', RESULTS, id) end
+  if head[RESULT_APART] then call('HDEL', RESULTS, id) end
   call('HDEL', PROGRESS, id)
   call('UNLINK', named('items', id))
   local more = head[MORE]
-  more.r, more.e, more.n, more.d = nil, nil, nil, is_bound(queue_of(head)) or nil
-  head[EPOCH], head[ATTEMPT], head[CRASHES], head[STARTED] = head[EPOCH] + 1, 0, 0, NONE
-  head[ENDED], head[RESULT], head[ERROR], head[FAR] = NONE, false, false, false
-  if head[EXPIRES] ~= NONE and head[EXPIRES] <= NOW then head[EXPIRES] = NONE end
+  more.r, more.e, more.n, more.d = nil, nil, nil, is_bounded(queue_of(head)) or nil
+  head[EPOCH], head[ATTEMPT], head[CRASHES], head[STARTED] = head[EPOCH] + 1, 0, 0, {NONE}
+  head[ENDED], head[RESULT], head[ERROR], head[RESULT_APART] = {NONE}, false, false, false
+  if head[EXPIRES] ~= {NONE} and head[EXPIRES] <= NOW then head[EXPIRES] = {NONE} end
   set_lane(head, false)
-  enter(id, head, READY)
+  enter(id, head, {READY})
 end
 
--- Dependents are not forgotten: to them it is a parent that did not succeed.
+-- To its children a deleted job is a parent that did not succeed.
 function doing.delete(id, head)
   local ending = {}
   if is_waiting(head) then leave(id, head) else leave_history(id, head) end
@@ -90,7 +92,7 @@ function doing.delete(id, head)
   finish_all(ending)
 end
 
-local after = each(query, ARGV[4], most, function(id, raw)
+local after = visit_jobs(query, ARGV[4], most, function(id, raw)
   local head = load_head(raw)
   heads[id] = head
   if not able[action](head) then
@@ -106,7 +108,7 @@ for _, id in ipairs(chosen) do
   if head and able[action](head) then
     local holder = doing[action](id, head)
     if holder then held[#held + 1] = {id, holder} else done[#done + 1] = id end
-  elseif head and by_ids then -- a parent that was changed a line ago took it along
+  elseif head and by_ids then -- it ended together with a parent in this script
     refused[#refused + 1] = {id, head[STATE]}
   end
 end

@@ -1,7 +1,7 @@
 -- uses: common
--- beat: count up beat numbers; make the row of a worker that registers and has none
--- args: now, then for each beat: worker, registration [queues, tasks, lease] or empty, info
--- returns the new number of each, 0 for a worker that is not alive
+-- beat: adds one to the heartbeat number of each worker; makes the row of a worker that registers and has none
+-- args: now, then for each heartbeat: worker, registration [queues, tasks, lease] or empty, info
+-- returns the new number of each worker, 0 for a worker that has no row or is marked lost
 local numbers = {}
 pass_when_full()
 for first = 2, #ARGV, 3 do

@@ -1,74 +1,279 @@
--- uses: common, wake
--- enqueue: (new) -> ready, for jobs on which nothing hangs; all of the batch or nothing
--- args: now, [kinds [line, group, queue, counted as], runs (number of a kind, how many jobs in a row are of it)], for
---       each kind the beginning of its jobs, for each job its id (no two are the same), for each job its rest
--- returns 1 when all are new, else 1 or 0 for each; or the queue that takes no more, or that is for the longer way
-local kinds, runs = unpack(cmsgpack.unpack(ARGV[2]))
-local before = 2 + #kinds
-local jobs = (#ARGV - before) / 2
+-- uses: common, schedules*, jobs, lanes_moved, keys, keys_latest*
+-- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all jobs of the batch or none
+-- args: now, limits to declare if they are missing [name, kind, size, per, burst, share, span] or empty; empty, or each
+--       after its length: [whether the batch was accepted before, settings to declare if there are none [queue, JSON],
+--       whether it is forced] and the swap of a schedule's row or empty; then for each job two arguments: id and stored
+--       job (see rows.py); and, each after its length: times [delay, run_at, expires_in, conflict, window; of a key
+--       with a mode also the mode, max_wait or keep, print], edges (parent and code of the policy, {EDGE_BYTES} bytes
+--       each), follow-up jobs, a large record
+-- returns for each job 1: new, 0: found, or the id of the job that holds its key. Or a refusal of the whole batch:
+--   {REFUSED_DRAINING}, queue
+--   {REFUSED_DISABLED}, queue, by whom
+--   {REFUSED_FULL}, queue, max_depth, on_full, depth, number of jobs that are too many, age of the first waiting job
+--   {REFUSED_TAKEN}, task, holder
+--   {REFUSED_CONFLICT}, task, holder, job
+--   {REFUSED_NO_PARENT}, child, parent
+-- With a swap it returns the reply of swap_schedule.lua, and after that the replies for the jobs.
+local jobs = (#ARGV - 3) / 2
+local ids, said, plans, expired, losers, taken, prints, batch = {}, {}, {}, {}, {}, {}, {}, {}
+local stored, tight, dropped, moving, staying = {}, {}, {}, {}, {}
+local accepted, forced, swap = false, false, nil
 
--- checks
-local asked = {}
-for _, kind in ipairs(kinds) do asked[kind[3]] = true end
-local draining = queues_in('draining', asked)
-if draining then
-  for queue, word in pairs(draining) do
-    if word == 'special' then return {'special', queue} end
+-- Whether the holder of a key with a print was enqueued with other arguments.
+local function has_other_print(key, print)
+  local _, _, more = key_entry(key)
+  local _, _, stored_print = unpack_more(more)
+  stored_print = prints[key] or stored_print
+  return print and stored_print and stored_print ~= print
+end
+
+-- Asks for the key of a new job. Returns the holder that answers for the job, or nil; and a refusal of the batch.
+local function ask_for_key(plan)
+  local key, conflict, mode, print = plan.head[MORE].u, plan.times[4], plan.times[6], plan.times[8]
+  if not key then return nil end
+  if mode and mode ~= {KEY_KEPT} then
+    with_keys_latest()
+    return plan_latest(plan, expired)
   end
-  local n = before
-  for run = 1, #runs, 2 do
-    local queue = kinds[runs[run]][3]
-    for _ = 1, runs[run + 1] do
-      n = n + 1
-      if draining[queue] and not call('ZSCORE', IDS, ARGV[n]) then return {'draining', queue} end
+  local holder, late = taken[key], nil
+  if not holder then holder, late = holder_of(key) end
+  if late then expired[#expired + 1] = late end
+  if mode then
+    if holder and has_other_print(key, print) then
+      return nil, {{REFUSED_CONFLICT}, task_of(plan.head), holder, plan.id}
+    end
+    if not holder then prints[key] = print end
+  end
+  if holder and conflict == {CONFLICT_ERROR} then return nil, {{REFUSED_TAKEN}, task_of(plan.head), holder} end
+  if holder and conflict == {CONFLICT_RETURN} then return holder end
+  if holder then losers[#losers + 1] = holder end
+  taken[key] = plan.id
+end
+
+-- The stored row and the settings of a queue.
+local function stored_of(queue)
+  if not stored[queue] then
+    local row = row_of(queue)
+    stored[queue] = {row, settings_in(row)}
+  end
+  return unpack(stored[queue])
+end
+
+-- Applies mode and settings of a queue to a new job, or to a job that replaces another: in the same queue that one is
+-- not new. Returns a refusal of the batch or nil.
+local function enter_queue(plan, queue)
+  with_queues()
+  local row, settings = stored_of(queue)
+  if row.mode == {QUEUE_DRAINING} then return {{REFUSED_DRAINING}, queue} end
+  if row.how == {DISABLED_REJECT} then return {{REFUSED_DISABLED}, queue, row.by} end
+  apply_settings(plan.head, settings)
+  if plan.stays then return nil end
+  if row.how == {DISABLED_SKIP} then
+    plan.head[MORE].d = nil
+    plan.note = "queue '" .. queue .. "' is disabled" .. (row.by ~= '' and ' by ' .. row.by or '')
+  elseif plan.head[MORE].d and not accepted then
+    tight[queue] = (tight[queue] or 0) + 1
+  end
+end
+
+-- The jobs of a queue that will leave it in this script: they lose their key, go to another queue, or have expired.
+local function leaving_from(key)
+  local leaving, n = {}, 0
+  for _, list in ipairs({losers, moving, expired}) do
+    for _, id in ipairs(list) do
+      if not leaving[id] and call('ZSCORE', key, id) then leaving[id], n = true, n + 1 end
+    end
+  end
+  return leaving, n
+end
+
+-- Makes room for `n` new jobs in a queue with max_depth: if on_full says so, the oldest jobs are dropped, but no job
+-- that this batch names. Returns a refusal of the batch or nil.
+local function make_room(queue, n)
+  local _, settings = stored_of(queue)
+  local key = named('depth', queue)
+  local leaving, going = leaving_from(key)
+  local depth, most = call('ZCARD', key), settings.max_depth
+  local excess = depth - going + n - most
+  if excess <= 0 then return nil end
+  local note, old = "dropped: queue '" .. queue .. "' was full (max_depth " .. most .. ')', {}
+  if settings.on_full == {FULL_DROP_OLDEST} and n <= most then
+    for _, id in ipairs(call('ZRANGE', key, 0, excess + going + #staying - 1)) do
+      if not leaving[id] and not staying[id] and #old < excess then old[#old + 1] = {id, note} end
+    end
+  end
+  if #old < excess then
+    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+    return {{REFUSED_FULL}, queue, most, settings.on_full or {FULL_ERROR}, depth, excess, first and NOW - first or 0}
+  end
+  for _, each in ipairs(old) do dropped[#dropped + 1] = each end
+end
+
+-- Reads the third argument: a swap, and settings that are declared here. A full store refuses here. Returns the reply
+-- of a swap that is refused.
+local function read_settings()
+  local settings, swap_text = struct.unpack('>I4c0I4c0', ARGV[3])
+  if swap_text ~= '' then
+    with_schedules()
+    swap = read_swap(swap_text)
+    local refusal = refusal_of(swap)
+    if refusal then return refusal end
+  end
+  local declared
+  accepted, declared, forced = unpack(cmsgpack.unpack(settings))
+  if #declared > 0 then with_queues() end
+  for _, pair in ipairs(declared) do
+    local row = row_of(pair[1])
+    if not row.declared then
+      row.declared = pair[2]
+      put_row(pair[1], row)
     end
   end
 end
 
--- writes; the first one needs memory, so that a full store refuses here
+-- Plans one new job. Returns a refusal of the batch or nil.
+local function plan_job(n, id, draining)
+  local times, edges, follow_ups, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 3])
+  times = cmsgpack.unpack(times)
+  local plan = {id = id, times = times, edges = edges, follow_ups = follow_ups, record = record}
+  plan.head = new_head(sub(ARGV[2 * n + 2], {ID_BYTES} + 1), times)
+  local holder, refused = ask_for_key(plan)
+  if refused then return refused end
+  if holder then
+    said[n] = holder
+    return nil
+  end
+  local queue, old = queue_of(plan.head), plan.old
+  plan.stays = old and queue_of(live(old)) == queue
+  if plan.stays then
+    staying[#staying + 1], staying[old] = old, true
+  elseif old then
+    moving[#moving + 1] = old
+  end
+  local word = draining and draining[queue]
+  local refusal = word == true and {{REFUSED_DRAINING}, queue} or word and enter_queue(plan, queue)
+  if refusal then return refusal end
+  said[n], batch[id], plans[#plans + 1] = plan.old or 1, not plan.old, plan
+end
+
+local function plan_jobs()
+  for n = 1, jobs do ids[n] = sub(ARGV[2 * n + 2], 1, {ID_BYTES}) end
+  local known = jobs > 0 and call('ZMSCORE', IDS, unpack(ids)) or {}
+  local asked = {}
+  for n = 1, jobs do asked[queue_of(load_head(sub(ARGV[2 * n + 2], {ID_BYTES} + 1)))] = true end
+  local draining = queues_in({QUEUE_DRAINING}, asked)
+  for n, id in ipairs(ids) do
+    said[n] = 0
+    local refusal = not known[n] and not batch[id] and plan_job(n, id, draining)
+    if refusal then return refusal end
+  end
+end
+
+local function check_parents()
+  for _, plan in ipairs(plans) do
+    for first = 1, #plan.edges, {EDGE_BYTES} do
+      local parent = sub(plan.edges, first, first + {ID_BYTES} - 1)
+      local exists = parent ~= plan.id and (batch[parent] or anywhere(parent))
+      if not exists then return {{REFUSED_NO_PARENT}, plan.id, parent} end
+    end
+  end
+end
+
+local function check_depth()
+  for queue, n in pairs(tight) do
+    local refusal = make_room(queue, n)
+    if refusal then return refusal end
+  end
+end
+
+-- Stores a planned job as blocked, with its key and all that is stored beside it.
+local function insert_job(plan)
+  if plan.old then replace_waiting(plan) end
+  local id, head, window, mode = plan.id, plan.head, plan.times[5], plan.times[6]
+  put_beside(id, head, plan.record)
+  if plan.follow_ups ~= '' then call('HSET', FOLLOW_UPS, id, plan.follow_ups) end
+  if mode == {KEY_KEPT} then
+    take_key(head[MORE].u, id, 0, pack_more({KEY_KEPT}, plan.times[7], plan.times[8]))
+  elseif mode then
+    store_latest(plan)
+  elseif head[MORE].u then
+    take_key(head[MORE].u, id, window > 0 and NOW + window or 0)
+  end
+  enter(id, head, {BLOCKED})
+end
+
+-- The live parents of a new job, as a list and as parent -> policy; and whether a parent that ended before ends the
+-- job.
+local function live_parents(edges)
+  local parents, ends = {}, false
+  for first = 1, #edges, {EDGE_BYTES} do
+    local parent, policy = sub(edges, first, first + {ID_BYTES} - 1), sub(edges, first + {ID_BYTES}, first + {ID_BYTES})
+    local found = anywhere(parent)
+    if found[STATE] > {RUNNING} then
+      ends = ends or (policy == {EDGE_CODE_FAIL} and found[STATE] ~= {SUCCEEDED})
+    elseif parents[parent] ~= {EDGE_FAIL} then
+      if not parents[parent] then parents[#parents + 1] = parent end
+      parents[parent] = policy == {EDGE_CODE_FAIL} and {EDGE_FAIL} or {EDGE_IGNORE}
+    end
+  end
+  return parents, ends
+end
+
+-- A new job waits for its live parents and for the dependencies of its schedule, or leaves blocked at once.
+local function settle_job(plan)
+  local id, head = plan.id, plan.head
+  local parents, ends = live_parents(plan.edges)
+  if ends then return finish(id, head, {CANCELLED}, {PARENT}) end
+  for _, parent in ipairs(parents) do
+    call('HSET', named('children', parent), id, parents[parent])
+    heads[parent][CHILDREN], changed[parent] = true, true
+  end
+  head[DEPS] = #parents
+  if #parents > 0 then call('HSET', PARENTS, id, table.concat(parents)) end
+  if not plan.note and (plan.old and plan.was[1] or head[DEPENDENT]) then
+    with_dependencies()
+    if plan.old then
+      dependencies.hold_again(id, head, forced, plan.was)
+    else
+      dependencies.hold_back(id, head, forced)
+    end
+  end
+  if head[DEPS] == 0 then
+    leave(id, head)
+    if plan.seq and (head[DUE] == {NONE} or head[DUE] <= NOW) then resume(plan) else enter_line(id, head) end
+  end
+end
+
+local function cancel_waiting(id, reason, note)
+  local head = live(id)
+  if head and is_waiting(head) then finish(id, head, {CANCELLED}, reason, note) end
+end
+
+-- checks: apart from settings that are declared here nothing is written before all of them have passed
+local refusal = ARGV[3] ~= '' and read_settings() or plan_jobs() or check_parents() or check_depth()
+if refusal then return refusal end
+
+-- writes; the first one needs memory, so a full store refuses here
 local entries = {}
-for n = 1, jobs do entries[2 * n - 1], entries[2 * n] = '0', ARGV[before + n] end
-local new, said = call('ZADD', IDS, 'NX', unpack(entries)), nil
-if new < jobs then
-  said = {}
-  for n = 1, jobs do said[n] = 1 - call('HEXISTS', JOBS, ARGV[before + n]) end
-  if new == 0 then return said end
+for n, plan in ipairs(plans) do entries[2 * n - 1], entries[2 * n] = 0, plan.old or plan.id end
+spread('ZADD', IDS, entries)
+if ARGV[2] ~= '' then
+  with_limits()
+  declare_missing(ARGV[2])
 end
-local seq, n = call('HINCRBY', META, 'seq', new) - new, 0
-local heads, lists, counts, queues, pack = {}, {}, {}, {}, struct.pack
-for run = 1, #runs, 2 do
-  local line, group, queue, field = unpack(kinds[runs[run]])
-  local head = ARGV[2 + runs[run]]
-  local first, second = sub(head, 1, 4), sub(head, 13, 58) .. NOW_PACKED .. sub(head, 67)
-  local list = lists[line]
-  if not list then
-    list = {}
-    lists[line] = list
-  end
-  local was = #list
-  for _ = 1, runs[run + 1] do
-    n = n + 1
-    if not said or said[n] == 1 then
-      seq = seq + 1
-      local id, placed = ARGV[before + n], pack('>d', seq)
-      list[#list + 1] = id .. placed
-      heads[#heads + 1] = id
-      heads[#heads + 1] = first .. placed .. second .. ARGV[before + jobs + n]
-    end
-  end
-  if #list > was then
-    list.group, list.first = group, list.first or seq - #list + 1
-    counts[field] = (counts[field] or 0) + #list - was
-    queues[queue] = true
-  end
+for _, id in ipairs(expired) do cancel_waiting(id, {EXPIRED}) end
+for _, plan in ipairs(plans) do insert_job(plan) end
+for _, plan in ipairs(plans) do
+  if plan.head[STATE] == {BLOCKED} then settle_job(plan) end
 end
-call('HSET', JOBS, unpack(heads))
-for line, list in pairs(lists) do
-  if list.first and call('RPUSH', named('ready', line), unpack(list)) == #list then
-    local priority = tonumber(string.match(line, '^-?%d+'))
-    call('ZADD', named('heads', list.group), place(priority, list.first), line)
-  end
+for _, id in ipairs(losers) do cancel_waiting(id, {SUPERSEDED}) end
+for _, pair in ipairs(dropped) do cancel_waiting(pair[1], {SUPERSEDED}, pair[2]) end
+for _, plan in ipairs(plans) do
+  if plan.note and is_waiting(plan.head) then finish(plan.id, plan.head, {CANCELLED}, {SKIPPED}, plan.note) end
 end
-add_counts(counts)
-for queue in pairs(queues) do wake_up(queue) end
-return said or 1
+local swapped = swap and replace_row(swap)
+flush()
+if not swap then return said end
+wake_up('')
+swapped[6] = said
+return swapped

@@ -1,7 +1,7 @@
--- uses: common, wake
--- notify: wake those who listen to these queues
+-- uses: common, wakeups
+-- notify: wakes the listeners of queues
 -- args: now, queues [...]
--- returns how many queues
+-- returns the number of queues
 local queues = cmsgpack.unpack(ARGV[2])
 for _, queue in ipairs(queues) do wake_up(queue) end
 return #queues

@@ -1,12 +1,14 @@
--- uses: common, heads, settings*, wake, parts*, lines, rooms*, parking*, moves, uniq, forget
--- prune: ended jobs past their retention go, the oldest first, a bounded number at a time
--- args: now, which (held, drops, done, died), keep, keep_count, keep_at_least, how many to look at
--- returns how many went, and whether there may be more
--- One whose unique window is running is held until that is over, out of the way of the others, and then comes back.
+-- uses: jobs, keys, history
+-- prune: deletes ended jobs past their retention, the oldest first, a bounded number in one script
+-- args: now, which set (key_until, keep_until, done, died), keep, keep_count, keep_at_least, how many jobs to look at
+-- returns the number of deleted jobs, and whether there may be more
+-- A job whose unique key still counts moves to key_until, out of the way of the others, and comes back when its window
+-- is over.
 local which, keep, most_kept, at_least = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local limit, key = tonumber(ARGV[6]), TAG .. which
 
--- Jobs that ended before this go: by age, or because there are too many, but none that is too young.
+-- Jobs that ended before this moment are deleted: by age, or because there are too many, but never younger than
+-- at_least.
 local function horizon()
   local crowd = 0
   if most_kept <= 0 then
@@ -17,19 +19,19 @@ local function horizon()
   return '(' .. whole(math.min(math.max(NOW - keep, crowd), NOW - at_least))
 end
 
-local before = (which == 'drops' or which == 'held') and whole(NOW) or horizon()
+local before = (key == KEEP_UNTIL or key == KEY_UNTIL) and whole(NOW) or horizon()
 local ids = call('ZRANGEBYSCORE', key, '-inf', before, 'LIMIT', 0, limit)
 local gone = 0
 preload(ids)
 for _, id in ipairs(ids) do
   local head = heads[id]
-  local held = window_of(id, head)
-  if which == 'held' then
-    call('ZREM', HELD, id)
+  local window = window_of(id, head)
+  if key == KEY_UNTIL then
+    call('ZREM', KEY_UNTIL, id)
     enter_history(id, head)
-  elseif held then
+  elseif window then
     call('ZREM', key, id)
-    call('ZADD', HELD, held, id)
+    call('ZADD', KEY_UNTIL, window, id)
   else
     leave_history(id, head)
     forget(id, head)

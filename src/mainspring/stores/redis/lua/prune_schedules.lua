@@ -1,5 +1,5 @@
 -- uses: common
--- prune of schedules: the numbers of those that went long ago
--- args: now, for how long they are kept
--- returns how many went
-return call('ZREMRANGEBYSCORE', TAG .. 'gone', '-inf', '(' .. whole(NOW - tonumber(ARGV[2])))
+-- prune of schedules: deletes the revisions of schedules that were deleted long ago
+-- args: now, microseconds for which they are kept
+-- returns the number of deleted entries
+return call('ZREMRANGEBYSCORE', TAG .. 'schedules_gone', '-inf', '(' .. whole(NOW - tonumber(ARGV[2])))

@@ -1,7 +1,7 @@
 -- uses: common
--- prune of the fleet: rows of workers that were marked lost and have not been seen for long
+-- prune of workers: deletes the rows of workers that are marked lost and sent no heartbeat for a long time
 -- args: now, keep_workers
--- returns how many went
+-- returns the number of deleted rows
 local gone, before = 0, NOW - tonumber(ARGV[2])
 for _, worker in ipairs(call('SMEMBERS', TAG .. 'workers')) do
   local row = call('HMGET', named('worker', worker), 'lost', 'seen')

@@ -1,17 +1,17 @@
 -- uses: common
--- report: progress, log lines and stream items of running attempts
--- args: now, worker, then for each report: id and token, progress (`+` and the bytes, or empty), how many lines were
---       said, how many lines follow, how many items follow; then the lines (packed) and items (place, 8 bytes, and data)
--- returns 1 or 0 for each: stored, or the lease is not good
-local LINES_KEPT = 1000
-local worker, said, at = ARGV[2], {}, 3
+-- report: stores progress, log lines and stream items of running attempts
+-- args: now, worker, then for each report: id and token, progress (`+` and the bytes, or empty), number of log lines,
+--       how many of them follow, how many items follow; then the lines (packed) and the items (number, 8 bytes, and
+--       data)
+-- returns 1 or 0 for each report: stored, or the lease is not valid
+local worker, replies, at = ARGV[2], {}, 3
 local alive = call('HGET', named('worker', worker), 'lost') == '0'
 
-local function is_good(lease)
+local function is_valid(lease)
   if not alive then return false end
-  local raw = call('HGET', JOBS, sub(lease, 1, 16))
-  local owner = sub(lease, 17) .. string.char(#worker) .. worker
-  return raw and byte(raw) == 5 and sub(raw, 91, 90 + #owner) == owner
+  local raw = call('HGET', JOBS, sub(lease, 1, {ID_BYTES}))
+  local owner = sub(lease, {ID_BYTES} + 1) .. string.char(#worker) .. worker
+  return raw and byte(raw) == {RUNNING} and sub(raw, {TOKEN_AT}, {TOKEN_AT} - 1 + #owner) == owner
 end
 
 local function add_lines(id, number, lines)
@@ -20,7 +20,7 @@ local function add_lines(id, number, lines)
   local n = (last and struct.unpack('>d', last) or 0) + number - #lines
   for m, line in ipairs(lines) do lines[m] = struct.pack('>d', n + m) .. line end
   spread('RPUSH', key, lines)
-  call('LTRIM', key, -LINES_KEPT, -1)
+  call('LTRIM', key, -{LINES_KEPT}, -1)
 end
 
 local function add_items(id, items)
@@ -36,14 +36,14 @@ end
 pass_when_full()
 while at <= #ARGV do
   local lease, progress, number = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
-  local lines, items, id = {}, {}, sub(lease, 1, 16)
+  local lines, items, id = {}, {}, sub(lease, 1, {ID_BYTES})
   for n = 1, tonumber(ARGV[at + 3]) do lines[n] = ARGV[at + 4 + n] end
   for n = 1, tonumber(ARGV[at + 4]) do items[n] = ARGV[at + 4 + #lines + n] end
   at = at + 5 + #lines + #items
-  local good = is_good(lease)
-  if good and progress ~= '' then call('HSET', TAG .. 'progress', id, sub(progress, 2)) end
-  if good and number > 0 then add_lines(id, number, lines) end
-  if good and #items > 0 then add_items(id, items) end
-  said[#said + 1] = good and 1 or 0
+  local valid = is_valid(lease)
+  if valid and progress ~= '' then call('HSET', TAG .. 'progress', id, sub(progress, 2)) end
+  if valid and number > 0 then add_lines(id, number, lines) end
+  if valid and #items > 0 then add_items(id, items) end
+  replies[#replies + 1] = valid and 1 or 0
 end
-return said
+return replies

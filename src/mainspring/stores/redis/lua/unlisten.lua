@@ -1,7 +1,7 @@
 -- uses: common
--- unlisten: a listener is no more
+-- unlisten: removes a listener
 -- args: now, listener, queues [...]
--- returns how many queues knew it
+-- returns the number of queues that had it
 local known = 0
 for _, queue in ipairs(cmsgpack.unpack(ARGV[3])) do
   known = known + call('ZREM', named('listeners', queue), ARGV[2])

@@ -1,6 +1,7 @@
 -- ack: running -> succeeded | dead | cancelled | retrying | scheduled | ready
--- The fast pair takes plain successes in bulk (no dependents, no order, no follow-up jobs, nobody who waits for its part);
--- if it does not match every ack, it is rolled back and each ack is looked at by itself.
+-- The fast pair ack_succeeded and delete_unlimited applies plain successes in bulk: jobs without children, cancel order,
+-- follow-up jobs for succeeded, or dependents. If ack_succeeded does not match every ack, it is rolled back and each ack is
+-- applied by itself.
 
 -- name: ack_succeeded
 -- now, worker, then rows of (id, token, result, error)
@@ -8,7 +9,7 @@ insert into {t}finished
     (id, state, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
      seq, enqueued, expires, started, finished, drop_at, keep, buckets, result, error, record)
 select
-    j.id, 'succeeded', j.task, j.queue, j.lane, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.early,
+    j.id, {SUCCEEDED}, j.task, j.queue, j.lane, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.early,
     j.token, ?2, j.seq, j.enqueued, j.expires, j.started, ?1, ?1 + j.keep, j.keep,
     j.buckets, a.column3, a.column4, j.record
 from (values {rows:4}) as a
@@ -16,43 +17,43 @@ cross join {t}jobs as j
 where j.id = a.column1
     and j.token = a.column2
     and j.worker = ?2
-    and j.state = 'running'
-    and j.flags & 11 = 0
+    and j.state = {RUNNING}
+    and j.flags & {FLAGS_OF_MORE_WORK} = 0
     and (
-        j.flags & 64 = 0
-        or not exists (select 1 from {t}marks as m cross join {t}links as l where m.job = j.id and l.after = m.mark)
+        j.flags & {FLAG_DEPENDENCY} = 0
+        or not exists (select 1 from {t}marks as m cross join {t}dependencies as d where m.job = j.id and d.after = m.mark)
     )
 
--- name: delete_free
--- those whose places nobody waits for: the unlimited, and while no gate has held anybody back those with gates only
+-- name: delete_unlimited
+-- deletes the jobs whose end wakes no waiting job: jobs without limits, and jobs with unkeyed limits only while no unkeyed
+-- concurrency limit has held a job back and every breaker is closed without failures
 delete from {t}jobs
 where id in ({marks}) and (
-    flags & 4 = 0
-    or flags & 32
+    flags & {FLAG_LIMITED} = 0
+    or flags & {FLAG_UNKEYED_ONLY}
         and not exists (select 1 from {t}breakers)
         and not exists (
             select 1
-            from {t}waits as w
+            from {t}waiting_queues as w
             left join {t}limits as l on l.name = w.bucket
-            where l.kind is null or l.kind = 'concurrency'
+            where l.kind is null or l.kind = {LIMIT_CONCURRENCY}
         )
 )
 
 -- name: delete_limited
 delete from {t}jobs where id in ({marks}) returning id, buckets, started
 
--- name: owned
-select state, token, worker, lane, task, queue, priority, attempt, epoch, crashes, crash_limit, early, started, flags, buckets,
-    ordered
+-- name: owned_job
+select state, token, worker, lane, task, queue, priority, attempt, epoch, crashes, started, flags, buckets, cancel_order
 from {t}jobs
 where id = ?
 
 -- name: ended_by
--- whether the owner said the same before: a plain success stands in the history only, or in the epoch after it; anything
--- else in the attempts
+-- returns a row if this owner ended this attempt in this way before. A plain success is in the history only, or belongs to
+-- the epoch before this one; any other end is in the attempts
 select 1
 from {t}finished
-where id = :id and token = :token and worker = :worker and state = 'succeeded' and :outcome = 'succeeded'
+where id = :id and token = :token and worker = :worker and state = {SUCCEEDED} and :outcome = {SUCCEEDED}
 union all
 select 1
 from {t}attempts
@@ -60,32 +61,33 @@ where job = :id and token = :token and worker = :worker and acked = 1 and outcom
 union all
 select 1
 from {t}jobs
-where id = :id and token = :token and worker = :worker and state <> 'running' and :outcome = 'succeeded'
+where id = :id and token = :token and worker = :worker and state <> {RUNNING} and :outcome = {SUCCEEDED}
     and not exists (select 1 from {t}attempts where job = :id and token = :token)
 
 -- name: add_attempt
 insert or ignore into {t}attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: forget_attempts
--- a job that snoozes for ever keeps its newest attempts only
+-- name: drop_old_attempts
+-- job, how many to keep: a job that snoozes for ever keeps its newest attempts only
 delete from {t}attempts
 where job = ?1 and token <= (select token from {t}attempts where job = ?1 order by token desc limit 1 offset ?2)
 
--- name: put_off
--- retrying or scheduled
+-- name: set_due
+-- running -> retrying | scheduled
 update {t}jobs
 set state = ?, due = ?, attempt = ?
 where id = ?
 
--- name: give_back
+-- name: hand_back
+-- running -> ready, behind the other jobs of its lane
 update {t}jobs
-set state = 'ready', due = null, attempt = ?1, lane = ?2, seq = case when seq < 0 then -?3 else ?3 end
+set state = {READY}, due = null, attempt = ?1, lane = ?2, seq = case when seq < 0 then -?3 else ?3 end
 where id = ?4
 
--- name: relane
--- it names buckets that it did not name: flags say so
+-- name: hand_back_to_lane
+-- running -> ready, at its old place (seq), with the buckets that the job names from now on and the flags for them
 update {t}jobs
-set state = 'ready', due = null, attempt = ?1, lane = ?2, buckets = ?3, flags = flags & ~36 | ?5
+set state = {READY}, due = null, attempt = ?1, lane = ?2, buckets = ?3, flags = flags & ~{FLAGS_OF_LIMITS} | ?5
 where id = ?4
 returning seq

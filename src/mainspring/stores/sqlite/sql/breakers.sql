@@ -1,4 +1,4 @@
--- breakers: see breakers.py. One that is closed and has nothing to forget has no row
+-- breakers: a closed breaker without failures has no row
 
 -- name: breaker
 select failures, calls, until, opened, half, tripped, error, counts from {t}breakers where name = ?
@@ -11,19 +11,19 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 delete from {t}breakers where name = ?
 
 -- name: probes_used
--- breaker, now, the moment since which it is half open, the lanes without keys that name it: who probes, and guests
--- with when the first of them ends
+-- breaker, now, since when the breaker is half open, the lanes without keys that name the breaker. Returns the number of
+-- jobs that probe, the number of holders, and when the first of these holders expires
 select
     (
         select count(*)
-        from {t}holds cross join {t}jobs on {t}jobs.id = {t}holds.job
-        where {t}holds.bucket = ?1 and {t}jobs.started >= ?3
+        from {t}job_holds cross join {t}jobs on {t}jobs.id = {t}job_holds.job
+        where {t}job_holds.bucket = ?1 and {t}jobs.started >= ?3
     ) + (
         select count(*)
-        from json_each(?4) cross join {t}jobs indexed by {t}jobs_gated on lane = value
-        where state = 'running' and flags & 32 and started >= ?3
+        from json_each(?4) cross join {t}jobs indexed by {t}jobs_unkeyed on lane = value
+        where state = {RUNNING} and flags & {FLAG_UNKEYED_ONLY} and started >= ?3
     ),
     count(*),
     min(until)
-from {t}guests
+from {t}holders
 where bucket = ?1 and until > ?2

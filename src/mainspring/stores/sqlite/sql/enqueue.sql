@@ -1,5 +1,5 @@
 -- enqueue: (new) -> ready | scheduled | blocked
--- The plain statement serves jobs that wait for nobody: one row of parameters per job.
+-- The statement enqueue inserts jobs that wait for no other job: one row of parameters for each job.
 
 -- name: next_seq
 update {t}counters
@@ -15,35 +15,38 @@ values {rows:15}
 -- name: set_keep
 update {t}jobs set keep = ? where id = ?
 
--- name: enqueue_blocked
+-- name: add_mark
+insert or ignore into {t}marks (mark, job) values (?, ?)
+
+-- name: block_job
 update {t}jobs
-set state = 'blocked', deps = :deps, due = :due
+set state = {BLOCKED}, deps = :deps, due = :due
 where id = :id
 
--- name: live
+-- name: job_is_live
 select exists (select 1 from {t}jobs where id = :id)
 
--- name: known
+-- name: job_is_known
 select exists (select 1 from {t}jobs where id = :id)
     or exists (select 1 from {t}finished where id = :id)
     or exists (select 1 from {t}dead where id = :id)
 
--- name: retried
-select 1 from {t}retried where batch = ?
+-- name: batch_was_retried
+select 1 from {t}retried_batches where batch = ?
 
--- name: remember_retry
-insert or ignore into {t}retried (batch, at) values (?, ?)
+-- name: add_retried_batch
+insert or ignore into {t}retried_batches (batch, at) values (?, ?)
 
 -- name: parent_state
--- 0: live, 1: succeeded, 2: ended otherwise, no row: nowhere
-select 0 from {t}jobs where id = :id
+-- no row: the parent exists nowhere
+select {PARENT_LIVE} from {t}jobs where id = :id
 union all
-select case when state = 'succeeded' then 1 else 2 end from {t}finished where id = :id
+select case when state = {SUCCEEDED} then {PARENT_SUCCEEDED} else {PARENT_FAILED} end from {t}finished where id = :id
 union all
-select 2 from {t}dead where id = :id
+select {PARENT_FAILED} from {t}dead where id = :id
 
 -- name: add_edge
 insert or ignore into {t}edges (parent, child, policy) values (:parent, :child, :policy)
 
--- name: mark_parent
-update {t}jobs set flags = flags | 1 where id = ?
+-- name: flag_parent
+update {t}jobs set flags = flags | {FLAG_HAS_CHILDREN} where id = ?

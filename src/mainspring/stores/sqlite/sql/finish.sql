@@ -1,4 +1,4 @@
--- finish: any live state -> succeeded | cancelled | dead, by whatever door
+-- finish: any live state -> succeeded | cancelled | dead
 
 -- name: to_finished
 insert or replace into {t}finished
@@ -24,20 +24,14 @@ where id = :id
 select e.child, e.policy, j.deps, j.due, j.queue, j.flags, j.lane, j.task, j.priority, j.crashes, j.buckets
 from {t}edges as e
 cross join {t}jobs as j
-where e.parent = ? and j.id = e.child and j.state = 'blocked'
+where e.parent = ? and j.id = e.child and j.state = {BLOCKED}
 order by e.child
 
--- name: forget_parent
+-- name: drop_edges_of_parent
 delete from {t}edges where parent = ?
 
--- name: forget_child
+-- name: drop_edges_of_child
 delete from {t}edges where child = ?
 
--- name: one_less
-update {t}jobs set deps = deps - 1 where id = ?
-
--- name: unblock
-update {t}jobs set state = ?1, deps = 0, due = ?2, seq = case when seq < 0 then -?3 else ?3 end where id = ?4
-
--- name: waiting_row
-select worker, attempt, crashes, flags from {t}jobs where id = ? and state <> 'running'
+-- name: waiting_job
+select worker, attempt, crashes, flags from {t}jobs where id = ? and state <> {RUNNING}

@@ -1,124 +1,98 @@
--- groups of lanes beside a base lane, and lanes with keys: see places.py, parking.py, keyed.py
+-- lanes: the lane sets beside a base lane, and the lanes with keys. See lanes.py and limits/waiting.py
+-- rank is the negative priority, so that the best lane comes first in an ascending index.
 
--- name: groups_beside
-select name, suspect, task, gates, keyed from {t}groups where base in ({marks})
+-- name: lane_sets_beside
+select name, suspect, task, unkeyed_limits, keyed from {t}lane_sets where base in ({marks})
 
--- name: add_group
-insert or ignore into {t}groups (name, base, suspect, task, gates, keyed) values (?, ?, ?, ?, ?, ?)
+-- name: add_lane_set
+insert or ignore into {t}lane_sets (name, base, suspect, task, unkeyed_limits, keyed) values (?, ?, ?, ?, ?, ?)
 
--- name: line_up
--- a job comes to a lane with keys: a row is made or, if it stood behind, moved forward. Of a stack it stands before all
-insert into {t}lanes (lane, rank, team, seq, buckets)
+-- name: keyed_lane_sets
+select name from {t}lane_sets where keyed = 1
+
+-- name: add_keyed_lane
+-- lane, rank, lane set, seq, buckets: a job enters a lane with keys. Makes the row, or moves it forward if the job is the
+-- first of its lane. In a lifo queue the job is before all others
+insert into {t}lanes (lane, rank, lane_set, seq, buckets)
 select ?1, ?2, ?3, min(?4, coalesce(
-    (select seq from {t}jobs where state = 'ready' and {t}jobs.lane = ?1 and {t}jobs.priority = -?2 order by seq limit 1), ?4
+    (select seq from {t}jobs where state = {READY} and {t}jobs.lane = ?1 and {t}jobs.priority = -?2 order by seq limit 1), ?4
 )), ?5
 where true
 on conflict (lane, rank) do update set seq = excluded.seq where seq > excluded.seq
 
--- name: line_up_fair
--- the same in a lane of a fair key: a new one stands behind the claim before it
-insert into {t}lanes (lane, rank, team, seq, buckets, vtime)
-values (?1, ?2, ?3, ?4, ?5, coalesce((select vtime from {t}clocks where queue = ?6 and rank = ?2), 0) + ?7)
-on conflict (lane, rank) do update set seq = excluded.seq where seq > excluded.seq
-
--- name: fair_lanes
--- those of a group of fair keys that stand in line: group, the last that was read, how many
-select lane, rank, seq, buckets, vtime
-from {t}lanes
-where parked_on = '' and vtime is not null and team = ?1 and (rank, vtime, seq, lane) > (?2, ?3, ?4, ?5)
-order by rank, vtime, seq, lane
-limit ?6
-
--- name: clock
-select vtime from {t}clocks where queue = ? and rank = ?
-
--- name: set_clock
-insert into {t}clocks (queue, rank, vtime) values (?, ?, ?)
-on conflict (queue, rank) do update set vtime = excluded.vtime
-
--- name: set_fair_lane
-update {t}lanes set seq = ?, parked_on = ?, until = ?, vtime = ? where lane = ? and rank = ?
-
 -- name: open_lanes
--- those of a group that stand in line: group, the last that was read, how many
+-- lane set, the last lane that was read (rank, seq, lane), how many: lanes that are not parked
 select lane, rank, seq, buckets, vtime
 from {t}lanes
-where parked_on = '' and team = ?1 and (rank, seq, lane) > (?2, ?3, ?4)
+where parked_on = '' and lane_set = ?1 and (rank, seq, lane) > (?2, ?3, ?4)
 order by rank, seq, lane
 limit ?5
 
--- name: open_at_rank
+-- name: open_lanes_at_rank
 select lane, rank, seq, buckets, vtime
 from {t}lanes
-where parked_on = '' and team = ?1 and rank = ?2 and (seq, lane) > (?3, ?4)
+where parked_on = '' and lane_set = ?1 and rank = ?2 and (seq, lane) > (?3, ?4)
 order by seq, lane
 limit ?5
 
--- name: open_rank
--- the next rank in use in a group
-select rank from {t}lanes where parked_on = '' and team = ?1 and rank > ?2 order by rank limit 1
-
--- name: parked_above
--- whether a lane waits for a moment at a higher priority
-select parked_on, until from {t}lanes where lane = ? and rank < ? and until is not null and parked_on <> ? limit 1
+-- name: next_open_rank
+select rank from {t}lanes where parked_on = '' and lane_set = ?1 and rank > ?2 order by rank limit 1
 
 -- name: set_lane
-update {t}lanes set seq = ?, parked_on = ?, until = ? where lane = ? and rank = ?
+update {t}lanes set seq = ?, parked_on = ?, recheck_at = ? where lane = ? and rank = ?
 
--- name: drop_lane
+-- name: drop_empty_lane
 delete from {t}lanes
 where lane = ?1
     and rank = ?2
-    and not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = ?1 and {t}jobs.priority = -?2)
-
--- name: open_waiting
--- a job leaves its lane by another door than a claim: what waits behind it may not have to wait for its moment
-update {t}lanes set parked_on = '', until = null
-where until is not null and lane = (select lane from {t}jobs where id = ? and state = 'ready')
+    and not exists (select 1 from {t}jobs where state = {READY} and {t}jobs.lane = ?1 and {t}jobs.priority = -?2)
 
 -- name: open_lane
-update {t}lanes set parked_on = '', until = null where lane = ? and rank = ?
+update {t}lanes set parked_on = '', recheck_at = null where lane = ? and rank = ?
 
--- name: waited_for
--- of these buckets, those on which lanes are parked
+-- name: open_lane_of_job
+-- a ready job is about to leave its lane without a claim: the jobs behind it may not have to wait for its moment
+update {t}lanes set parked_on = '', recheck_at = null
+where recheck_at is not null and lane = (select lane from {t}jobs where id = ? and state = {READY})
+
+-- name: parked_above
+-- lane, rank, a name to leave out: whether this lane waits for a moment at a higher priority
+select parked_on, recheck_at from {t}lanes
+where lane = ? and rank < ? and recheck_at is not null and parked_on <> ?
+limit 1
+
+-- name: buckets_with_parked_lanes
+-- a list of buckets as JSON: returns the buckets on which lanes are parked
 select value from json_each(?) where exists (select 1 from {t}lanes where parked_on = value)
 
--- name: parked
--- on one bucket, by group
-select team, rank, seq, lane, buckets, vtime from {t}lanes where parked_on = ?1 order by team, rank, seq limit ?2
+-- name: parked_lanes
+-- bucket, how many
+select lane_set, rank, seq, lane, buckets, vtime from {t}lanes
+where parked_on = ?1
+order by lane_set, rank, seq
+limit ?2
 
--- name: parked_group
--- the next group that has lanes parked on a bucket
-select team from {t}lanes where parked_on = ?1 and team > ?2 order by team limit 1
+-- name: next_parked_set
+-- bucket, lane set: the next lane set that has lanes parked on this bucket
+select lane_set from {t}lanes where parked_on = ?1 and lane_set > ?2 order by lane_set limit 1
 
--- name: parked_rank
-select rank from {t}lanes where parked_on = ?1 and team = ?2 and rank > ?3 order by rank limit 1
+-- name: next_parked_rank
+select rank from {t}lanes where parked_on = ?1 and lane_set = ?2 and rank > ?3 order by rank limit 1
 
--- name: parked_at_rank
-select team, rank, seq, lane, buckets, vtime
+-- name: parked_lanes_at_rank
+select lane_set, rank, seq, lane, buckets, vtime
 from {t}lanes
-where parked_on = ?1 and team = ?2 and rank = ?3
+where parked_on = ?1 and lane_set = ?2 and rank = ?3
 order by seq
 limit ?4
 
--- name: due_lanes
-select lane, rank from {t}lanes where team = ?1 and until <= ?2 order by until limit ?3
-
--- name: first_until
-select min(until) from {t}lanes where team = ?1 and until is not null
-
--- name: keyed_groups
-select name from {t}groups where keyed = 1
-
--- name: stir
-insert or ignore into {t}stirs (name) values (?)
-
--- name: stirred
-select name from {t}stirs
-
--- name: stilled
-delete from {t}stirs where name = ?
-
--- name: parked_on_limit
--- the names of its buckets lie between these two
+-- name: parked_lanes_of_limit
+-- the names of the limit's keyed buckets are between the first two parameters
 select lane, rank from {t}lanes where parked_on >= ?1 and parked_on < ?2 limit ?3
+
+-- name: lanes_to_recheck
+-- lane set, now, how many
+select lane, rank from {t}lanes where lane_set = ?1 and recheck_at <= ?2 order by recheck_at limit ?3
+
+-- name: next_recheck
+select min(recheck_at) from {t}lanes where lane_set = ?1 and recheck_at is not null

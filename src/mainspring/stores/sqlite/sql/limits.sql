@@ -1,4 +1,4 @@
--- limits and buckets: see rooms.py, limits.py
+-- limits and the use of their buckets. See limits/
 
 -- name: limit
 select kind, coalesce(override, size), per, burst, share, span from {t}limits where name = ?
@@ -17,32 +17,33 @@ on conflict (name) do update set
 where kind <> excluded.kind or size <> excluded.size or per <> excluded.per or burst <> excluded.burst
     or share <> excluded.share or span <> excluded.span
 
--- name: override
+-- name: override_limit
 update {t}limits set override = ? where name = ?
 
--- name: forget_limit
+-- name: drop_limit
 delete from {t}limits where name = ?
 
--- name: gated
--- how many run that name gates only
+-- name: running_by_lane
+-- the number of running jobs by lane, of jobs that name unkeyed limits only
 select lane, count(*)
-from {t}jobs indexed by {t}jobs_gated
-where state = 'running' and flags & 32
+from {t}jobs indexed by {t}jobs_unkeyed
+where state = {RUNNING} and flags & {FLAG_UNKEYED_ONLY}
 group by lane
 
--- name: places_used
--- bucket, now: who runs and has keys, and guests whose time is not over, with when the first of them ends
-select (select count(*) from {t}holds where bucket = ?1), count(*), min(until)
-from {t}guests
+-- name: concurrency_used
+-- bucket, now: the number of running jobs with keys, the number of holders, and when the first holder expires
+select (select count(*) from {t}job_holds where bucket = ?1), count(*), min(until)
+from {t}holders
 where bucket = ?1 and until > ?2
 
 -- name: window_used
--- bucket, the moment that the window reaches back to
+-- bucket, the beginning of the window
 select
     coalesce((select sum(n) from {t}starts where bucket = ?1 and last > ?2), 0),
-    coalesce((select slow from {t}rates where bucket = ?1), 0)
+    coalesce((select blocked_until from {t}rates where bucket = ?1), 0)
 
 -- name: starts
+-- bucket, the beginning of the window
 select last, n from {t}starts where bucket = ? and last > ?
 
 -- name: newest_start
@@ -54,42 +55,52 @@ select first, n from {t}starts where bucket = ? and last > ? order by first desc
 -- name: put_start
 insert or replace into {t}starts (bucket, first, last, n) values (?, ?, ?, ?)
 
--- name: less_start
+-- name: reduce_start
 update {t}starts set n = n - ? where bucket = ? and first = ?
 
 -- name: drop_starts
--- bucket, the moment that the window reaches back to
+-- bucket, the beginning of the window
 delete from {t}starts where bucket = ?1 and first <= ?2 and last <= ?2
 
--- name: pace
-select tat, slow from {t}rates where bucket = ?
+-- name: smooth_rate
+select tat, blocked_until from {t}rates where bucket = ?
 
 -- name: set_tat
 insert into {t}rates (bucket, tat) values (?, ?)
 on conflict (bucket) do update set tat = excluded.tat
 
--- name: slow
-insert into {t}rates (bucket, slow) values (?, ?)
-on conflict (bucket) do update set slow = max(slow, excluded.slow)
+-- name: block_bucket
+insert into {t}rates (bucket, blocked_until) values (?, ?)
+on conflict (bucket) do update set blocked_until = max(blocked_until, excluded.blocked_until)
 
--- name: holders
--- bucket, the lanes without keys that name it
-select job, token from {t}holds where bucket = ?1
+-- name: jobs_in_bucket
+-- bucket, the lanes without keys that name it: the running jobs in the bucket, the oldest claims first
+select job, token from {t}job_holds where bucket = ?1
 union all
 select {t}jobs.id, token
-from json_each(?2) cross join {t}jobs indexed by {t}jobs_gated on lane = value
-where state = 'running' and flags & 32
+from json_each(?2) cross join {t}jobs indexed by {t}jobs_unkeyed on lane = value
+where state = {RUNNING} and flags & {FLAG_UNKEYED_ONLY}
 order by token, job
-limit 10
+limit {HOLDERS_SHOWN}
 
--- name: hold
-insert or replace into {t}holds (bucket, job, token) values (?, ?, ?)
+-- name: add_job_hold
+insert or replace into {t}job_holds (bucket, job, token) values (?, ?, ?)
 
--- name: free_hold
-delete from {t}holds where bucket = ? and job = ?
+-- name: drop_job_hold
+delete from {t}job_holds where bucket = ? and job = ?
 
--- name: note_wait
-insert or ignore into {t}waits (bucket, queue) values (?, ?)
+-- name: add_waiting_queue
+-- bucket, queue: a job of this queue found no capacity in this bucket without a key
+insert or ignore into {t}waiting_queues (bucket, queue) values (?, ?)
 
--- name: waits
-delete from {t}waits where bucket = ? returning queue
+-- name: take_waiting_queues
+delete from {t}waiting_queues where bucket = ? returning queue
+
+-- name: add_recheck
+insert or ignore into {t}rechecks (name) values (?)
+
+-- name: limits_to_recheck
+select name from {t}rechecks
+
+-- name: drop_recheck
+delete from {t}rechecks where name = ?

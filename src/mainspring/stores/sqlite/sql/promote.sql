@@ -1,26 +1,26 @@
--- promote: scheduled, retrying -> ready; expire: any waiting -> cancelled
+-- promote: scheduled | retrying -> ready; expire: any waiting state -> cancelled
 
--- name: due
+-- name: due_jobs
 select id, queue, lane, task, priority, crashes, buckets
 from {t}jobs
-where state in ('scheduled', 'retrying') and due <= ?
+where state in ({SCHEDULED}, {RETRYING}) and due <= ?
 order by due, seq
 limit ?
 
 -- name: promote
-update {t}jobs set state = 'ready', due = null, seq = case when seq < 0 then -?1 else ?1 end where id = ?2
+update {t}jobs set state = {READY}, due = null, seq = case when seq < 0 then -?1 else ?1 end where id = ?2
 
--- name: expired
+-- name: expired_jobs
 select id
 from {t}jobs
-where expires is not null and state <> 'running' and expires <= ?
+where expires is not null and state <> {RUNNING} and expires <= ?
 order by expires
 limit ?
 
 -- name: next_due
 select min(at)
 from (
-    select min(due) as at from {t}jobs where state in ('scheduled', 'retrying')
+    select min(due) as at from {t}jobs where state in ({SCHEDULED}, {RETRYING})
     union all
-    select min(expires) as at from {t}jobs where expires is not null and state <> 'running'
+    select min(expires) as at from {t}jobs where expires is not null and state <> {RUNNING}
 )

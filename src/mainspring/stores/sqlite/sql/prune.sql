@@ -1,4 +1,4 @@
--- prune: what retention lets go. A job with a keep of its own has drop_at and is not counted.
+-- prune: deletes what retention does not keep. A job with a keep of its own has drop_at and is not counted.
 
 -- name: last_kept_finished
 select finished from {t}finished where drop_at is null order by finished desc limit 1 offset ?
@@ -6,78 +6,79 @@ select finished from {t}finished where drop_at is null order by finished desc li
 -- name: last_kept_dead
 select finished from {t}dead order by finished desc limit 1 offset ?
 
--- name: old_by_keep
+-- name: prunable_by_keep
 select id, finished
 from {t}finished
 where drop_at <= :before
     and not exists (
         select 1
-        from {t}uniq as u
+        from {t}unique_keys as u
         where u.job = {t}finished.id and u.holds = 1 and (
-            u.until > :now
-            or u.mode = 'keep' and {t}finished.state = 'succeeded' and {t}finished.finished + u.span > :now
-            or u.mode = 'throttle' and {t}finished.started + u.span > :now
+            u.window_end > :now
+            or u.mode = {KEY_KEEP} and {t}finished.state = {SUCCEEDED} and {t}finished.finished + u.span > :now
+            or u.mode = {KEY_THROTTLE} and {t}finished.started + u.span > :now
         )
     )
 order by drop_at
 limit :limit
 
--- name: old_finished
+-- name: prunable_finished
 select id, finished
 from {t}finished
 where finished < :before
     and drop_at is null
     and not exists (
         select 1
-        from {t}uniq as u
+        from {t}unique_keys as u
         where u.job = {t}finished.id and u.holds = 1 and (
-            u.until > :now
-            or u.mode = 'keep' and {t}finished.state = 'succeeded' and {t}finished.finished + u.span > :now
-            or u.mode = 'throttle' and {t}finished.started + u.span > :now
+            u.window_end > :now
+            or u.mode = {KEY_KEEP} and {t}finished.state = {SUCCEEDED} and {t}finished.finished + u.span > :now
+            or u.mode = {KEY_THROTTLE} and {t}finished.started + u.span > :now
         )
     )
 order by finished
 limit :limit
 
--- name: old_dead
+-- name: prunable_dead
 select id, finished
 from {t}dead
 where finished < :before
     and not exists (
         select 1
-        from {t}uniq as u
+        from {t}unique_keys as u
         where u.job = {t}dead.id and u.holds = 1 and (
-            u.until > :now
-            or u.mode = 'keep' and {t}dead.state = 'succeeded' and {t}dead.finished + u.span > :now
-            or u.mode = 'throttle' and {t}dead.started + u.span > :now
+            u.window_end > :now
+            or u.mode = {KEY_KEEP} and {t}dead.state = {SUCCEEDED} and {t}dead.finished + u.span > :now
+            or u.mode = {KEY_THROTTLE} and {t}dead.started + u.span > :now
         )
     )
 order by finished
 limit :limit
 
--- name: still_finished
+-- name: ended_then_finished
 select 1 from {t}finished where id = ? and finished = ?
 
--- name: still_dead
+-- name: ended_then_dead
 select 1 from {t}dead where id = ? and finished = ?
 
--- name: drop_workers
+-- name: drop_lost_workers
 delete from {t}workers where lost = 1 and seen < ?
 
--- name: drop_retried
-delete from {t}retried where at < ?
+-- name: drop_retried_batches
+delete from {t}retried_batches where at < ?
 
--- name: drop_groups
--- one that lanes are left of goes after them
-delete from {t}groups
-where keyed = 0 and not exists (select 1 from {t}jobs where state = 'ready' and {t}jobs.lane = {t}groups.name)
-    or keyed = 1 and not exists (select 1 from {t}lanes where team = {t}groups.name)
+-- name: drop_lane_sets
+-- a lane set with keys goes after its lanes
+delete from {t}lane_sets
+where keyed = 0 and not exists (select 1 from {t}jobs where state = {READY} and {t}jobs.lane = {t}lane_sets.name)
+    or keyed = 1 and not exists (select 1 from {t}lanes where lane_set = {t}lane_sets.name)
 
--- name: drop_clocks
--- of queues without lanes of fair keys: the range is that of the names that begin with the queue's
-delete from {t}clocks
+-- name: drop_virtual_times
+-- of queues without lanes of fair keys. The names of a queue's lanes begin with the queue and '/', and '0' follows '/'
+delete from {t}virtual_times
 where not exists (
-    select 1 from {t}lanes where lane > {t}clocks.queue || '/' and lane < {t}clocks.queue || '0' and vtime is not null
+    select 1 from {t}lanes
+    where lane > {t}virtual_times.queue || '/' and lane < {t}virtual_times.queue || '0' and vtime is not null
 )
 
 -- name: empty_lanes
@@ -86,11 +87,12 @@ from {t}lanes
 where not exists (
     select 1
     from {t}jobs
-    where state = 'ready' and {t}jobs.lane = {t}lanes.lane and {t}jobs.priority = -{t}lanes.rank
+    where state = {READY} and {t}jobs.lane = {t}lanes.lane and {t}jobs.priority = -{t}lanes.rank
 )
 limit ?
 
--- name: old_starts
+-- name: idle_starts
+-- now, how many: buckets of rates whose last window is over
 select bucket, max(last)
 from {t}starts
 group by bucket
@@ -99,10 +101,11 @@ having max(last) <= ?1 - coalesce(
 )
 limit ?2
 
--- name: forget_starts
+-- name: drop_idle_starts
+-- bucket, the last start that was seen: a newer start keeps all rows
 delete from {t}starts
 where bucket = ?1 and not exists (select 1 from {t}starts as s where s.bucket = ?1 and s.last > ?2)
 
--- name: drop_rates
--- what they hold back lies behind us
-delete from {t}rates where tat <= ?1 * 1000 and slow <= ?1
+-- name: drop_idle_rates
+-- rates that hold nothing back any more
+delete from {t}rates where tat <= ?1 and blocked_until <= ?1

@@ -1,7 +1,7 @@
--- The schema, one section for each numbered migration. Statements are separated by ";".
--- {live}, {ended} and {dead_reasons} are written from states.py.
+-- The schema: one section for each numbered migration. Statements are separated by ";".
+-- Every table is "without rowid": the primary key is the table, so a read by key needs one search.
 
--- name: meta
+-- name: create_meta
 create table if not exists mainspring_meta (
     namespace text not null primary key,
     version integer not null
@@ -20,7 +20,7 @@ insert into {t}counters (name, value) values ('seq', 0);
 
 create table {t}jobs (
     id blob not null primary key check (typeof(id) = 'blob' and length(id) = 16),
-    state text not null check (state in ({live})),
+    state text not null check (state in ({LIVE})),
     queue text not null,
     lane text not null,
     task text not null,
@@ -40,16 +40,16 @@ create table {t}jobs (
     started integer,
     deps integer not null default 0,
     flags integer not null default 0,
-    ordered text,
+    cancel_order text,
     buckets text,
     record blob not null
 ) without rowid;
 
-create index {t}jobs_ready on {t}jobs (lane, priority desc, seq, expires, state) where state = 'ready';
-create index {t}jobs_later on {t}jobs (due, seq) where state in ('scheduled', 'retrying');
-create index {t}jobs_running on {t}jobs (worker) where state = 'running';
+create index {t}jobs_ready on {t}jobs (lane, priority desc, seq, expires, state) where state = {READY};
+create index {t}jobs_later on {t}jobs (due, seq) where state in ({SCHEDULED}, {RETRYING});
+create index {t}jobs_running on {t}jobs (worker) where state = {RUNNING};
 create index {t}jobs_expiring on {t}jobs (expires) where expires is not null;
-create index {t}jobs_ordered on {t}jobs (worker) where ordered is not null;
+create index {t}jobs_cancel_ordered on {t}jobs (worker) where cancel_order is not null;
 
 create table {t}finished (
     id blob not null primary key,
@@ -76,15 +76,17 @@ create table {t}finished (
     result blob check (typeof(result) in ('blob', 'null')),
     error blob check (typeof(error) in ('blob', 'null')),
     record blob not null,
-    check ({ended})
+    check (
+        (state = {SUCCEEDED} and reason is null) or (state = {CANCELLED} and reason in ({CANCELLED_REASONS}))
+    )
 ) without rowid;
 
 create index {t}finished_age on {t}finished (finished, state);
 
 create table {t}dead (
     id blob not null primary key,
-    state text not null check (state = 'dead'),
-    reason text not null check (reason in ({dead_reasons})),
+    state text not null check (state = {DEAD}),
+    reason text not null check (reason in ({DEAD_REASONS})),
     task text not null,
     queue text not null,
     lane text not null,
@@ -141,7 +143,7 @@ create table {t}progress (
 create table {t}edges (
     parent blob not null,
     child blob not null,
-    policy text not null check (policy in ('fail', 'ignore')),
+    policy text not null check (policy in ({EDGE_FAIL}, {EDGE_IGNORE})),
     primary key (parent, child)
 ) without rowid;
 
@@ -162,14 +164,14 @@ create table {t}buckets (
     size integer not null
 ) without rowid;
 
-create table {t}holds (
+create table {t}job_holds (
     bucket text not null,
     job blob not null,
     token integer not null,
     primary key (bucket, job)
 ) without rowid;
 
-create index {t}holds_job on {t}holds (job);
+create index {t}job_holds_job on {t}job_holds (job);
 
 create table {t}workers (
     id text not null primary key,
@@ -184,7 +186,7 @@ create table {t}workers (
     info blob not null
 ) without rowid;
 
-create table {t}docs (
+create table {t}documents (
     kind text not null,
     name text not null,
     version integer not null,
@@ -206,18 +208,18 @@ drop index {t}finished_age;
 create index {t}finished_age on {t}finished (finished, state, drop_at);
 
 drop index {t}jobs_later;
-create index {t}jobs_later on {t}jobs (due, seq, state) where state in ('scheduled', 'retrying');
+create index {t}jobs_later on {t}jobs (due, seq, state) where state in ({SCHEDULED}, {RETRYING});
 
--- one row for each job that has a unique key. The one that took a key last (holds) holds it while it is
--- live and to the end of its window. Nothing is written when that is over: the next to take the key looks
-create table {t}uniq (
+-- one row for each job with a unique key. The job that took a key last (holds = 1) holds it while it is live and to the end
+-- of its window. Nothing is written when that is over: the next job that asks for the key looks
+create table {t}unique_keys (
     job blob not null primary key,
     hash blob not null check (typeof(hash) = 'blob' and length(hash) = 16),
-    until integer not null,
+    window_end integer not null,
     holds integer not null
 ) without rowid;
 
-create unique index {t}uniq_held on {t}uniq (hash) where holds = 1;
+create unique index {t}unique_keys_held on {t}unique_keys (hash) where holds = 1;
 
 create table {t}marks (
     mark text not null,
@@ -227,8 +229,8 @@ create table {t}marks (
 
 create index {t}marks_job on {t}marks (job);
 
--- the follow-up jobs of a job, packed, for as long as it is kept: a retry by hand may need them again
-create table {t}follows (
+-- the follow-up jobs of a job as msgpack, for as long as the job is kept: a retry by hand may need them again
+create table {t}follow_ups (
     job blob not null,
     state text not null,
     n integer not null,
@@ -250,14 +252,14 @@ create table {t}queues (
 ) without rowid
 
 -- name: migration_3
--- batches of which a repeat has arrived: a first try that comes later is one too
-create table {t}retried (
+-- batches of which a retry has arrived: a first try that arrives later counts as a retry too
+create table {t}retried_batches (
     batch blob not null primary key,
     at integer not null
 ) without rowid
 
 -- name: migration_4
--- limits by name. What somebody set in place of a size outlives declarations
+-- limits by name. override: the size that a user set in place of the declared one. Declarations leave it alone
 create table {t}limits (
     name text not null primary key,
     kind text not null,
@@ -269,13 +271,13 @@ create table {t}limits (
     override integer
 ) without rowid;
 
-insert into {t}limits (name, kind, size, per, burst) select name, 'concurrency', size, 0, 0 from {t}buckets;
+insert into {t}limits (name, kind, size, per, burst) select name, {LIMIT_CONCURRENCY}, size, 0, 0 from {t}buckets;
 drop table {t}buckets;
 
 update {t}jobs
 set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}jobs.buckets))
 where buckets is not null;
-update {t}jobs set flags = flags | 32 where flags & 4;
+update {t}jobs set flags = flags | {FLAG_UNKEYED_ONLY} where flags & {FLAG_LIMITED};
 update {t}finished
 set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}finished.buckets))
 where buckets is not null;
@@ -283,66 +285,67 @@ update {t}dead
 set buckets = (select json_group_array(json_array(value ->> 0, '', 1)) from json_each({t}dead.buckets))
 where buckets is not null;
 
--- what stands beside a base lane: lanes without keys, each for itself, and groups of lanes with keys
-create table {t}groups (
+-- the lane sets beside a base lane: a lane without keys is a lane set by itself, lanes with keys share one
+create table {t}lane_sets (
     name text not null primary key,
     base text not null,
     suspect integer not null,
     task text,
-    gates text,
+    unkeyed_limits text,
     keyed integer not null
 ) without rowid;
 
-create index {t}groups_base on {t}groups (base);
+create index {t}lane_sets_base on {t}lane_sets (base);
 
--- jobs that name gates only hold their places by their own rows. The others have a row in holds for each bucket
-create index {t}jobs_gated on {t}jobs (lane, state, flags) where state = 'running' and flags & 32;
-drop index {t}holds_job;
-delete from {t}holds;
+-- a running job that names unkeyed limits only uses them by its own row. Any other limited job has a row in job_holds for
+-- each of its buckets
+create index {t}jobs_unkeyed on {t}jobs (lane, state, flags) where state = {RUNNING} and flags & {FLAG_UNKEYED_ONLY};
+drop index {t}job_holds_job;
+delete from {t}job_holds;
 
-insert into {t}groups (name, base, suspect, task, gates, keyed)
+insert into {t}lane_sets (name, base, suspect, task, unkeyed_limits, keyed)
 select
     lane, base, suspect, task,
     (select json_group_array(value ->> 0) from json_each({t}lanes.buckets)), 0
 from {t}lanes;
-update {t}groups set gates = null where gates = '[]';
+update {t}lane_sets set unkeyed_limits = null where unkeyed_limits = '[]';
 drop table {t}lanes;
 
--- lanes with keys, a row for each priority (rank: its negative). seq: no job of it stands before that.
--- parked_on: empty for one in line, else the bucket that has no room. until: when to look again whatever happens.
--- vtime: of fair keys, the virtual time of its next claim
+-- lanes with keys, a row for each priority (rank: its negative). seq: no job of the lane has a lower one.
+-- parked_on: empty for an open lane, else the bucket without capacity. recheck_at: when to open the lane whatever happens.
+-- vtime: of fair keys, the virtual time of the next claim
 create table {t}lanes (
     lane text not null,
     rank integer not null,
-    team text not null,
+    lane_set text not null,
     seq integer not null,
     buckets text not null,
     parked_on text not null default '',
-    until integer,
+    recheck_at integer,
     vtime real,
     primary key (lane, rank)
 ) without rowid;
 
-create index {t}lanes_line on {t}lanes (parked_on, team, rank, seq);
-create index {t}lanes_until on {t}lanes (team, until) where until is not null;
-create index {t}lanes_fair on {t}lanes (team, rank, vtime, seq) where parked_on = '' and vtime is not null;
+create index {t}lanes_order on {t}lanes (parked_on, lane_set, rank, seq);
+create index {t}lanes_recheck on {t}lanes (lane_set, recheck_at) where recheck_at is not null;
+create index {t}lanes_fair on {t}lanes (lane_set, rank, vtime, seq) where parked_on = '' and vtime is not null;
 
--- how far the virtual time of fair keys has come
-create table {t}clocks (
+-- the virtual time of the fair keys of a queue, by rank
+create table {t}virtual_times (
     queue text not null,
     rank integer not null,
     vtime real not null,
     primary key (queue, rank)
 ) without rowid;
 
--- gates that held something back, and the queues to wake when they have room
-create table {t}waits (
+-- buckets without a key that held a job back, and the queues to wake when they have capacity
+create table {t}waiting_queues (
     bucket text not null,
     queue text not null,
     primary key (bucket, queue)
 ) without rowid;
 
--- what rates have let through: n from first to last, counted until the window after last is over
+-- starts that a rate let through: n from first to last, counted until the window after last is over
 create table {t}starts (
     bucket text not null,
     first integer not null,
@@ -351,49 +354,49 @@ create table {t}starts (
     primary key (bucket, first)
 ) without rowid;
 
--- tat: when a smooth rate has all back, in nanoseconds. slow: before that nothing is let through
+-- tat: when a smooth rate has its whole burst again. blocked_until: before this moment nothing starts
 create table {t}rates (
     bucket text not null primary key,
     tat integer not null default 0,
-    slow integer not null default 0
+    blocked_until integer not null default 0
 ) without rowid;
 
-create table {t}guests (
+create table {t}holders (
     bucket text not null,
-    guest blob not null,
+    holder blob not null,
     until integer not null,
     cost integer not null,
-    primary key (bucket, guest)
+    primary key (bucket, holder)
 ) without rowid;
 
-create index {t}guests_guest on {t}guests (guest);
+create index {t}holders_holder on {t}holders (holder);
 
--- of keys that are kept after a success (keep), and of those under which the newest enqueue replaces the job that waits
--- (debounce, throttle, keep_last). span: for how long after the job succeeded, or (throttle) was started, they count.
--- before: the job of the key that was started last. said: the enqueue that replaced this job last
-alter table {t}uniq add column mode text not null default '';
-alter table {t}uniq add column span integer not null default 0;
-alter table {t}uniq add column print blob;
-alter table {t}uniq add column before blob;
-alter table {t}uniq add column said blob;
+-- mode: keep (the key is held for a time after a success), or debounce, throttle, keep_last (the newest enqueue replaces the
+-- waiting job). span: for how long the key counts after the job succeeded, or (throttle) was started.
+-- previous: the job of the key that was started last. replaced_by: the enqueue that replaced this job last
+alter table {t}unique_keys add column mode text not null default '';
+alter table {t}unique_keys add column span integer not null default 0;
+alter table {t}unique_keys add column print blob;
+alter table {t}unique_keys add column previous blob;
+alter table {t}unique_keys add column replaced_by blob;
 
--- limits that were changed, until every lane that is parked on them has been opened
-create table {t}stirs (
+-- limits that were changed, until every lane that is parked on one of their buckets has been opened
+create table {t}rechecks (
     name text not null primary key
 ) without rowid;
 
--- settings of queues: what code declares, and what somebody gave them over that
+-- settings of queues: declared by code, and given by a user in place of these
 alter table {t}queues add column disabled text;
 alter table {t}queues add column disabled_at integer not null default 0;
 alter table {t}queues add column disabled_by text not null default '';
 alter table {t}queues add column declared text;
 alter table {t}queues add column given text;
 
--- bound: the job counts for the depth of its queue
-alter table {t}jobs add column bound integer not null default 0;
-create index {t}jobs_bound on {t}jobs (queue, enqueued, id, bound, state) where bound = 1 and state <> 'running';
+-- counted: the job counts for the depth of its queue
+alter table {t}jobs add column counted integer not null default 0;
+create index {t}jobs_counted on {t}jobs (queue, enqueued, id, counted, state) where counted = 1 and state <> {RUNNING};
 
--- breakers that are open or have failures to remember. until: 0 while it is closed
+-- breakers that are open or have failures to remember. until: 0 while the breaker is closed
 create table {t}breakers (
     name text not null primary key,
     failures integer not null,
@@ -407,18 +410,18 @@ create table {t}breakers (
 ) without rowid
 
 -- name: migration_5
--- schedules. One without a doc went: its number is remembered for a while
+-- schedules. A row without a doc is a deleted schedule, whose number is remembered for a day
 create table {t}schedules (
     name text not null primary key,
     rev integer not null,
     look integer check (typeof(look) in ('integer', 'null')),
     doc blob check (typeof(doc) in ('blob', 'null')),
-    went integer
+    deleted_at integer
 ) without rowid;
 
 create index {t}schedules_look on {t}schedules (look, name) where look is not null;
 
-create table {t}runs (
+create table {t}schedule_runs (
     schedule text not null,
     at integer not null check (typeof(at) = 'integer'),
     job blob,
@@ -426,32 +429,34 @@ create table {t}runs (
     primary key (schedule, at)
 ) without rowid;
 
--- parts that wait for others, by the marks of their jobs. released: the job that was released last, and its token then
-create table {t}parts (
+-- names that wait for other names, by the dependency marks of their jobs. released: the job that was released last, and its
+-- token at that moment
+create table {t}dependents (
     name text not null primary key,
     released blob,
     token integer not null default 0
 ) without rowid;
 
-create table {t}links (
-    part text not null,
+-- noted: a job of `after` has succeeded since the last start of the dependent
+create table {t}dependencies (
+    dependent text not null,
     after text not null,
     noted integer not null default 0,
-    primary key (part, after)
+    primary key (dependent, after)
 ) without rowid;
 
-create index {t}links_after on {t}links (after, part);
+create index {t}dependencies_after on {t}dependencies (after, dependent);
 
--- a job that waits for parts is a child of its own part, which is no job: it has a place in the line of that
+-- a job that waits for dependencies is the child of its own name, which is no job. place: its order among the waiting jobs
 alter table {t}edges add column place integer;
-create index {t}edges_line on {t}edges (parent, place) where place is not null;
+create index {t}edges_waiting on {t}edges (parent, place) where place is not null;
 
--- guests with a number, when they came and what they say of themselves. fences: the last number of each bucket
-alter table {t}guests add column token integer not null default 0;
-alter table {t}guests add column since integer not null default 0;
-alter table {t}guests add column info blob not null default x'';
-create table {t}fences (
+-- fencing tokens of holders, the moment since when they hold, and their info. fencing_tokens: the last token of each bucket
+alter table {t}holders add column token integer not null default 0;
+alter table {t}holders add column since integer not null default 0;
+alter table {t}holders add column info blob not null default x'';
+create table {t}fencing_tokens (
     bucket text not null primary key,
     token integer not null
 ) without rowid;
-create index {t}fences_token on {t}fences (token)
+create index {t}fencing_tokens_token on {t}fencing_tokens (token)

@@ -111,7 +111,7 @@ class BulkExecutor:
         for place, item in enumerate(call.items):
             _copy_ending(item, call)
             ack = self._single.ack_failure(item, error)
-            if place and ack.fault and call.spec.breaker is not None and not call.spec.breaker.weighs:
+            if place and ack.fault and call.spec.breaker is not None and not call.spec.breaker.uses_rate:
                 ack = msgspec.structs.replace(ack, fault="")
             call.settle(item, ack)
         return call.settled[-1][1]

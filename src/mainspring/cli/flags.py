@@ -1,0 +1,114 @@
+"""Flags from the table of options: ``mainspring enqueue`` has the job options, ``mainspring worker`` the worker ones.
+
+The type of an option decides how its flag is read; the option's own check reads and checks the value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+
+from mainspring.cli.common import moment
+from mainspring.errors import InvalidOption
+from mainspring.options.table import Option, Scope, options_for
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "queues": ("-Q",),
+    "processes": ("-p",),
+    "thread_slots": ("-t",),
+    "until_empty": ("--burst",),
+}
+"""Short flags, and flags known from other job queues."""
+
+
+def flags(scope: Scope, **defaults: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of a scope as flags; ``defaults`` replace the defaults shown in the help."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options_for(scope)):
+            if option.flag is not None:
+                command = _flag(option, scope, defaults.get(option.name))(command)
+        return command
+
+    return add
+
+
+def read_flags(scope: Scope, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, by name, as the checks of the options take them."""
+    found: dict[str, Any] = {}
+    for option in options_for(scope):
+        value = given.get(option.name)
+        if value is not None and value != ():
+            found[option.name] = _read(option, value)
+    return found
+
+
+def read_value(word: str) -> Any:
+    """JSON, or the text as it is."""
+    try:
+        return json.loads(word, parse_constant=_no_number)
+    except ValueError:
+        return word
+
+
+# ---- by type --------------------------------------------------------------------------------------
+
+
+def _flag(option: Option, scope: Scope, default: str | None) -> Callable[[Any], Any]:
+    names = [option.flag or f"--{option.name.replace('_', '-')}", *ALIASES.get(option.name, ()), option.name]
+    kind = option.type.removesuffix(" | None")
+    if kind == "bool":
+        return click.option(*names, is_flag=True, default=None, help=option.doc)
+    if kind == "Sequence[str]" or kind.startswith("Mapping"):
+        metavar = {"Sequence[str]": "TEXT", "Mapping[str, int]": "QUEUE=N"}.get(kind, "NAME=VALUE")
+        return click.option(*names, multiple=True, metavar=metavar, help=f"{option.doc} Repeat it for several.")
+    metavar = {"Duration": "DURATION", "int": "N", "datetime": "WHEN"}.get(kind, "TEXT" if scope == "job" else "NAMES")
+    shown = default or option.shown_default or str(option.default)
+    text = option.doc if scope == "job" else f"{option.doc}  [default: {shown}]"
+    return click.option(*names, default=None, metavar=metavar, help=text)
+
+
+def _read(option: Option, value: Any) -> Any:
+    kind = option.type.removesuffix(" | None")
+    if kind == "int":
+        return int(value) if value.lstrip("-").isdigit() else value
+    if kind == "Priority":
+        return read_value(value)
+    if kind == "datetime":
+        return _time(value, option.name)
+    if kind == "Mapping[str, int]":
+        return dict(_queue_number(each, option.name) for each in value)
+    if kind.startswith("Mapping"):
+        return dict(_pair(each, option.name) for each in value)
+    return value
+
+
+def _time(text: str, name: str) -> datetime | None:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        hint = f"--{name.replace('_', '-')} 2026-01-31T12:00Z"
+        raise InvalidOption(name, text, "is not a time", hint=f"{hint}, or --delay 2h") from None
+    return moment(text, name)
+
+
+def _pair(text: str, name: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidOption(name, text, "is not NAME=VALUE", hint=f"--{name} customer=42")
+    return key, read_value(value)
+
+
+def _queue_number(text: str, name: str) -> tuple[str, int]:
+    queue, equals, number = text.partition("=")
+    if not equals or not number.isdigit():
+        raise InvalidOption(name, text, "is not QUEUE=N", hint=f"--{name} email=5")
+    return queue, int(number)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(word)

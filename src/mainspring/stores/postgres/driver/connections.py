@@ -1,0 +1,119 @@
+"""How a connection is made and how it ends: every wait has a limit, and a call that is cut short closes its connection.
+
+The settings of a session are sent as it starts, so that a call is one statement and one round trip. Behind a pooler a
+session is shared with other programs: there no setting is left in the session, and each transaction sets what it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import waiting
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+
+from mainspring.errors import BadUrl
+
+R = TypeVar("R")
+
+CALL_LIMIT = 10.0
+"""Seconds after which a blocking call ends, and after which the server ends a statement."""
+
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "mainspring",
+    "connect_timeout": 3,
+    # A half open connection is noticed within 10 s, whether we wait for an answer or the server waits to send one.
+    "keepalives": 1,
+    "keepalives_idle": 3,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 9000,
+}
+_SESSION = {
+    "default_transaction_isolation": "read\\ committed",
+    "statement_timeout": f"{CALL_LIMIT:g}s",
+    "idle_in_transaction_session_timeout": f"{CALL_LIMIT:g}s",
+    # Only the time limit of the socket ends a server process that sends to a client which has vanished or does not
+    # read.
+    "tcp_user_timeout": "9s",
+    "tcp_keepalives_idle": "30s",
+    "tcp_keepalives_interval": "10s",
+    "tcp_keepalives_count": "3",
+}
+
+
+def parse_url(url: str) -> dict[str, Any]:
+    """The connection parameters of a URL, with our own limits as defaults."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as why:
+        raise BadUrl(url, str(why).strip()) from None
+    return {**_DEFAULTS, **given}
+
+
+def add_session_settings(given: dict[str, Any], **more: str) -> dict[str, Any]:
+    """The connection parameters with the settings of a session that no other program shares."""
+    settings = " ".join(f"-c {name}={value}" for name, value in {**_SESSION, **more}.items())
+    return {**given, "options": f"{given.get('options') or ''} {settings}".strip()}
+
+
+def make_listen_connect(url: str) -> Callable[[], Awaitable[AsyncServerConnection]]:
+    """A function that makes the connection to listen on."""
+    given = add_session_settings(parse_url(url))
+    return lambda: AsyncServerConnection.connect(**given, autocommit=True)
+
+
+class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
+    """A connection that is closed when a call on it is cancelled: its protocol state is unknown from then on.
+
+    The driver would wait until the server confirms the interruption, and a server that does not answer would
+    hold up a caller whose time is over.
+    """
+
+    async def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
+        try:
+            return await waiting.wait_async(gen, self.pgconn.socket, interval, *more, **named)
+        except asyncio.CancelledError:
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Close at once, without the event loop."""
+        self._closed = True
+        self.pgconn.finish()
+
+    def __del__(self, *_: Any) -> None:
+        """A program need not close its app: an open connection ends with the program, without the driver's warning."""
+
+
+class ServerConnection(psycopg.Connection[TupleRow]):
+    """A blocking connection: it waits for an answer until the time limit of the call, then it is closed."""
+
+    until: float | None = None
+    """The monotonic time at which the call that uses this connection must end."""
+
+    def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
+        until = time.monotonic() + CALL_LIMIT if self.until is None else self.until
+        return super().wait(self._before(until, gen), interval, *more, **named)
+
+    def _before(self, until: float, gen: PQGen[R]) -> PQGen[R]:
+        """Run ``gen`` until its time is over: the waiting loop of psycopg resumes it each ``interval``, ready or
+        not."""
+        try:
+            wanted = next(gen)
+            while True:
+                wanted = gen.send((yield wanted))
+                if time.monotonic() >= until:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"no answer in {CALL_LIMIT:g} s")
+        except StopIteration as over:
+            answer: R = over.value
+            return answer
+
+    def __del__(self, *_: Any) -> None:
+        """As in :class:`AsyncServerConnection`."""

@@ -1,0 +1,280 @@
+"""Connections: a small pool for the event loop, a few blocking connections for ``enqueue_now``.
+
+One call is one statement in its own transaction, so one round trip. Where the transaction must set something first
+(behind a pooler), or where several statements belong together, the statements are pipelined: still one round trip, and
+no setting is left in a session that a pooler shares.
+
+The driver never repeats a statement. Here a call is repeated only if the server has rolled it back (a deadlock among
+dependents).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, LiteralString, NamedTuple
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import TupleRow, tuple_row
+
+from mainspring.errors import StoreUnavailable
+from mainspring.stores.postgres.driver.connections import (
+    CALL_LIMIT,
+    AsyncServerConnection,
+    ServerConnection,
+    add_session_settings,
+    parse_url,
+)
+from mainspring.stores.postgres.driver.pool import ConnectionPool, is_alive
+
+Params = Mapping[str, Any]
+Rows = list[TupleRow]
+Step = tuple[LiteralString, Params]
+
+TRIES = 3
+"""How often a call that the server rolls back is tried."""
+PREPARE_AFTER = 5
+"""A statement that a session runs this often is prepared on the server."""
+_READ_SETTINGS = "select current_setting('synchronous_commit'), current_setting('fsync')"
+_SET_LOCAL = (
+    "select set_config('statement_timeout', %(limit)s, true), set_config('synchronous_commit', %(commit)s, true)"
+)
+_ROLLED_BACK = (pg.DeadlockDetected, pg.SerializationFailure)
+_inherited: list[Any] = []
+"""Handles of the process that forked this one: to close or collect such a handle would end the parent's session."""
+
+
+class ServerSettings(NamedTuple):
+    """What the server was found to be set to."""
+
+    commit: str
+    """``synchronous_commit`` of our transactions."""
+    fsync: bool
+
+
+class Sessions:
+    """The connections of one store object; a forked child makes its own."""
+
+    def __init__(self, url: str, *, relaxed: bool, pooler: bool, pool_size: int) -> None:
+        self._url = url
+        self._given = parse_url(url)
+        self._how: dict[str, Any] = {"prepare_threshold": None if pooler else PREPARE_AFTER, "autocommit": True}
+        self._relaxed = relaxed
+        self._pooler = pooler
+        self._size = pool_size
+        self._server: ServerSettings | None = None
+        self._pid = os.getpid()
+        self._pool: ConnectionPool | None = None
+        self._idle: list[ServerConnection] = []
+        self._make_semaphores()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # ---- async ------------------------------------------------------------------------------------
+
+    async def open(self) -> bool:
+        """Connect once and read :attr:`server`. False if the sessions were open already."""
+        self._after_fork()
+        self._closed = False
+        if self._pool is not None:
+            return False
+        pool = ConnectionPool(self.connect, self._size)
+        pool.give(await pool.take())
+        self._pool = pool
+        return True
+
+    async def close(self) -> None:
+        self._after_fork()
+        self._closed = True
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @property
+    def server(self) -> ServerSettings:
+        if self._server is None:
+            raise not_open(self._url)
+        return self._server
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether commits wait, at least for the disk."""
+        return self.server.commit != "off"
+
+    async def connect(self) -> AsyncServerConnection:
+        """A connection that the pool does not share."""
+        connection = await AsyncServerConnection.connect(**self._connect_parameters(), **self._how)
+        try:
+            await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+            if self._server is None:
+                found = await (await connection.execute(_READ_SETTINGS)).fetchone()
+                if correction := self._note_settings(found):
+                    await connection.execute(correction)
+        except BaseException:
+            connection.drop()
+            raise
+        return connection
+
+    async def rows(
+        self, sql: LiteralString, params: Params, *, prepare: bool | None = None, first: Sequence[Step] = ()
+    ) -> Rows:
+        """Run one statement, read committed, in a transaction of its own or after the statements of ``first``."""
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._once(sql, params, prepare, first)
+            except _ROLLED_BACK:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _once(self, sql: LiteralString, params: Params, prepare: bool | None, first: Sequence[Step]) -> Rows:
+        self._after_fork()
+        pool = self._pool
+        if pool is None:
+            raise not_open(self._url)
+        connection = await pool.take()
+        try:
+            if not (self._pooler or first):
+                return await (await connection.execute(sql, params, prepare=prepare, binary=True)).fetchall()
+            async with connection.pipeline(), connection.transaction():
+                for step, given in (*self._preamble(), *first):
+                    await connection.execute(step, given, binary=True)
+                cursor = await connection.execute(sql, params, prepare=prepare, binary=True)
+            return await cursor.fetchall()
+        except pg.ReadOnlySqlTransaction:
+            connection.drop()  # another server is the primary now: a new connection may find it
+            raise
+        finally:
+            pool.give(connection)
+
+    # ---- blocking ---------------------------------------------------------------------------------
+
+    def rows_now(self, sql: LiteralString, params: Params, *, may_wait: bool = False) -> Rows:
+        """Run one statement on a blocking connection of our own, in the calling thread.
+
+        ``may_wait``: an open transaction of another program can hold the statement up. One connection is left for
+        statements that cannot be held up.
+        """
+        for left in reversed(range(TRIES)):
+            try:
+                with self._borrow(may_wait) as connection:
+                    return self._once_now(connection, sql, params)
+            except _ROLLED_BACK:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _once_now(self, connection: ServerConnection, sql: LiteralString, params: Params) -> Rows:
+        try:
+            if not self._pooler:
+                return run_on(connection, sql, params)
+            with connection.pipeline(), connection.transaction():
+                for step, given in self._preamble():
+                    connection.execute(step, given, binary=True)
+                return run_on(connection, sql, params)
+        except pg.ReadOnlySqlTransaction:
+            connection.close()  # as in _once
+            raise
+
+    @contextmanager
+    def _borrow(self, may_wait: bool) -> Iterator[ServerConnection]:
+        self._after_fork()
+        if self._closed:
+            raise not_open(self._url)
+        until = time.monotonic() + CALL_LIMIT
+        with ExitStack() as held:
+            for semaphore in (self._waiting_calls, self._all_calls) if may_wait else (self._all_calls,):
+                if not semaphore.acquire(timeout=max(0.0, until - time.monotonic())):
+                    raise StoreUnavailable(f"all {self._size} connections of this process are in use", url=self._url)
+                held.callback(semaphore.release)
+            connection = self._take_idle() or self._connect_now(until)
+            held.callback(self._give_back, connection)
+            connection.until = until
+            yield connection
+
+    def _take_idle(self) -> ServerConnection | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if is_alive(connection):
+                return connection
+            connection.close()
+
+    def _connect_now(self, until: float) -> ServerConnection:
+        connection = ServerConnection.connect(**self._connect_parameters(), **self._how)
+        try:
+            connection.until = until
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            if self._server is None and (
+                correction := self._note_settings(connection.execute(_READ_SETTINGS).fetchone())
+            ):
+                connection.execute(correction)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _give_back(self, connection: ServerConnection) -> None:
+        idle = psycopg.pq.TransactionStatus.IDLE
+        good = not connection.closed and connection.pgconn.transaction_status == idle
+        with self._lock:
+            keep = good and not self._closed
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+
+    # ---- both -------------------------------------------------------------------------------------
+
+    def _connect_parameters(self) -> dict[str, Any]:
+        """The parameters of a new connection. Until the settings of the server are known, its default for commits
+        holds."""
+        if self._pooler:
+            return self._given
+        more = {} if self._server is None else {"synchronous_commit": self._server.commit}
+        return add_session_settings(self._given, **more)
+
+    def _preamble(self) -> Sequence[Step]:
+        if not self._pooler:
+            return ()
+        return ((_SET_LOCAL, {"limit": f"{CALL_LIMIT:g}s", "commit": self.server.commit}),)
+
+    def _note_settings(self, row: TupleRow | None) -> LiteralString | None:
+        """Note what the server is set to; returns the statement that corrects the session which asked."""
+        commit, fsync = row or ("on", "on")
+        wanted = "off" if self._relaxed else "on" if commit == "off" else commit
+        self._server = ServerSettings(wanted, fsync == "on")
+        if wanted == commit or self._pooler:
+            return None
+        return "set synchronous_commit = off" if self._relaxed else "set synchronous_commit = on"
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            _inherited.append((self._pool, self._idle, self._lock, self._all_calls, self._waiting_calls))
+            self._pid, self._pool, self._idle = os.getpid(), None, []
+            self._lock = threading.Lock()
+            self._make_semaphores()
+
+    def _make_semaphores(self) -> None:
+        self._all_calls = threading.BoundedSemaphore(self._size)
+        self._waiting_calls = threading.BoundedSemaphore(max(1, self._size - 1))
+
+
+def run_on(connection: psycopg.Connection[Any], sql: LiteralString, params: Params) -> Rows:
+    """Run a statement with plain tuples, whatever rows and cursors the owner of the connection has chosen."""
+    with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+        return cursor.execute(sql, params, binary=True).fetchall()
+
+
+def not_open(url: str) -> StoreUnavailable:
+    return StoreUnavailable("the store is not open", url=url, hint="Call open() first; after close() open it again.")

@@ -1,0 +1,193 @@
+-- Workers: heartbeats, rescue of lost workers, retirement.
+
+-- beat: count up the beat numbers of workers that have a row and are not lost; insert the rows of workers that
+-- register.
+-- returns the live workers, with their numbers
+create function {schema}.beat_v1(
+    p_worker text[], p_new text[], p_queues text[], p_tasks text[], p_lease bigint[], p_info bytea[], p_now bigint
+) returns table (id text, number bigint)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_made text[];
+begin
+    perform 1 from {schema}.workers w where w.id = any(p_worker) order by w.id for update;
+    v_now := {schema}.now_v1(p_now);
+    with made as (
+        insert into {schema}.workers (id, number, started, seen, queues, tasks, lease, info)
+        select r.id, 0, v_now, v_now, array(select jsonb_array_elements_text(r.queues::jsonb)),
+            array(select jsonb_array_elements_text(r.tasks::jsonb)), r.lease, r.info
+        from unnest(p_new, p_queues, p_tasks, p_lease, p_info) as r(id, queues, tasks, lease, info)
+        order by r.id
+        on conflict (id) do update set info = excluded.info where not workers.lost
+        returning workers.id
+    ) select array_agg(made.id) into v_made from made;
+    return query
+    update {schema}.workers w set number = w.number + 1, seen = v_now
+    where w.id = any(p_worker) and not w.lost
+    returning w.id, w.number;
+end
+$$;
+
+-- rescue: mark a worker lost if its beat number is still p_number, then take back its jobs. A beat that came first
+-- wins: both lock the row. returns one row per moved job, and one without id if the worker was taken
+create function {schema}.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint)
+returns table (id bytea, state text, woken text)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+#variable_conflict use_column
+declare
+    v_worker {schema}.workers;
+    v_buckets text[];
+    v_now bigint;
+begin
+    perform {schema}.guard_v1();
+    select * into v_worker from {schema}.workers w where w.id = p_worker for update;
+    if v_worker.id is null or v_worker.lost or v_worker.number <> p_number then
+        return;
+    end if;
+    update {schema}.workers w set lost = true where w.id = p_worker;
+    v_buckets := {schema}.lock_worker_buckets_v1(v_worker);
+    v_now := {schema}.now_v1(p_now);
+    if {schema}.names_breaker_v1(v_buckets) then
+        return query select null::bytea, null, w.queue
+            from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
+        return query select null::bytea, 'breaker', n.breaker
+            from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
+    end if;
+    return query select null::bytea, 'taken', null;
+    return query select r.* from {schema}.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest({schema}.recheck_freed_v1(v_buckets, false, v_now)) as w(queue);
+end
+$$;
+
+-- retire: apply the acks of jobs known to be guilty, take back the other jobs, delete the row of the worker.
+-- returns as rescue
+create function {schema}.retire_v1(
+    p_worker text, p_cause text, p_acks {schema}.ack_v1[], p_delays bigint[], p_now bigint
+) returns table (id bytea, state text, woken text)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+#variable_conflict use_column
+declare
+    v_worker {schema}.workers;
+    v_buckets text[];
+    v_now bigint;
+begin
+    perform {schema}.guard_v1();
+    select * into v_worker from {schema}.workers w where w.id = p_worker for update;
+    if v_worker.id is null or v_worker.lost then
+        return;
+    end if;
+    v_buckets := {schema}.lock_worker_buckets_v1(v_worker);
+    v_now := {schema}.now_v1(p_now);
+    if {schema}.names_breaker_v1(v_buckets) then
+        return query select null::bytea, null, w.queue from unnest(
+            {schema}.report_acks_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
+        ) as w(queue);
+    end if;
+    return query select null::bytea, null, a.queue from {schema}.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
+    if {schema}.names_breaker_v1(v_buckets) then
+        if p_cause <> {INTERRUPTED} then
+            return query select null::bytea, null, w.queue
+            from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
+        end if;
+        return query select null::bytea, 'breaker', n.breaker
+            from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
+    end if;
+    return query select null::bytea, 'taken', null;
+    return query select r.* from {schema}.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
+    return query select null::bytea, null, w.queue from unnest({schema}.recheck_freed_v1(v_buckets, true, v_now)) as w(queue);
+    delete from {schema}.workers w where w.id = p_worker;
+    return query select null::bytea, null, w.queue from unnest({schema}.apply_joined_v1(p_acks, v_now)) as w(queue);
+end
+$$;
+
+-- guilt: the group of a job when a crash is charged: 1 crashed before, 2 suspect, 0 other. See
+-- mainspring/jobs/lanes.py.
+create function {schema}.guilt_v1(p_crashes integer, p_limit integer) returns integer language sql immutable as $$
+    select case when p_crashes = 0 then {GUILT_NONE} when p_crashes >= p_limit - 1 then {GUILT_SUSPECT} else {GUILT_CRASHED} end
+$$;
+
+-- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has
+-- locked. A crash is charged to jobs that crashed before, else to suspects, else to all; lost and interrupted charge no
+-- job
+create function {schema}.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
+returns table (id bytea, state text, woken text) language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_blamed integer;
+    v_held integer;
+    v_moves {schema}.taken_back_v1[];
+    v_ids bytea[];
+begin
+    perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING} order by j.id for update;
+    v_held := (select count(*) from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING});
+    v_blamed := (
+        select coalesce(min({schema}.guilt_v1(j.crashes, j.crash_limit)), {GUILT_NONE}) from {schema}.jobs j
+        where j.worker = p_worker and j.state = {RUNNING} and j.crashes > 0
+    );
+    v_moves := array(
+        select case
+            when j.ordered is not null then row(j.id, {CANCELLED}, {BY_USER}, c.charged, null)::{schema}.taken_back_v1
+            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
+                then row(j.id, {DEAD}, {CRASHED}, c.charged, null)::{schema}.taken_back_v1
+            when c.charged and c.delay > 0 then row(j.id, {RETRYING}, null, true, p_now + c.delay)::{schema}.taken_back_v1
+            else row(j.id, {READY}, null, c.charged, null)::{schema}.taken_back_v1 end
+        from {schema}.jobs j cross join lateral (
+            select p_cause = {CRASHED} and {schema}.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
+                {schema}.guilt_v1(j.crashes, j.crash_limit) = {GUILT_SUSPECT} or v_held = 1 as named,
+                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
+        ) c
+        where j.worker = p_worker and j.state = {RUNNING}
+        order by j.seq
+    );
+    v_ids := array(select f.id from unnest(v_moves) f);
+    perform {schema}.record_attempts_v1(v_ids, null, p_cause, p_now);
+    delete from {schema}.bucket_uses where worker = p_worker;
+    -- The owner is cleared, so that its own late ack is answered "stale".
+    return query
+    with placed as materialized (
+        select u.*, case when u.state = {READY} then nextval('{schema}.seq') end as seq from unnest(v_moves) u
+    ), moved as (
+        update {schema}.jobs j
+        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
+            lane = {schema}.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
+            state = case when f.state in ({READY}, {RETRYING}) then f.state else {READY} end,
+            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+        from placed f
+        where j.id = any(array[f.id])
+        returning j.queue, f.state
+    )
+    select distinct null::bytea, null, m.queue from moved m where m.state = {READY};
+    perform {schema}.add_lane_rows_v1(array(select f.id from unnest(v_moves) f where f.state = {READY}), false);
+    return query select null::bytea, null, w.queue from unnest(
+        {schema}.finish_v1(
+            array(
+                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0)::{schema}.ending_v1
+                from unnest(v_moves) f join {schema}.jobs j on j.id = any(array[f.id]) where f.state in ({DEAD}, {CANCELLED})
+            ), p_now
+        )
+    ) as w(queue);
+    return query select f.id, f.state, null from unnest(v_moves) f;
+end
+$$;
+
+-- lock_worker_buckets: lock the buckets of all jobs that this worker runs, whose row the caller has locked. returns the
+-- buckets
+create function {schema}.lock_worker_buckets_v1(p_worker {schema}.workers) returns text[] language plpgsql as $$
+declare
+    v_names text[] := '{}';
+begin
+    if p_worker.limited then
+        v_names := array(select u.bucket from {schema}.bucket_uses u where u.worker = p_worker.id);
+        perform {schema}.lock_buckets_v1(v_names);
+    end if;
+    return v_names;
+end
+$$;

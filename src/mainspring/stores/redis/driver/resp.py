@@ -1,0 +1,62 @@
+"""The Redis protocol: hiredis packs commands and parses replies, in C."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import hiredis
+
+INCOMPLETE: Final = object()
+"""The value that a reader returns while a reply is not complete."""
+
+pack: Callable[[tuple[bytes | str | float, ...]], bytes] = cast("Any", hiredis.pack_command)
+"""A command as the server reads it."""
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 8_000}
+"""Seconds, seconds, probes, milliseconds."""
+
+
+class ServerError(Exception):
+    """The server answered with an error. The first word of the text is its code."""
+
+    @property
+    def code(self) -> str:
+        return str(self).partition(" ")[0]
+
+
+class ConnectionBroken(ConnectionError):
+    """The connection is gone. It is unknown whether the last calls took effect."""
+
+
+def new_reader() -> hiredis.Reader:
+    """A parser of replies for one connection."""
+    return hiredis.Reader(protocolError=ConnectionBroken, replyError=ServerError, notEnoughData=INCOMPLETE)
+
+
+def set_socket_options(link: socket.socket) -> None:
+    """Send small packets at once, and notice within about ten seconds that the server is unreachable."""
+    if link.family == getattr(socket, "AF_UNIX", None):
+        return
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # not every system has all of them
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def check(reply: Any) -> Any:
+    """The reply. Raises it if it is an error."""
+    if isinstance(reply, ServerError):
+        raise reply
+    return reply
+
+
+def check_greeting(replies: list[Any]) -> None:
+    """Check the replies to the first commands. The last command, SETNAME, may be forbidden for this user."""
+    *needed, named = replies
+    for reply in needed:
+        check(reply)
+    if isinstance(named, ServerError) and named.code != "NOPERM":
+        raise named

@@ -1,0 +1,166 @@
+"""The names that SQL and Lua texts are filled with, so that no state, flag or threshold is typed by hand in them.
+
+A text writes ``{READY}`` and :func:`fill` replaces the name when the engine loads the text. A placeholder is a name of
+upper-case letters, digits and underscores in braces, without spaces. ``{schema}``, ``{t}``, ``{rows:4}`` and the tables
+of Lua are not placeholders. A text value becomes a quoted literal (``'ready'``), a number stays bare (``100``), and a
+sequence becomes a list with commas (``in ({LIVE})``). The quotes are those of SQL and are valid in Lua as well.
+
+>>> fill("update jobs set state = {READY} where state = {RUNNING}")
+"update jobs set state = 'ready' where state = 'running'"
+>>> fill("local HOLDERS = {HOLDERS_SHOWN}; local found = {}")
+'local HOLDERS = 10; local found = {}'
+>>> fill("where flags & {FLAG_LIMITED} = 0", {"FLAG_LIMITED": 4})
+'where flags & 4 = 0'
+
+This table has the names that more than one engine uses. An engine keeps its own names in ``driver/constants.py`` and
+passes them as ``extra``. A name in ``extra`` replaces the shared name: Redis stores a state as one byte, so there
+``{READY}`` is a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import get_args, get_type_hints
+
+from mainspring.breakers.records import BREAKER_SUFFIX, FOREVER, BreakerRow
+from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import UniqueKey
+from mainspring.limits.records import HOLDER_REST, PLENTIFUL, Limit
+from mainspring.queues.records import DisabledMode, QueueMode
+from mainspring.schedules.records import PART
+from mainspring.states import FINAL, LIVE, WAITING, Action, Reason, State
+from mainspring.stores.base import NUMBERS_KEPT
+
+EDGE_FAIL, EDGE_IGNORE = "fail", "ignore"
+"""The policies of an edge: see :class:`mainspring.jobs.records.Edge`."""
+
+FOLLOWED_SUCCESS, FOLLOWED_OTHER = 1, 2
+"""Bits that tell for which ends a job has follow-up jobs: for ``succeeded``, and for ``dead`` or ``cancelled``."""
+
+RATE_PIECES = 1000
+"""A rate joins starts that are less than this part of its window apart: ``per / RATE_PIECES`` microseconds."""
+
+BREAKER_PIECES = 10
+"""A breaker with a share counts its window in this many pieces."""
+
+SHARE_WHOLE = 1_000_000
+"""``Limit.share`` is in millionths: this is the share of all calls."""
+
+HOLDERS_SHOWN = 10
+"""``BucketRow.holders`` names at most this many jobs."""
+
+HOLDERS_SEARCHED = 10_000
+"""An engine looks at this many of the oldest running jobs, at most, to fill ``BucketRow.holders``."""
+
+ATTEMPTS_KEPT = 100
+"""The newest attempts of a job that are never pruned while the job exists."""
+
+LINES_KEPT = 1_000
+"""The newest log lines of a job that are kept."""
+
+DEPENDENTS_SHOWN = 100
+"""``ScheduleDependencyRow.waiting`` names at most this many jobs."""
+
+HIGHEST_PRIORITY = 100
+LOWEST_PRIORITY = -100
+
+SECOND = 1_000_000
+"""Microseconds."""
+
+DAY = 86_400 * SECOND
+"""Microseconds."""
+
+NANOSECONDS = 1_000
+"""In a microsecond. Smooth rates are counted in nanoseconds."""
+
+
+def _members(prefix: str, kind: type[StrEnum]) -> dict[str, object]:
+    return {f"{prefix}{member.name}": member.value for member in kind}
+
+
+def _choices(prefix: str, record: type, field: str) -> dict[str, object]:
+    """The values of a field of type ``Literal``."""
+    return {f"{prefix}{value.upper()}": value for value in get_args(get_type_hints(record)[field])}
+
+
+def _sorted(states: Iterable[State]) -> tuple[str, ...]:
+    """In the order of their definition, so that a text is the same in every process."""
+    return tuple(state.value for state in State if state in states)
+
+
+CONSTANTS: Mapping[str, object] = {
+    # A state, a reason and an outcome of one name have one value too: SUCCEEDED, CANCELLED, CRASHED, TIMED_OUT.
+    **_members("", State),
+    **_members("", Reason),
+    **_members("", Outcome),
+    "LIVE": _sorted(LIVE),
+    "WAITING": _sorted(WAITING),
+    "FINAL": _sorted(FINAL),
+    **_members("ACTION_", Action),
+    **_members("QUEUE_", QueueMode),
+    **_members("DISABLED_", DisabledMode),
+    **_choices("LIMIT_", Limit, "kind"),
+    **_choices("BREAKER_", BreakerRow, "state"),
+    **_choices("KEY_", UniqueKey, "mode"),
+    **_choices("CONFLICT_", UniqueKey, "conflict"),
+    "FULL_ERROR": "error",
+    "FULL_WAIT": "wait",
+    "FULL_DROP_OLDEST": "drop_oldest",
+    "ORDER_FIFO": "fifo",
+    "ORDER_LIFO": "lifo",
+    "EDGE_FAIL": EDGE_FAIL,
+    "EDGE_IGNORE": EDGE_IGNORE,
+    "FOLLOWED_SUCCESS": FOLLOWED_SUCCESS,
+    "FOLLOWED_OTHER": FOLLOWED_OTHER,
+    "BREAKER_SUFFIX": BREAKER_SUFFIX,
+    "PART": PART,
+    "FOREVER": FOREVER,
+    "PLENTIFUL": PLENTIFUL,
+    "HOLDER_REST": HOLDER_REST,
+    "NUMBERS_KEPT": NUMBERS_KEPT,
+    "RATE_PIECES": RATE_PIECES,
+    "BREAKER_PIECES": BREAKER_PIECES,
+    "SHARE_WHOLE": SHARE_WHOLE,
+    "HOLDERS_SHOWN": HOLDERS_SHOWN,
+    "HOLDERS_SEARCHED": HOLDERS_SEARCHED,
+    "ATTEMPTS_KEPT": ATTEMPTS_KEPT,
+    "LINES_KEPT": LINES_KEPT,
+    "DEPENDENTS_SHOWN": DEPENDENTS_SHOWN,
+    "HIGHEST_PRIORITY": HIGHEST_PRIORITY,
+    "LOWEST_PRIORITY": LOWEST_PRIORITY,
+    "SECOND": SECOND,
+    "DAY": DAY,
+    "NANOSECONDS": NANOSECONDS,
+}
+
+_PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
+
+
+def fill(text: str, extra: Mapping[str, object] | None = None) -> str:
+    """``text`` with every ``{NAME}`` replaced by its literal; ``ValueError`` for a name that no table has."""
+    own = extra or {}
+
+    def literal(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in own:
+            return to_literal(own[name])
+        if name in CONSTANTS:
+            return to_literal(CONSTANTS[name])
+        raise ValueError(f"the text names {{{name}}}, which is not in the table of constants")
+
+    return _PLACEHOLDER.sub(literal, text)
+
+
+def to_literal(value: object) -> str:
+    """A value as SQL and Lua write it."""
+    if isinstance(value, str):
+        if not value.isprintable() or "'" in value or "\\" in value:
+            raise ValueError(f"{value!r} cannot be written as a literal that SQL and Lua read alike")
+        return f"'{value}'"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(to_literal(each) for each in value)
+    if type(value) in (int, float):
+        return str(value)
+    raise TypeError(f"a constant is a text, a number or a sequence of them, not {type(value).__name__}")

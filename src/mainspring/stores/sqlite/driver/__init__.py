@@ -1,0 +1,14 @@
+"""Everything about SQLite itself: the file, the connections, transactions, statements, the schema and wake-ups.
+
+| module | holds |
+|---|---|
+| ``database`` | one database as the store uses it: ``write`` and ``read`` run a function in a transaction |
+| ``writer``, ``reader`` | the writing connection of the process with its group commit; the reading connection |
+| ``transaction`` | ``Tx``: the open transaction as the functions of the engine see it; blocks of ``seq`` values |
+| ``statements``, ``constants`` | the SQL texts of ``sql/*.sql``, and the names that are filled into them |
+| ``schema`` | the numbered migrations |
+| ``connections``, ``write_lock`` | how connections are opened; taking the write lock of the file fairly |
+| ``files`` | where the file may be, whether it was replaced, the disk reserve for acks |
+| ``wakeups``, ``fork`` | wake-ups between processes; what happens to connections at a fork |
+| ``clock``, ``errors`` | the time of the store; the meaning of SQLite's errors |
+"""

@@ -1,0 +1,1 @@
+"""Breakers: what opens and closes them, their probes, and changes by hand."""

@@ -1,0 +1,175 @@
+"""Half open breakers and the results of their probes; breakers with a share of failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.breakers.records import BreakerRow
+from mainspring.common.clock import MovableClock
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.limits.records import Limit
+from mainspring.stores.base import Store
+from mainspring.testing.contract.hands import LANE, Hand, ids, lease
+from mainspring.worker.records import Want
+
+from .failures import HALF, NAME, OPEN_FOR, fail, failure, guard, guarded, look, opened, success
+
+__all__ = ["TestBreakersWithShares", "TestProbes"]
+
+
+@pytest.mark.asyncio
+class TestProbes:
+    @pytest.mark.parametrize("probes", [1, 3])
+    async def test_exactly_size_probes_run_over_all_workers(
+        self, store: Store, second_store: Store, clock: MovableClock, probes: int
+    ) -> None:
+        await opened(store, Limit(name=NAME, kind="breaker", size=probes, per=OPEN_FOR, burst=3))
+        await guarded(store, 40)
+        hands = [await Hand(each).join() for each in (store, second_store) * 4]
+        clock.advance("30s")
+        taken = await asyncio.gather(*(hand.take(5) for hand in hands))
+        assert sum(map(len, taken)) == probes
+        (found,) = await store.buckets([guard()])
+        assert (found.used, found.size, len(found.holders)) == (probes, probes, probes)
+        assert found.breaker is not None
+        assert found.breaker.state == "half_open"
+
+    async def test_jobs_that_ran_before_are_no_probes(self, store: Store, clock: MovableClock) -> None:
+        await guarded(store)
+        hand = await Hand(store).join()
+        claims = await hand.take(8)
+        await fail(hand, *claims[:3])
+        clock.advance("30s")
+        (probe,) = await hand.take(9)
+        await hand.succeed(claims[3])
+        await fail(hand, claims[4])
+        assert (await look(store)).state == "half_open", "only probes decide"
+        await hand.succeed(probe)
+        assert await look(store) == BreakerRow(name=NAME)
+
+    async def test_a_success_closes_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+        hand = await opened(store)
+        other = await Hand(second_store).join()
+        clock.advance("30s")
+        said = await hand.turn(wants=[Want((LANE,), 9)])
+        assert [each.state for each in said.breakers] == ["half_open"]
+        assert await other.take(9) == ()
+        closing = await hand.turn(success(*said.claims))
+        assert closing.breakers == (BreakerRow(name=NAME),)
+        assert len(await other.take(9)) == 9
+
+    async def test_a_failure_opens_it_again(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+        hand = await opened(store)
+        other = await Hand(second_store).join()
+        clock.advance("35s")
+        (probe,) = await hand.take(9)
+        assert (await other.turn(wants=[Want((LANE,), 9)])).next_at is None
+        clock.advance("1s")
+        said = await fail(hand, probe)
+        assert [(each.state, each.until) for each in said.breakers] == [("open", clock.now_us() + OPEN_FOR)]
+        assert (await other.turn(wants=[Want((LANE,), 9)])).next_at == clock.now_us() + OPEN_FOR
+        clock.advance("30s")
+        assert len(await other.take(9)) == 1
+
+    @pytest.mark.parametrize("cause", [Outcome.LOST, Outcome.CRASHED])
+    async def test_a_probe_that_is_lost_opens_it_again(self, store: Store, clock: MovableClock, cause: Outcome) -> None:
+        hand, other = await opened(store), await Hand(store).join()
+        clock.advance("30s")
+        assert len(await hand.take(9)) == 1
+        await store.rescue(hand.name, hand.beats, cause)
+        assert (await look(store)).until == clock.now_us() + OPEN_FOR
+        assert await other.take(9) == ()
+        clock.advance("30s")
+        assert len(await other.take(9)) == 1
+
+    async def test_a_probe_with_another_end_frees_its_capacity(self, store: Store, clock: MovableClock) -> None:
+        hand, other = await opened(store), await Hand(store).join()
+        clock.advance("30s")
+        for ack in (Ack.snoozed, Ack.cancelled, Ack.returned, Ack.interrupted):
+            (probe,) = await hand.take(9)
+            assert await other.take(9) == ()
+            await hand.turn(ack(lease(probe)))
+        assert (await look(store)).state == "half_open"
+        await hand.take(1)
+        await store.retire(hand.name, Outcome.INTERRUPTED)
+        assert len(await other.take(9)) == 1
+
+    @pytest.mark.parametrize("end", ["success", "failure", "nothing"])
+    async def test_the_end_of_a_probe_wakes_listeners(
+        self, store: Store, second_store: Store, clock: MovableClock, end: str
+    ) -> None:
+        """Also its failure: they have to learn when the next one may run."""
+        hand, other = await opened(store), await Hand(second_store).join()
+        clock.advance("30s")
+        (probe,) = await hand.take(1)
+        assert await other.take(9) == ()
+        listener = await second_store.listen(other.name, ["q"])
+        while await listener.wait(0.1):
+            pass
+        acks = {"success": success(probe), "failure": failure(probe), "nothing": Ack.cancelled(lease(probe))}
+        await hand.turn(acks[end])
+        assert await listener.wait(10)
+        listener.close()
+
+    async def test_a_probe_counts_after_a_lost_reply(self, store: Store, clock: MovableClock) -> None:
+        hand = await opened(store)
+        clock.advance("30s")
+        claims = await hand.take(9)
+        assert ids((await hand.repeat()).claims) == ids(claims)
+        assert len(claims) == 1
+
+
+@pytest.mark.asyncio
+class TestBreakersWithShares:
+    async def test_it_opens_when_too_many_fail_of_enough(self, store: Store) -> None:
+        await guarded(store, 40, HALF)
+        hand = await Hand(store).join()
+        claims = await hand.take(20)
+        await hand.turn(*map(failure, claims[:4]), good=[(NAME, 5)])
+        found = await look(store)
+        assert (found.state, found.failures, found.calls) == ("closed", 4, 9)
+        await fail(hand, claims[4])
+        found = await look(store)
+        assert (found.state, found.failures, found.calls) == ("open", 5, 10)
+
+    async def test_successes_keep_it_closed(self, store: Store, second_store: Store) -> None:
+        await guarded(store, 40, HALF)
+        hand, other = await Hand(store).join(), await Hand(second_store).join()
+        claims = await hand.take(20)
+        await hand.succeed(claims[0])
+        await other.turn(good=[(NAME, 12)])
+        await fail(hand, *claims[1:12])
+        found = await look(store)
+        assert (found.state, found.failures, found.calls) == ("closed", 11, 23)
+        await fail(hand, claims[12])
+        assert (await look(store)).state == "open"
+
+    async def test_a_repeated_turn_counts_successes_once(self, store: Store) -> None:
+        await guarded(store, 40, HALF)
+        hand = await Hand(store).join()
+        claim, _ = await hand.take(2)
+        await hand.turn(failure(claim), good=[(NAME, 5), ("unknown:breaker", 3)])
+        await hand.repeat()
+        assert (await look(store)).calls == 6
+
+    async def test_what_is_older_than_the_window_does_not_count(self, store: Store, clock: MovableClock) -> None:
+        await guarded(store, 60, HALF)
+        hand = await Hand(store).join()
+        claims = await hand.take(40)
+        await fail(hand, *claims[:9])
+        clock.advance("53s")
+        assert (await look(store)).failures == 9
+        clock.advance("7s")
+        assert await look(store) == BreakerRow(name=NAME)
+        await fail(hand, *claims[9:18])
+        assert (await look(store)).state == "closed"
+        await fail(hand, claims[18])
+        assert (await look(store)).state == "open"
+
+    async def test_counts_start_again_after_it_closed(self, store: Store, clock: MovableClock) -> None:
+        hand = await opened(store, HALF)
+        clock.advance("30s")
+        await hand.succeed(*await hand.take(9))
+        assert await look(store) == BreakerRow(name=NAME)

@@ -1,0 +1,1 @@
+"""Dependencies of schedules: a run waits until other schedules have succeeded since the last start."""

@@ -1,0 +1,1 @@
+"""Queries: the same jobs are found, counted, tallied and changed."""

@@ -1,0 +1,1 @@
+"""Queues: depth, order, limits of a queue, modes and disabled queues."""

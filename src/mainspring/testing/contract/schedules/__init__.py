@@ -1,0 +1,1 @@
+"""Schedules: rows that are exchanged by number, runs, and due schedules."""

@@ -1,0 +1,1 @@
+"""The store itself: opening, closing, migrations, namespaces and documents."""

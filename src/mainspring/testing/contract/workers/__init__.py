@@ -1,0 +1,1 @@
+"""Workers: heartbeats, rescue and retirement, and which job is charged with a crash."""

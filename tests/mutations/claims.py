@@ -1,0 +1,129 @@
+"""Faults against acks, turns, the order of claims, and promotions."""
+
+from __future__ import annotations
+
+from .mutation import Mutation, mutation
+
+CLAIMS: tuple[Mutation, ...] = (
+    mutation(
+        "ack-token", "An ack is compared by its token", "turns",
+        ("ack.py",
+         "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
+         "job.worker != worker or job.state != State.RUNNING"),
+    ),
+    mutation(
+        "ack-token-in-bulk", "An ack is compared by its token, also among plain successes", "turns",
+        ("sql/ack.sql", "and j.token = a.column2", ""),
+    ),
+    mutation(
+        "ack-worker", "An ack is compared by its worker", "turns",
+        ("ack.py",
+         "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
+         "job.token != ack.token or job.state != State.RUNNING"),
+    ),
+    mutation(
+        "ack-not-running", "A late ack changes nothing of a job that waits again", "turns pairs",
+        ("ack.py",
+         "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
+         "job.token != ack.token or job.worker != worker"),
+    ),
+    mutation(
+        "ack-repeat-is-stale", "A repeated ack of the same owner is answered 'already'", "turns lost",
+        ("ack.py", 'return bool(tx.all("ended_by"', 'return False and bool(tx.all("ended_by"'),
+    ),
+    mutation(
+        "other-ack-is-already", "A different ack of the same owner is answered 'stale'", "turns",
+        ("sql/ack.sql", "and acked = 1 and outcome = :outcome", "and acked = 1 and :outcome <> ''"),
+    ),
+    mutation(
+        "stale-ack-is-already", "A stale ack is answered 'stale'", "turns",
+        ("ack.py", 'return bool(tx.all("ended_by"', 'return True or bool(tx.all("ended_by"'),
+    ),
+    mutation(
+        "rescued-ack-is-already", "The ack of a rescued owner is stale, not already", "turns",
+        ("sql/fleet.sql", "else ?6 end,\n    worker = null\n", "else ?6 end\n"),
+    ),
+    mutation(
+        "unstorable-poisons", "One unstorable ack never blocks the others", "turns",
+        ("ack.py", "        verdicts.unstorable.append(lease)\n\n\n", "        raise\n\n\n"),
+    ),
+    mutation(
+        "refund-forgotten", "Snoozed and interrupted attempts are given back", "acks",
+        ("ack.py", "job.attempt - 1 if ack.refund else job.attempt", "job.attempt"),
+    ),
+    mutation(
+        "attempt-by-number", "Attempts are kept by token, because attempt numbers repeat", "acks",
+        ("ack.py", "tx.add_attempt((ack.id, job.token, *facts))", "tx.add_attempt((ack.id, job.attempt, *facts))"),
+    ),
+    mutation(
+        "park-ignored", "A parked job waits for a worker that knows its task", "turns",
+        ("ack.py",
+         "    if ack.park:\n        placement = placement._replace(lane=parked_lane_of(job.lane",
+         "    if False:\n        placement = placement._replace(lane=parked_lane_of(job.lane"),
+    ),
+    mutation(
+        "lost-worker-takes-a-turn", "A turn of a lost worker applies nothing", "turns rescues",
+        ("turn.py", "if worker is None or worker[0]:", "if worker is None:"),
+    ),
+    mutation(
+        "turn-number-ignored", "A turn with a lower number is a conflict", "turns",
+        ("turn.py", "if turn.number < last:", "if False:"),
+    ),
+    mutation(
+        "repeated-turn-claims", "A repeated turn hands out nothing new", "turns lost",
+        ("turn.py", "is_new = turn.number > last", "is_new = turn.number >= last"),
+    ),
+    mutation(
+        "lost-reply-forgotten", "Claims whose reply was lost are sent again", "turns lost",
+        ("turn.py", "_unread_claims(tx, turn) if turn.seen < last or not is_new else []", "[]"),
+    ),
+    mutation(
+        "lost-leases-not-named", "The reply names the leases that the worker has lost", "turns",
+        ("turn.py", "_lost_leases(tx, turn) if turn.holds else ()", "()"),
+    ),
+    mutation(
+        "token-is-the-clock", "Tokens grow even if the clock stops or goes back", "times",
+        ("sql/claim.sql", "token = max(token + 1, ?2)", "token = ?2"),
+    ),
+    mutation(
+        "order-by-id", "The order is by seq of the store, not by the id of the client", "order times",
+        ("rows.py", "return -row[5], row[14]", "return -row[5], row[0]"),
+        ("claim/picker.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
+    ),
+    mutation(
+        "priority-ignored", "Higher priority comes first", "order",
+        ("rows.py", "return -row[5], row[14]", "return 0, row[14]"),
+    ),
+    mutation(
+        "oldest-ignored", "Jobs of the lowest priority do not starve", "order",
+        ("claim/wants.py", "if left > 0 and want.oldest > 0:", "if False:"),
+    ),
+    mutation(
+        "expired-handed-out", "An expired job is never handed out", "order",
+        ("sql/claim.sql", "and (expires is null or expires > ?2)", "and ?2 > 0", 8),
+    ),
+    mutation(
+        "place-kept-in-ready", "Each entry into ready gives a new seq", "order",
+        ("sql/ack.sql", "-?3 else ?3 end\n", "-?3 else min(seq, ?3) end\n"),
+    ),
+    mutation(
+        "promoted-early", "A job is not promoted before it is due", "promote",
+        ("sql/promote.sql", "and due <= ?", "and due <= ? + 3600000000"),
+    ),
+    mutation(
+        "promoted-in-any-order", "Jobs are promoted in the order of their due times", "promote",
+        ("sql/promote.sql", "order by due, seq", "order by due desc"),
+    ),
+    mutation(
+        "running-expires", "A job that started in time does not expire", "promote",
+        ("sql/promote.sql", "where expires is not null and state <> {RUNNING} and expires <= ?", "where expires <= ?"),
+    ),
+    mutation(
+        "next-due-unknown", "A promotion returns the next due time", "promote",
+        ("sql/promote.sql", "select min(expires) as at from", "select null as at from"),
+    ),
+    mutation(
+        "no-listener-woken", "An enqueue of another client wakes the listeners", "waking",
+        ("driver/writer.py", "            if woken:\n", "            if False:\n"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Faults against beats, rescues, retirements, and the charge of crashes."""
+
+from __future__ import annotations
+
+from .mutation import Mutation, mutation
+
+WORKERS: tuple[Mutation, ...] = (
+    mutation(
+        "cancel-order-not-sent", "The owner gets the cancel order", "orders",
+        ("sql/turn.sql", "where worker = ? and cancel_order is not null", "where worker = ? and cancel_order is null"),
+    ),
+    mutation(
+        "rescue-beat", "Rescue is compare-and-set on the beat number", "rescues",
+        ("sql/fleet.sql", "and number = ? and lost = 0", "and (number = ? or 1) and lost = 0"),
+    ),
+    mutation(
+        "rescue-twice", "Of two rescuers only one takes the jobs", "rescues",
+        ("sql/fleet.sql", "and number = ? and lost = 0", "and number = ?"),
+    ),
+    mutation(
+        "rescue-of-all-workers", "A rescue moves only the jobs of its worker", "rescues",
+        ("sql/fleet.sql", "state = {RUNNING} and worker = ?\norder", "state = {RUNNING} and ? <> ''\norder"),
+    ),
+    mutation(
+        "rescue-keeps-attempt", "A crash or a loss gives the attempt back", "suspects",
+        ("fleet.py", "job.attempt - 1", "job.attempt"),
+    ),
+    mutation(
+        "lost-worker-beats", "A beat of a lost worker is answered 'not alive'", "rescues",
+        ("sql/fleet.sql", "where id = ? and lost = 0 returning number", "where id = ? returning number"),
+    ),
+    mutation(
+        "beat-not-counted", "Each beat raises the beat number", "rescues",
+        ("sql/fleet.sql", "set number = number + 1, seen", "set number = number, seen"),
+    ),
+    mutation(
+        "retire-drops-acks", "A retirement applies the acks of guilty jobs first", "rescues",
+        ("fleet.py", "    apply_acks(tx, worker, acks)\n", ""),
+    ),
+    mutation(
+        "retire-keeps-row", "A retirement deletes the row of the worker", "rescues",
+        ("fleet.py", '    tx.run("drop_worker", (worker,))\n', ""),
+    ),
+    mutation(
+        "crash-charged-to-all", "If suspects ran, a crash is charged to no other job", "suspects",
+        ("fleet.py", "cause is Outcome.CRASHED and each.guilt == charged_guilt", "cause is Outcome.CRASHED"),
+    ),
+    mutation(
+        "loss-charged", "A loss is charged to no job", "suspects",
+        ("fleet.py", "cause is Outcome.CRASHED and each.guilt == charged_guilt", "each.guilt == charged_guilt"),
+    ),
+    mutation(
+        "crash-limit-ignored", "The crash limit makes a job dead", "suspects",
+        ("fleet.py", "charge.charged and charge.certain and crashes >= job.crash_limit", "False"),
+    ),
+    mutation(
+        "dead-by-uncertain-crash", "A crash makes a job dead only if it was a suspect or ran alone", "suspects",
+        ("fleet.py", "each.guilt == GUILT_OF_SUSPECT or len(jobs) == 1", "True"),
+    ),
+    mutation(
+        "suspect-charged-first", "A last crash is charged only if no other job is likelier", "suspects",
+        ("fleet.py",
+         "min((each.guilt for each in jobs if each.guilt), default=0)",
+         "max((each.guilt for each in jobs), default=0)"),
+    ),
+    mutation(
+        "many-suspects", "A worker holds at most one suspect", "suspects",
+        ("claim/wants.py", "min(want.n, suspects)", "want.n"),
+    ),
+    mutation(
+        "early-job-begins-twice", "An early job never begins twice", "orders",
+        ("fleet.py", "if job.early or (", "if ("),
+    ),
+    mutation(
+        "cancel-order-lost-in-rescue", "A rescue cancels a job with a cancel order", "orders",
+        ("fleet.py", "if job.flags & FLAG_CANCEL_ORDERED:", "if False:"),
+    ),
+    mutation(
+        "cancel-overwritten", "A late success does not undo a cancel order", "orders races",
+        ("ack.py", "ordered = job.flags & FLAG_CANCEL_ORDERED", "ordered = 0"),
+        ("sql/actions.sql", "flags = flags | {FLAG_CANCEL_ORDERED}", "flags = flags"),
+    ),
+)  # fmt: skip

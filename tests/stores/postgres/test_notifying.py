@@ -1,0 +1,125 @@
+"""An enqueue wakes workers with its own commit, and answers when the commit is worth what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+import psycopg
+import pytest
+
+from mainspring.common.ids import new_id
+from mainspring.jobs.records import Batch, Enqueued
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.driver.wakeups import Notifier, NotifyingEnqueue
+from mainspring.testing import servers
+from mainspring.testing.contract.hands import job
+
+LONG = 30.0
+CALL = ("select 1", {"id": [b""]})
+
+Enqueue = Callable[[PostgresStore, Batch], Coroutine[None, None, list[Enqueued]]]
+
+
+def batch() -> Batch:
+    return Batch(id=new_id().bytes, jobs=(job(queue="q"),))
+
+
+async def by_loop(store: PostgresStore, given: Batch) -> list[Enqueued]:
+    return await store.enqueue(given)
+
+
+async def by_thread(store: PostgresStore, given: Batch) -> list[Enqueued]:
+    return await asyncio.to_thread(store.enqueue_now, given)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with servers.postgres(own=True) as own:
+        yield own.url
+
+
+@pytest.fixture
+async def absent(server: str) -> AsyncIterator[Callable[[bool], None]]:
+    """Whether commits that wait have to wait for a replica that is not there."""
+
+    def tell(missing: bool) -> None:
+        with psycopg.connect(server, autocommit=True) as link:
+            link.execute(f"alter system set synchronous_standby_names = '{'nobody' if missing else ''}'")
+            link.execute("select pg_reload_conf()")
+            while link.execute("show synchronous_standby_names").fetchone() != ("nobody" if missing else "",):
+                pass
+
+    yield tell
+    tell(False)
+
+
+@pytest.mark.parametrize("enqueue", [by_loop, by_thread])
+@pytest.mark.parametrize("pooler", [False, True])
+class TestWaits:
+    async def test_workers_come_while_the_commit_waits_for_its_replica(
+        self, server: str, absent: Callable[[bool], None], enqueue: Enqueue, pooler: bool
+    ) -> None:
+        """Whoever enqueues has no answer before the replica has the job."""
+        store = PostgresStore(server, pooler=pooler, listen_url=server)
+        await store.migrate()
+        await store.open()
+        listener = await store.listen("w", ["q"])
+        absent(True)
+        asked = asyncio.create_task(enqueue(store, batch()))
+        assert await listener.wait(LONG)
+        await self._waits_for_a_replica(server)
+        assert not asked.done()
+        absent(False)
+        assert len(await asked) == 1
+        listener.close()
+        await store.close()
+
+    async def test_normal_waits_for_nobody(
+        self, server: str, absent: Callable[[bool], None], enqueue: Enqueue, pooler: bool
+    ) -> None:
+        store = PostgresStore(server, durability="normal", pooler=pooler)
+        await store.migrate()
+        await store.open()
+        absent(True)
+        assert len(await enqueue(store, batch())) == 1
+        await store.close()
+
+    async def _waits_for_a_replica(self, server: str) -> None:
+        ask = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
+        async with asyncio.timeout(LONG), await psycopg.AsyncConnection.connect(server, autocommit=True) as link:
+            while await (await link.execute(ask)).fetchone() != (1,):
+                pass
+
+
+class TestMoments:
+    def test_one_that_came_a_moment_after_another_rings_only_if_it_took_long(self) -> None:
+        """Listeners wake a second time for what was committed in the moment after a ring, not for later commits."""
+        notifier = Notifier("s")
+        notifier.note(["q"], time.monotonic() + LONG)
+        enqueue = NotifyingEnqueue(notifier, batch(), CALL)
+        assert enqueue.step == CALL
+        assert not enqueue.unsettled
+        assert enqueue.take_due([]) == []
+        notifier.note(["q"], 0.0)
+        assert enqueue.take_due([]) == ["s:q"]
+
+    def test_one_that_failed_did_not_ring(self) -> None:
+        notifier = Notifier("s")
+        assert NotifyingEnqueue(notifier, batch(), CALL).unsettled
+        again = NotifyingEnqueue(notifier, batch(), CALL)
+        assert again.unsettled
+        again.own_rows([])
+        assert again.take_due([]) == []
+        assert not NotifyingEnqueue(notifier, batch(), CALL).unsettled
+
+    async def test_an_id_that_is_there_is_answered_the_same_way(self, store: PostgresStore) -> None:
+        """With a ring and without one."""
+        given = batch()
+        first = await store.enqueue(given)
+        said = await store.enqueue(given)
+        store._db.notifier.note(["q"], 0.0)
+        assert await store.enqueue(given) == said
+        assert [each.id for each in first] == [each.id for each in said]
+        assert not said[0].created

@@ -1,0 +1,46 @@
+"""The three engines have the same names: a reader of one engine finds everything in the other two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import mainspring.stores
+
+STORES = Path(mainspring.stores.__file__).parent
+ENGINES = ("sqlite", "postgres", "redis")
+TEXTS = {"sqlite": "sql", "postgres": "sql", "redis": "lua"}
+NAMES = {
+    *("__init__", "store", "enqueue", "claim", "ack", "turn", "finish", "follow_ups", "limits", "holders", "breakers"),
+    *("keys", "queues", "schedules", "dependencies", "fair", "lanes", "query", "actions", "prune", "promote", "fleet"),
+    *("reports", "documents", "rows", "driver"),
+}
+OWN = {"redis": {"__main__"}}
+"""``python -m mainspring.stores.redis`` prints the access rules of a user."""
+
+
+def names(engine: str) -> set[str]:
+    """The modules and packages directly in the folder of an engine; a module and a package of one name are alike."""
+    found = set()
+    for path in (STORES / engine).iterdir():
+        if path.suffix == ".py":
+            found.add(path.stem)
+        elif path.is_dir() and path.name != "__pycache__":
+            found.add(path.name)
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_has_a_module_or_package_for_every_feature_and_no_other(engine: str) -> None:
+    assert names(engine) == NAMES | OWN.get(engine, set()) | {TEXTS[engine]}
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_sql_files_are_named_after_a_feature(engine: str) -> None:
+    """``sql/claim.sql``, or files in ``sql/claim/``. The schema belongs to the driver.
+
+    Redis has a script for each method of the contract, made from parts that are named by feature.
+    """
+    found = {path.stem for path in (STORES / engine / "sql").iterdir()}
+    assert found - NAMES <= {"schema"}
