@@ -127,7 +127,6 @@ def paint() -> None: ...
 """
 
 
-@pytest.mark.fresh
 def test_it_is_a_flag_of_the_command_line(tmp_path: Path) -> None:
     """In an interpreter of its own: the flags are read from the table when the command line is imported."""
     (tmp_path / "shop.py").write_text(APP)
