@@ -64,8 +64,8 @@ class TestRefused:
         ("options", "why"),
         [
             ({"failures": 0}, "whole number from 1"),
-            ({"rate": 1.5}, "greater than 0 and at most 1"),
-            ({"rate": True}, "greater than 0 and at most 1"),
+            ({"rate": 1.5}, "above 0 and at most 1"),
+            ({"rate": True}, "above 0 and at most 1"),
             ({"rate": 0.5, "failures": 5}, "cannot be combined with rate"),
             ({"minimum": 5}, "works with rate only"),
             ({"over": "1m"}, "works with rate only"),
