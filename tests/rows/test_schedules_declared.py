@@ -91,12 +91,12 @@ class TestDiscovery:
         @bare.schedule("nightly", cron="0 3 * * *")
         def one() -> None: ...
 
-        with pytest.raises(InvalidOption, match=r"'nightly'.*already that of a schedule of task.*one"):
+        with pytest.raises(InvalidOption, match=r"'nightly'.*already the name of a schedule of task.*one"):
 
             @bare.schedule("nightly", cron="0 4 * * *")
             def two() -> None: ...
 
-        with pytest.raises(InvalidOption, match="already that of a schedule"):
+        with pytest.raises(InvalidOption, match="already the name of a schedule"):
             bare.schedule("nightly", every="1h")(one)
 
     @pytest.mark.stores("sqlite")

@@ -143,10 +143,11 @@ class Call(Handle, Generic[R_co]):
 def checked_calls(app: Mainspring, calls: Iterable[Call[R]]) -> list[Call[R]]:
     """The calls as a list, for ``enqueue_many``; ``InvalidOption`` unless each is a call of this app."""
     try:
-        found = list(calls)
+        each = iter(calls)  # only this: a TypeError out of the caller's generator is not ours
     except TypeError:
         hint = "app.enqueue_many([task.s(1), task.s(2)]); one call is enqueued by task.s(1).enqueue()."
         raise InvalidOption("calls", calls, "must be several calls", subject="enqueue_many", hint=hint) from None
+    found = list(each)
     for call in found:
         if not isinstance(call, Call):
             hint = "A call is task.s(...), with the arguments of one job, or app.call(name, ...)."
