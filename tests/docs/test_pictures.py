@@ -174,7 +174,7 @@ def test_a_broken_picture_is_found(text: str) -> None:
 
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*(?:/|\.(?:py|sql|lua|md|toml|txt|jsonl|json))")
-SQL_FUNCTION = re.compile(r"(\w+_v\d+)(?:\(\))?")
+SQL_FUNCTION = re.compile(r"(\w+_v\d+)(?:\(\w*\))?")
 FUNCTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(_?[a-z]\w*)\(\)")
 MEMBER = re.compile(r"([A-Z]\w*[a-z]\w*)\.(_?\w+)(?:\(\))?")
 CLASS = re.compile(r"[A-Z][a-z]\w*")
