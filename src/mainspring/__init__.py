@@ -1,11 +1,11 @@
-"""Background work for Python, on SQLite, PostgreSQL or Redis, with the same promises on each.
+"""Background jobs for Python on SQLite, PostgreSQL or Redis, with the same guarantees on each.
 
 >>> from mainspring import Mainspring
 >>> app = Mainspring("sqlite://")          # opens nothing yet
 >>> @app.task(queue="email", retries=3)
 ... def send(to: str) -> str:
 ...     return f"sent to {to}"
->>> send("a@b.c")                          # a plain call stays a plain call
+>>> send("a@b.c")                          # a plain call runs the function
 'sent to a@b.c'
 """
 
@@ -109,7 +109,7 @@ __version__ = "0.1.0.dev0"
 
 
 def __getattr__(name: str) -> object:
-    """Public names are imported when they are first used, so that ``import mainspring`` costs little."""
+    """Import a public name at its first use, so that ``import mainspring`` is fast."""
     home = _HOMES.get(name)
     if home is None:
         from mainspring.errors import did_you_mean

@@ -6,124 +6,126 @@ from .mutation import Mutation, mutation
 
 CLAIMS: tuple[Mutation, ...] = (
     mutation(
-        "ack-token", "An ack is compared by its token", "turns",
+        "ack-token", "An ack is compared by its token", "claims.turns",
         ("ack.py",
          "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
          "job.worker != worker or job.state != State.RUNNING"),
     ),
     mutation(
-        "ack-token-in-bulk", "An ack is compared by its token, also among plain successes", "turns",
+        "ack-token-in-bulk", "An ack is compared by its token, also among plain successes", "claims.turns",
         ("sql/ack.sql", "and j.token = a.column2", ""),
     ),
     mutation(
-        "ack-worker", "An ack is compared by its worker", "turns",
+        "ack-worker", "An ack is compared by its worker", "claims.turns",
         ("ack.py",
          "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
          "job.token != ack.token or job.state != State.RUNNING"),
     ),
     mutation(
-        "ack-not-running", "A late ack changes nothing of a job that waits again", "turns pairs",
+        "ack-not-running", "A late ack changes nothing of a job that waits again", "claims.turns jobs.transitions",
         ("ack.py",
          "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
          "job.token != ack.token or job.worker != worker"),
     ),
     mutation(
-        "ack-repeat-is-stale", "A repeated ack of the same owner is answered 'already'", "turns lost",
+        "ack-repeat-is-stale", "A repeated ack of the same owner is answered 'already'",
+        "claims.turns claims.lost_replies",
         ("ack.py", 'return bool(tx.all("ended_by"', 'return False and bool(tx.all("ended_by"'),
     ),
     mutation(
-        "other-ack-is-already", "A different ack of the same owner is answered 'stale'", "turns",
+        "other-ack-is-already", "A different ack of the same owner is answered 'stale'", "claims.turns",
         ("sql/ack.sql", "and acked = 1 and outcome = :outcome", "and acked = 1 and :outcome <> ''"),
     ),
     mutation(
-        "stale-ack-is-already", "A stale ack is answered 'stale'", "turns",
+        "stale-ack-is-already", "A stale ack is answered 'stale'", "claims.turns",
         ("ack.py", 'return bool(tx.all("ended_by"', 'return True or bool(tx.all("ended_by"'),
     ),
     mutation(
-        "rescued-ack-is-already", "The ack of a rescued owner is stale, not already", "turns",
+        "rescued-ack-is-already", "The ack of a rescued owner is stale, not already", "claims.turns",
         ("sql/fleet.sql", "else ?6 end,\n    worker = null\n", "else ?6 end\n"),
     ),
     mutation(
-        "unstorable-poisons", "One unstorable ack never blocks the others", "turns",
+        "unstorable-poisons", "One unstorable ack never blocks the others", "claims.turns",
         ("ack.py", "        verdicts.unstorable.append(lease)\n\n\n", "        raise\n\n\n"),
     ),
     mutation(
-        "refund-forgotten", "Snoozed and interrupted attempts are given back", "acks",
+        "refund-forgotten", "Snoozed and interrupted attempts are given back", "claims.acks",
         ("ack.py", "job.attempt - 1 if ack.refund else job.attempt", "job.attempt"),
     ),
     mutation(
-        "attempt-by-number", "Attempts are kept by token, because attempt numbers repeat", "acks",
+        "attempt-by-number", "Attempts are kept by token, because attempt numbers repeat", "claims.acks",
         ("ack.py", "tx.add_attempt((ack.id, job.token, *facts))", "tx.add_attempt((ack.id, job.attempt, *facts))"),
     ),
     mutation(
-        "park-ignored", "A parked job waits for a worker that knows its task", "turns",
+        "park-ignored", "A parked job waits for a worker that knows its task", "claims.turns",
         ("ack.py",
          "    if ack.park:\n        placement = placement._replace(lane=parked_lane_of(job.lane",
          "    if False:\n        placement = placement._replace(lane=parked_lane_of(job.lane"),
     ),
     mutation(
-        "lost-worker-takes-a-turn", "A turn of a lost worker applies nothing", "turns rescues",
+        "lost-worker-takes-a-turn", "A turn of a lost worker applies nothing", "claims.turns workers.rescue",
         ("turn.py", "if worker is None or worker[0]:", "if worker is None:"),
     ),
     mutation(
-        "turn-number-ignored", "A turn with a lower number is a conflict", "turns",
+        "turn-number-ignored", "A turn with a lower number is a conflict", "claims.turns",
         ("turn.py", "if turn.number < last:", "if False:"),
     ),
     mutation(
-        "repeated-turn-claims", "A repeated turn hands out nothing new", "turns lost",
+        "repeated-turn-claims", "A repeated turn hands out nothing new", "claims.turns claims.lost_replies",
         ("turn.py", "is_new = turn.number > last", "is_new = turn.number >= last"),
     ),
     mutation(
-        "lost-reply-forgotten", "Claims whose reply was lost are sent again", "turns lost",
+        "lost-reply-forgotten", "Claims whose reply was lost are sent again", "claims.turns claims.lost_replies",
         ("turn.py", "_unread_claims(tx, turn) if turn.seen < last or not is_new else []", "[]"),
     ),
     mutation(
-        "lost-leases-not-named", "The reply names the leases that the worker has lost", "turns",
+        "lost-leases-not-named", "The reply names the leases that the worker has lost", "claims.turns",
         ("turn.py", "_lost_leases(tx, turn) if turn.holds else ()", "()"),
     ),
     mutation(
-        "token-is-the-clock", "Tokens grow even if the clock stops or goes back", "times",
+        "token-is-the-clock", "Tokens grow even if the clock stops or goes back", "claims.tokens_and_clocks",
         ("sql/claim.sql", "token = max(token + 1, ?2)", "token = ?2"),
     ),
     mutation(
-        "order-by-id", "The order is by seq of the store, not by the id of the client", "order times",
+        "order-by-id", "The order is by seq of the store, not by the id of the client",
+        "claims.order claims.tokens_and_clocks",
         ("rows.py", "return -row[5], row[14]", "return -row[5], row[0]"),
         ("claim/picker.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
     ),
     mutation(
-        "priority-ignored", "Higher priority comes first", "order",
+        "priority-ignored", "Higher priority comes first", "claims.order",
         ("rows.py", "return -row[5], row[14]", "return 0, row[14]"),
     ),
     mutation(
-        "oldest-ignored", "Jobs of the lowest priority do not starve", "order",
+        "oldest-ignored", "Jobs of the lowest priority do not starve", "claims.order",
         ("claim/wants.py", "if left > 0 and want.oldest > 0:", "if False:"),
     ),
     mutation(
-        "expired-handed-out", "An expired job is never handed out", "order",
+        "expired-handed-out", "An expired job is never handed out", "claims.order",
         ("sql/claim.sql", "and (expires is null or expires > ?2)", "and ?2 > 0", 8),
     ),
     mutation(
-        "place-kept-in-ready", "Each entry into ready gives a new seq", "order",
+        "place-kept-in-ready", "Each entry into ready gives a new seq", "claims.order",
         ("sql/ack.sql", "-?3 else ?3 end\n", "-?3 else min(seq, ?3) end\n"),
     ),
     mutation(
-        "promoted-early", "A job is not promoted before it is due", "promote",
+        "promoted-early", "A job is not promoted before it is due", "claims.promote",
         ("sql/promote.sql", "and due <= ?", "and due <= ? + 3600000000"),
     ),
     mutation(
-        "promoted-in-any-order", "Jobs are promoted in the order of their due times", "promote",
+        "promoted-in-any-order", "Jobs are promoted in the order of their due times", "claims.promote",
         ("sql/promote.sql", "order by due, seq", "order by due desc"),
     ),
     mutation(
-        "running-expires", "A job that started in time does not expire", "promote",
+        "running-expires", "A job that started in time does not expire", "claims.promote",
         ("sql/promote.sql", "where expires is not null and state <> {RUNNING} and expires <= ?", "where expires <= ?"),
     ),
     mutation(
-        "next-due-unknown", "A promotion returns the next due time", "promote",
+        "next-due-unknown", "A promotion returns the next due time", "claims.promote",
         ("sql/promote.sql", "select min(expires) as at from", "select null as at from"),
     ),
     mutation(
-        "no-listener-woken", "An enqueue of another client wakes the listeners", "waking",
+        "no-listener-woken", "An enqueue of another client wakes the listeners", "claims.wake_ups",
         ("driver/writer.py", "            if woken:\n", "            if False:\n"),
     ),
 )  # fmt: skip

@@ -6,164 +6,164 @@ from .mutation import Mutation, mutation
 
 LIMITS: tuple[Mutation, ...] = (
     mutation(
-        "running-jobs-uncounted", "A limit counts the jobs that run already", "buckets races",
+        "running-jobs-uncounted", "A limit counts the jobs that run already", "limits.buckets claims.races",
         ("limits/capacity.py", "running.count(name) + keyed + holders", "0"),
     ),
     mutation(
-        "limit-per-job", "A limit holds within one turn", "buckets",
+        "limit-per-job", "A limit holds within one turn", "limits.buckets",
         ("limits/capacity.py", "        self._used += n\n\n\nclass", "        pass\n\n\nclass"),
     ),
     mutation(
-        "job-hold-leaks", "Every way out of running releases the capacity", "limits",
+        "job-hold-leaks", "Every way out of running releases the capacity", "limits.declared",
         ("sql/limits.sql", "where bucket = ? and job = ?", "where bucket = ? and job = ? and 0"),
     ),
     mutation(
-        "release-unseen-in-bulk", "A success in bulk wakes the jobs that wait for an unkeyed limit", "limits",
+        "release-unseen-in-bulk", "A success in bulk wakes the jobs that wait for an unkeyed limit", "limits.declared",
         ("sql/ack.sql", "where l.kind is null or l.kind = {LIMIT_CONCURRENCY}", "where false"),
     ),
     mutation(
-        "uneven-costs", "A lane is claimed in bulk only if its jobs have equal costs", "roomy",
+        "uneven-costs", "A lane is claimed in bulk only if its jobs have equal costs", "limits.plentiful",
         ("claim/wants.py", "costs_in(found.pop()) if len(found) == 1 else", "costs_in(min(found)) if found else"),
         ("claim/wants.py", "return not found and min(", "return min("),
     ),
     mutation(
-        "one-bucket-is-enough", "A job with two buckets needs capacity in both", "buckets",
+        "one-bucket-is-enough", "A job with two buckets needs capacity in both", "limits.buckets",
         ("limits/buckets.py",
          "return [name for name in buckets if not",
          "return [name for name in list(buckets)[:1] if not"),
     ),
     mutation(
-        "release-wakes-no-queue", "A release of an unkeyed limit wakes the queues that wait for it", "limits",
+        "release-wakes-no-queue", "A release of an unkeyed limit wakes the queues that wait for it", "limits.declared",
         ("limits/waiting.py", "    elif capacities[bucket].available() > 0:\n", "    elif False:\n"),
     ),
     mutation(
-        "declaration-over-override", "A size that a user set outlives declarations", "limits",
+        "declaration-over-override", "A size that a user set outlives declarations", "limits.declared",
         ("sql/limits.sql", "coalesce(override, size)", "size"),
     ),
     mutation(
-        "limit-made-anew", "An enqueue does not change a limit that exists", "limits",
+        "limit-made-anew", "An enqueue does not change a limit that exists", "limits.declared",
         ("sql/limits.sql", "insert or ignore into {t}limits", "insert or replace into {t}limits"),
     ),
     mutation(
-        "unknown-is-full", "A limit that is not known limits nothing", "limits",
+        "unknown-is-full", "A limit that is not known limits nothing", "limits.declared",
         ("limits/buckets.py",
          '_UNKNOWN = CurrentLimit("", UNLIMITED, 0, 0)',
          '_UNKNOWN = CurrentLimit("concurrency", 0, 0, 0)'),
     ),
     mutation(
-        "change-wakes-no-queue", "A changed limit wakes the queues that wait for it", "limits",
+        "change-wakes-no-queue", "A changed limit wakes the queues that wait for it", "limits.declared",
         ("limits/waiting.py", "    wake_waiting_queues(tx, limit)\n", ""),
     ),
     mutation(
-        "parked-for-ever", "Released capacity goes to a key that waits", "limits",
+        "parked-for-ever", "Released capacity goes to a key that waits", "limits.declared",
         ("limits/waiting.py", "        if n > 0:\n", "        if False:\n"),
     ),
     mutation(
-        "capacity-lies-idle", "Capacity that one lane cannot use goes to the next lane", "limits",
+        "capacity-lies-idle", "Capacity that one lane cannot use goes to the next lane", "limits.declared",
         ("claim/keyed.py", "            if name != parked_on and not", "            if False and not"),
     ),
     mutation(
-        "full-lanes-hide-others", "Lanes with capacity are found behind any number of full lanes", "limits",
+        "full-lanes-hide-others", "Lanes with capacity are found behind any number of full lanes", "limits.declared",
         ("claim/wants.py",
          "self.more = self.more or any(source.looked >= PATIENCE for source in sources)",
          "self.more = False"),
     ),
     mutation(
-        "new-priority-not-found", "A claim finds a job whose priority was changed", "limits",
+        "new-priority-not-found", "A claim finds a job whose priority was changed", "limits.declared",
         ("actions.py", "    if is_ready:\n", "    if False:\n"),
     ),
     mutation(
-        "keys-by-priority-only", "The oldest job of all keys is claimed by age", "limits",
+        "keys-by-priority-only", "The oldest job of all keys is claimed by age", "limits.declared",
         ("claim/keyed.py", "(lane.seq,) if self._aged else", "(lane.rank, lane.seq) if self._aged else"),
     ),
     mutation(
-        "scarce-jobs-unlimited", "A want gets no more jobs with scarce limits than it asks for", "limits",
+        "scarce-jobs-unlimited", "A want gets no more jobs with scarce limits than it asks for", "limits.declared",
         ("claim/picker.py", "self.limited -= picked.is_scarce", "self.limited -= 0"),
     ),
     mutation(
-        "starts-unwritten", "A rate counts over turns and workers", "rates",
+        "starts-unwritten", "A rate counts over turns and workers", "limits.rates",
         ("claim/wants.py", "        capacities.write()\n", "        pass\n"),
     ),
     mutation(
-        "window-too-short", "No window has more starts than the rate allows", "rates",
+        "window-too-short", "No window has more starts than the rate allows", "limits.rates",
         ("limits/rates.py",
          "self._window_start = tx.now - limit.per\n",
          "self._window_start = tx.now - limit.per // 2\n"),
     ),
     mutation(
-        "start-moved-back", "Starts that share a row count from the last of them on", "rates",
+        "start-moved-back", "Starts that share a row count from the last of them on", "limits.rates",
         ("limits/rates.py", "max(newest[1], tx.now), n + newest[2]", "newest[1], n + newest[2]"),
     ),
     mutation(
-        "cost-ignored", "A rate counts the cost of each start", "rates",
+        "cost-ignored", "A rate counts the cost of each start", "limits.rates",
         ("lanes.py", "max(costs.get(each.name, 0), each.cost)", "1"),
     ),
     mutation(
-        "expensive-job-stuck", "A cost above the size counts as the whole size", "rates",
+        "expensive-job-stuck", "A cost above the size counts as the whole size", "limits.rates",
         ("limits/rates.py", "min(max(cost, 1), self.size) <= self.available()", "cost <= self.available()"),
     ),
     mutation(
-        "spent-ignored", "The real cost of an attempt counts", "rates",
+        "spent-ignored", "The real cost of an attempt counts", "limits.rates",
         ("limits/rates.py", "        more = real - min(cost, self.size)\n", "        more = 0\n"),
     ),
     mutation(
-        "slow-ignored", "A blocked rate lets nothing start", "rates",
+        "slow-ignored", "A blocked rate lets nothing start", "limits.rates",
         ("limits/rates.py", "if self._blocked_until <= self._tx.now else 0", "if True else 0"),
     ),
     mutation(
-        "slow-shortened", "A later and shorter block does not shorten a block", "rates",
+        "slow-shortened", "A later and shorter block does not shorten a block", "limits.rates",
         ("sql/limits.sql",
          "blocked_until = max(blocked_until, excluded.blocked_until)",
          "blocked_until = excluded.blocked_until"),
     ),
     mutation(
-        "smooth-without-burst", "A smooth rate allows its burst after quiet time", "rates",
+        "smooth-without-burst", "A smooth rate allows its burst after quiet time", "limits.rates",
         ("limits/rates.py", "SmoothRate(limit.size, limit.per, limit.burst)", "SmoothRate(limit.size, limit.per, 1)"),
     ),
     mutation(
-        "smooth-saves-up", "Quiet time gives a smooth rate no more than its burst", "rates",
+        "smooth-saves-up", "Quiet time gives a smooth rate no more than its burst", "limits.rates",
         ("../shared/rates.py", "return max(tat, now) + n * self.time(", "return tat + n * self.time("),
     ),
     mutation(
-        "recheck-not-returned", "A promotion returns when a lane that waits for a rate can start", "rates",
+        "recheck-not-returned", "A promotion returns when a lane that waits for a rate can start", "limits.rates",
         ("promote.py", "(next_due, _open_lanes(tx))", "(next_due,)"),
     ),
     mutation(
-        "holder-never-expires", "An expired holder holds nothing", "limits",
+        "holder-never-expires", "An expired holder holds nothing", "limits.declared",
         ("sql/limits.sql", "where bucket = ?1 and until > ?2", "where bucket = ?1 and ?2"),
     ),
     mutation(
-        "renewal-starts-again", "A renewal counts no start", "limits",
+        "renewal-starts-again", "A renewal counts no start", "limits.declared",
         ("holders.py", 'tx.all("renew_holder", (tx.now + request.ttl, request.holder, tx.now))', "()"),
     ),
     mutation(
-        "holder-takes-a-part", "A holder gets all of its buckets or none", "limits",
+        "holder-takes-a-part", "A holder gets all of its buckets or none", "limits.declared",
         ("holders.py", "    if full:\n", "    if len(full) == len(costs):\n"),
     ),
     mutation(
-        "fencing-token-repeated", "The fencing tokens of a bucket grow whatever the clock does", "guests",
+        "fencing-token-repeated", "The fencing tokens of a bucket grow whatever the clock does", "limits.holders",
         ("holders.py", "last[0] + 1)", "0)"),
     ),
     mutation(
-        "fencing-token-renewed", "A renewal repeats its fencing token", "guests",
+        "fencing-token-renewed", "A renewal repeats its fencing token", "limits.holders",
         ("holders.py", "until=until, token=token)\n    tx.run", "until=until, token=token + 1)\n    tx.run"),
     ),
     mutation(
-        "late-renewal-takes", "A renewal without buckets takes nothing for an expired holder", "guests",
+        "late-renewal-takes", "A renewal without buckets takes nothing for an expired holder", "limits.holders",
         ("holders.py", "    if not request.buckets:\n", "    if False:\n"),
     ),
     mutation(
-        "hold-made-shorter", "A renewal never makes a hold shorter", "guests",
+        "hold-made-shorter", "A renewal never makes a hold shorter", "limits.holders",
         ("sql/holders.sql", "max(until, ?)", "?"),
     ),
     mutation(
-        "expired-holder-listed", "An expired holder is not listed", "guests",
+        "expired-holder-listed", "An expired holder is not listed", "limits.holders",
         ("sql/holders.sql",
          "where bucket >= ? and bucket < ? and until > ?",
          "where bucket >= ? and bucket < ? and ?"),
     ),
     mutation(
-        "young-token-forgotten", "A fencing token that may come again is kept", "guests",
+        "young-token-forgotten", "A fencing token that may come again is kept", "limits.holders",
         ("sql/holders.sql", "delete from {t}fencing_tokens where token <= ?", "delete from {t}fencing_tokens where ?"),
     ),
 )  # fmt: skip

@@ -62,7 +62,7 @@ def _failing_test(mutation: Mutation, folder: Path) -> str | None:
     where = [sys.executable, "-c", "import mainspring; print(mainspring.__file__)"]
     loaded = subprocess.run(where, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
     assert loaded.startswith(str(folder)), f"another package than the copy was imported: {loaded}"
-    tests = [f"tests/contract/test_{module}.py" for module in mutation.tests.split()]
+    tests = [f"tests/contract/test_{module.replace('.', '_')}.py" for module in mutation.tests.split()]
     command = [sys.executable, "-m", "pytest", *tests, "--store", "sqlite", "-x", "-q", "-n0", "-p", "no:cacheprovider"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     failed = re.search(r"^FAILED \S*::(\S+)", done.stdout, re.MULTILINE)

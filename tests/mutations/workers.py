@@ -6,77 +6,77 @@ from .mutation import Mutation, mutation
 
 WORKERS: tuple[Mutation, ...] = (
     mutation(
-        "cancel-order-not-sent", "The owner gets the cancel order", "orders",
+        "cancel-order-not-sent", "The owner gets the cancel order", "claims.cancel_orders",
         ("sql/turn.sql", "where worker = ? and cancel_order is not null", "where worker = ? and cancel_order is null"),
     ),
     mutation(
-        "rescue-beat", "Rescue is compare-and-set on the beat number", "rescues",
+        "rescue-beat", "Rescue is compare-and-set on the beat number", "workers.rescue",
         ("sql/fleet.sql", "and number = ? and lost = 0", "and (number = ? or 1) and lost = 0"),
     ),
     mutation(
-        "rescue-twice", "Of two rescuers only one takes the jobs", "rescues",
+        "rescue-twice", "Of two rescuers only one takes the jobs", "workers.rescue",
         ("sql/fleet.sql", "and number = ? and lost = 0", "and number = ?"),
     ),
     mutation(
-        "rescue-of-all-workers", "A rescue moves only the jobs of its worker", "rescues",
+        "rescue-of-all-workers", "A rescue moves only the jobs of its worker", "workers.rescue",
         ("sql/fleet.sql", "state = {RUNNING} and worker = ?\norder", "state = {RUNNING} and ? <> ''\norder"),
     ),
     mutation(
-        "rescue-keeps-attempt", "A crash or a loss gives the attempt back", "suspects",
+        "rescue-keeps-attempt", "A crash or a loss gives the attempt back", "workers.crashes",
         ("fleet.py", "job.attempt - 1", "job.attempt"),
     ),
     mutation(
-        "lost-worker-beats", "A beat of a lost worker is answered 'not alive'", "rescues",
+        "lost-worker-beats", "A beat of a lost worker is answered 'not alive'", "workers.rescue",
         ("sql/fleet.sql", "where id = ? and lost = 0 returning number", "where id = ? returning number"),
     ),
     mutation(
-        "beat-not-counted", "Each beat raises the beat number", "rescues",
+        "beat-not-counted", "Each beat raises the beat number", "workers.rescue",
         ("sql/fleet.sql", "set number = number + 1, seen", "set number = number, seen"),
     ),
     mutation(
-        "retire-drops-acks", "A retirement applies the acks of guilty jobs first", "rescues",
+        "retire-drops-acks", "A retirement applies the acks of guilty jobs first", "workers.rescue",
         ("fleet.py", "    apply_acks(tx, worker, acks)\n", ""),
     ),
     mutation(
-        "retire-keeps-row", "A retirement deletes the row of the worker", "rescues",
+        "retire-keeps-row", "A retirement deletes the row of the worker", "workers.rescue",
         ("fleet.py", '    tx.run("drop_worker", (worker,))\n', ""),
     ),
     mutation(
-        "crash-charged-to-all", "If suspects ran, a crash is charged to no other job", "suspects",
+        "crash-charged-to-all", "If suspects ran, a crash is charged to no other job", "workers.crashes",
         ("fleet.py", "cause is Outcome.CRASHED and each.guilt == charged_guilt", "cause is Outcome.CRASHED"),
     ),
     mutation(
-        "loss-charged", "A loss is charged to no job", "suspects",
+        "loss-charged", "A loss is charged to no job", "workers.crashes",
         ("fleet.py", "cause is Outcome.CRASHED and each.guilt == charged_guilt", "each.guilt == charged_guilt"),
     ),
     mutation(
-        "crash-limit-ignored", "The crash limit makes a job dead", "suspects",
+        "crash-limit-ignored", "The crash limit makes a job dead", "workers.crashes",
         ("fleet.py", "charge.charged and charge.certain and crashes >= job.crash_limit", "False"),
     ),
     mutation(
-        "dead-by-uncertain-crash", "A crash makes a job dead only if it was a suspect or ran alone", "suspects",
+        "dead-by-uncertain-crash", "A crash makes a job dead only if it was a suspect or ran alone", "workers.crashes",
         ("fleet.py", "each.guilt == GUILT_OF_SUSPECT or len(jobs) == 1", "True"),
     ),
     mutation(
-        "suspect-charged-first", "A last crash is charged only if no other job is likelier", "suspects",
+        "suspect-charged-first", "A last crash is charged only if no other job is likelier", "workers.crashes",
         ("fleet.py",
          "min((each.guilt for each in jobs if each.guilt), default=0)",
          "max((each.guilt for each in jobs), default=0)"),
     ),
     mutation(
-        "many-suspects", "A worker holds at most one suspect", "suspects",
+        "many-suspects", "A worker holds at most one suspect", "workers.crashes",
         ("claim/wants.py", "min(want.n, suspects)", "want.n"),
     ),
     mutation(
-        "early-job-begins-twice", "An early job never begins twice", "orders",
+        "early-job-begins-twice", "An early job never begins twice", "claims.cancel_orders",
         ("fleet.py", "if job.early or (", "if ("),
     ),
     mutation(
-        "cancel-order-lost-in-rescue", "A rescue cancels a job with a cancel order", "orders",
+        "cancel-order-lost-in-rescue", "A rescue cancels a job with a cancel order", "claims.cancel_orders",
         ("fleet.py", "if job.flags & FLAG_CANCEL_ORDERED:", "if False:"),
     ),
     mutation(
-        "cancel-overwritten", "A late success does not undo a cancel order", "orders races",
+        "cancel-overwritten", "A late success does not undo a cancel order", "claims.cancel_orders claims.races",
         ("ack.py", "ordered = job.flags & FLAG_CANCEL_ORDERED", "ordered = 0"),
         ("sql/actions.sql", "flags = flags | {FLAG_CANCEL_ORDERED}", "flags = flags"),
     ),

@@ -63,7 +63,7 @@ def test_run_without_a_main_guard_says_so_and_ends(tmp_path: Path) -> None:
         (["shop:app", "--processes", "0"], "processes=0"),
         (["shop:app", "--async-slots", "many"], "async_slots='many'"),
         (["shop:app", "--concurrency", "email"], "concurrency='email': is not QUEUE=N"),
-        (["shop:app", "--log-level", "loud"], "log_level='loud': is one of debug"),
+        (["shop:app", "--log-level", "loud"], "log_level='loud': must be one of debug"),
         (["shop:app", "extra"], "unexpected extra argument"),
         ([], "no app was found"),
     ],

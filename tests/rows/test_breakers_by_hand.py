@@ -64,12 +64,12 @@ class TestRefused:
         ("options", "why"),
         [
             ({"failures": 0}, "whole number from 1"),
-            ({"rate": 1.5}, "greater than 0 and at most 1"),
-            ({"rate": True}, "greater than 0 and at most 1"),
+            ({"rate": 1.5}, "above 0 and at most 1"),
+            ({"rate": True}, "above 0 and at most 1"),
             ({"rate": 0.5, "failures": 5}, "cannot be combined with rate"),
             ({"minimum": 5}, "works with rate only"),
             ({"over": "1m"}, "works with rate only"),
-            ({"open_for": "0s"}, "longer than nothing"),
+            ({"open_for": "0s"}, "greater than zero"),
             ({"probes": 0}, "whole number from 1"),
             ({"trip_on": "ValueError"}, "exception classes"),
             ({"fallback": 5}, "must be a function"),
@@ -89,7 +89,7 @@ class TestRefused:
             app.task(breaker=app.breaker("x", fallback=lambda: None))(lambda: None)
         with pytest.raises(InvalidOption, match="name"):
             app.breaker("")
-        with pytest.raises(InvalidOption, match="does not go with breaker_opened"):
+        with pytest.raises(InvalidOption, match="cannot be given with breaker_opened"):
             app.on("breaker_opened", task="x")
 
     def test_a_follow_up_has_none(self, app: Mainspring) -> None:

@@ -134,8 +134,8 @@ def needy(a: int, b: int = 1) -> None: ...
         (lambda app: app.schedule("x")(nothing), "has no rule that says when it runs.*triggered"),
         (lambda app: app.schedule("x", cron="0 3 * * *", every="1h")(nothing), "cannot be combined with"),
         (lambda app: app.schedule("x", at=datetime(2030, 1, 1))(nothing), "no time zone"),  # noqa: DTZ001 - refused
-        (lambda app: app.schedule("a b", every="1h")(nothing), "not a name for a schedule"),
-        (lambda app: app.schedule("a=b", every="1h")(nothing), "not a name for a schedule"),
+        (lambda app: app.schedule("a b", every="1h")(nothing), "not a schedule name"),
+        (lambda app: app.schedule("a=b", every="1h")(nothing), "not a schedule name"),
         (lambda app: app.schedule("x", every="1h", mode="triggered")(nothing), "works with mode='scheduled' only"),
         (lambda app: app.schedule("x", mode="continuous", jitter="1s")(nothing), "works with mode='scheduled' only"),
         (lambda app: app.schedule("x", every="1h", min_pause="1s")(nothing), "works with mode='continuous' only"),
@@ -160,7 +160,7 @@ def needy(a: int, b: int = 1) -> None: ...
         (lambda app: app.schedule("x", every="1h", call=Mainspring().task(nothing).s()), "a call of another app"),
         (lambda app: app.schedule("x", every="1h", call=app.task(nothing).options(delay="1s").s()), "delay"),
         (lambda app: app.schedules.group("g", max_concurrent=0), "max_concurrent=0"),
-        (lambda app: [app.schedules.group("g", max_concurrent=n) for n in (1, 2)], "where it was declared first"),
+        (lambda app: [app.schedules.group("g", max_concurrent=n) for n in (1, 2)], "in the first declaration"),
     ],
 )
 @pytest.mark.stores("sqlite")

@@ -115,7 +115,7 @@ class TestRoles:
         project.write(LEASES.format(more=""))
         done = project.run("-m", "mainspring", "worker", "shop:app", env={"MAINSPRING_ROLES": "api"})
         assert done.returncode == 1
-        assert "MAINSPRING_ROLES: roles=['api']: has no part in workers" in done.stderr
+        assert "MAINSPRING_ROLES: roles=['api']: includes neither 'worker' nor 'scheduler'" in done.stderr
 
     @pytest.mark.option("app.roles")
     def test_an_app_that_only_asks_can_enqueue_and_run_nothing(self, made: Any) -> None:
@@ -125,7 +125,7 @@ class TestRoles:
         def work() -> None: ...
 
         assert work.enqueue().info().state is State.READY
-        with pytest.raises(InvalidOption, match="has no part in workers"):
+        with pytest.raises(InvalidOption, match="includes neither 'worker' nor 'scheduler'"):
             app.worker()
 
 

@@ -93,7 +93,7 @@ async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableC
     clock.advance("1m")
 
     class Dies(Scheduler):
-        def _tell(self, *_: Any) -> None:
+        def _publish(self, *_: Any) -> None:
             raise RuntimeError("dead")
 
     with pytest.raises(RuntimeError):
@@ -173,5 +173,5 @@ async def test_rows_that_cannot_be_read_are_left_alone(
     assert pauses[-1] > 0
     after = {row.name: row for row in await store.schedules()}
     assert {name for name in after if after[name] != before[name]} == {"s"}
-    told = [record.getMessage() for record in caplog.records if "cannot be run here" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "cannot run schedule" in record.getMessage()]
     assert len(told) == 251

@@ -147,7 +147,7 @@ def test_work_without_end_is_an_error_and_not_a_hang(app: Mainspring) -> None:
 
     with app.test() as t:
         again.enqueue()
-        with pytest.raises(InsideTest, match=r"1,000 attempts and there is still work"):
+        with pytest.raises(InsideTest, match=r"1,000 attempts and jobs are still ready"):
             t.drain(future=True)
 
 

@@ -59,7 +59,7 @@ print("stopped", worker.exit_code)
     assert "result 3 succeeded" in said
     assert "awaited 5 2" in said
     assert "stopped 0" in said
-    assert said.count("runs only in a worker embedded in this process: it was typed into an interactive session") == 1
+    assert said.count("runs only in a worker embedded in this process: it was defined in an interactive session") == 1
 
 
 def test_a_cell_that_is_run_again_replaces_its_task(programs: Programs) -> None:

@@ -44,10 +44,10 @@ def anything(thing: object) -> Any:
         ({"size": "10"}, r"size='10': must be a whole number"),
         ({"wait": "-1s"}, r"wait"),
         ({"wait": -1}, r"wait"),
-        ({"by": "a b"}, r"by='a b': must name a part of the item or be a def\n.*by=\"tenant\""),
-        ({"by": 3}, r"by=3: must name a part"),
+        ({"by": "a b"}, r"by='a b': must be an attribute path of the item or a def\n.*by=\"tenant\""),
+        ({"by": 3}, r"by=3: must be an attribute path"),
         ({"ack": "early"}, r"task '.*one': ack='early': cannot be given to a bulk task"),
-        ({"sensitive": ["items"]}, r"names 'items', which is no argument of the task"),
+        ({"sensitive": ["items"]}, r"names 'items', which is not an argument of the task"),
         ({"executor": "async"}, r"executor='async': does not fit a plain function"),
     ],
 )
@@ -69,7 +69,7 @@ def test_an_async_by_is_refused(app: Mainspring) -> None:
     async def by(item: int) -> int:
         return item
 
-    with pytest.raises(InvalidOption, match="must name a part of the item or be a def"):
+    with pytest.raises(InvalidOption, match="must be an attribute path of the item or a def"):
         anything(app).bulk_task(by=by)(lambda items: items)
 
 
@@ -162,7 +162,7 @@ def test_an_item_of_the_wrong_type_is_refused_at_enqueue(app: Mainspring) -> Non
 @pytest.mark.parametrize("by", ["tennant", "to.name", lambda item: [item.to], lambda item: 1 / 0])
 def test_a_by_that_cannot_be_had_is_told_at_enqueue(app: Mainspring, by: Any) -> None:
     task = anything(app).bulk_task(name="bulk", by=by)(as_sequence)
-    with pytest.raises(WrongArgument, match=r"argument 'item' has no value that by= could compare: \w+Error"):
+    with pytest.raises(WrongArgument, match=r"argument 'item' has no value for by= to compare: \w+Error"):
         task.s(Mail("x"))
 
 

@@ -86,7 +86,9 @@ def test_sensitive_arguments_are_named_in_the_record_and_not_shown_by_the_call()
 
 
 def test_a_sensitive_name_that_is_no_argument_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"sensitive=.*'pasword', which is no argument.*did you mean 'password'"):
+    with pytest.raises(
+        InvalidOption, match=r"sensitive=.*'pasword', which is not an argument.*did you mean 'password'"
+    ):
 
         @app.task(sensitive=["pasword"])
         def login(user: str, password: str) -> None: ...

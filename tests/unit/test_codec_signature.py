@@ -502,6 +502,6 @@ class TestAnnotations:
 
     @pytest.mark.parametrize("declared", [datetime | str, Line | Invoice, int | User])
     def test_alternatives_that_json_cannot_tell_apart_are_refused_naming_the_parameter(self, declared: Any) -> None:
-        with pytest.raises(BadSignature, match=r"argument 'value' is declared as .* JSON cannot carry") as caught:
+        with pytest.raises(BadSignature, match=r"argument 'value' is declared as .* JSON cannot represent") as caught:
             of_type(declared).encode_call((1,), {})
         assert caught.value.argument == "value"

@@ -141,7 +141,7 @@ class TestArguments:
             hash_of(call(app).options(key=key))
 
     def test_a_name_that_the_task_does_not_have_is_refused_at_enqueue(self) -> None:
-        with pytest.raises(InvalidOption, match=r"task 'shop.report': key=.*'mnth', which is no argument.*'month'"):
+        with pytest.raises(InvalidOption, match=r"task 'shop.report': key=.*'mnth', which is not an argument.*'month'"):
             hash_of(report.s("may").options(key=Key.arguments("mnth")))
 
     @pytest.mark.parametrize("name", ["usr", "ctx", "db", "more"])
@@ -151,7 +151,7 @@ class TestArguments:
         def get_db() -> int:
             return 1
 
-        with pytest.raises(InvalidOption, match=f"task .*: key=.*'{name}', which is no argument"):
+        with pytest.raises(InvalidOption, match=f"task .*: key=.*'{name}', which is not an argument"):
 
             @app.task(key=Key.arguments(name))
             def send(ctx: Context, user: int, *more: int, db: int = Depends(get_db)) -> None: ...

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -52,7 +52,7 @@ def test_it_travels_in_the_record_to_the_worker_and_back_to_the_user(app: Mainsp
         seen.append(attempt.body.options)
 
     with app.test() as t:
-        job = paint.options(colour="red").enqueue()
+        job = cast("Any", paint).options(colour="red").enqueue()
         paint.enqueue()
         t.drain()
         assert job.info().options["colour"] == "red"
@@ -60,7 +60,7 @@ def test_it_travels_in_the_record_to_the_worker_and_back_to_the_user(app: Mainsp
 
 
 def test_the_task_keeps_its_value_for_the_worker_and_stays_plain(app: Mainspring) -> None:
-    task = app.task(colour="blue", name="paint")(lambda: None)
+    task = cast("Any", app).task(colour="blue", name="paint")(lambda: None)
     assert task.spec().options["colour"] == "blue"
     assert task.target.template is not None
     assert body_of(task.s().new_job().record).options == {}
@@ -69,14 +69,15 @@ def test_the_task_keeps_its_value_for_the_worker_and_stays_plain(app: Mainspring
 def test_its_value_is_checked(app: Mainspring) -> None:
     task = app.task(name="paint")(lambda: None)
     with pytest.raises(InvalidOption, match="colour"):
-        task.options(colour="green")
+        cast("Any", task).options(colour="green")
 
 
 def test_an_option_that_is_built_for_each_job_takes_its_task_off_the_fast_path() -> None:
     """The fast path asks the table, so it cannot miss an option that it does not know."""
     with added_option(msgspec.structs.replace(COLOUR, carried="built")):
         app = Mainspring("sqlite://")
-        plain, coloured = app.task(name="plain")(lambda: None), app.task(name="red", colour="red")(lambda: None)
+        plain = app.task(name="plain")(lambda: None)
+        coloured = cast("Any", app).task(name="red", colour="red")(lambda: None)
         assert plain.target.template is not None
         assert coloured.target.template is None
         assert coloured.target.carried["colour"] == "red"

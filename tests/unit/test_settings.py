@@ -207,7 +207,9 @@ class TestRoles:
         """Neither in a thread nor under a supervisor; the refusal says who gave it that role."""
         monkeypatch.setenv("MAINSPRING_ROLES", "api")
         app = Mainspring("sqlite://")
-        with pytest.raises(InvalidOption, match=r"MAINSPRING_ROLES: roles=\['api'\]: has no part in workers"):
+        with pytest.raises(
+            InvalidOption, match=r"MAINSPRING_ROLES: roles=\['api'\]: includes neither 'worker' nor 'scheduler'"
+        ):
             app.worker()
         with pytest.raises(InvalidOption, match="MAINSPRING_ROLES"):
             app.run()
@@ -266,7 +268,7 @@ class TestSchema:
         assert found["log_format"]["enum"] == ["auto", "pretty", "json"]
         assert found["keep_count"] == {
             "type": "integer", "minimum": 0, "default": 100_000,
-            "description": "Most succeeded and cancelled jobs that are kept.",
+            "description": "The maximum number of succeeded and cancelled jobs that are kept.",
         }  # fmt: skip
         assert found["routes"]["additionalProperties"] == {"type": "string"}
         assert "7d" in found["keep"]["description"]

@@ -78,9 +78,9 @@ class TestEnvironment:
             ("URL", "mysql://u:hunter2@h/d", "MAINSPRING_URL: store URL 'mysql://u:***@h/d': names no store"),
             ("NAMESPACE", "No Name", "MAINSPRING_NAMESPACE: namespace='No Name': is not a namespace"),
             ("INCLUDE", "a,b c", "MAINSPRING_INCLUDE: include='b c': is not the name of a module"),
-            ("LOG_LEVEL", "loud", "MAINSPRING_LOG_LEVEL: log_level='loud': is one of debug, info"),
-            ("LOG_FORMAT", "xml", "MAINSPRING_LOG_FORMAT: log_format='xml': is one of auto, pretty, json"),
-            ("DURABILITY", "none", "MAINSPRING_DURABILITY: durability='none': is one of full, normal"),
+            ("LOG_LEVEL", "loud", "MAINSPRING_LOG_LEVEL: log_level='loud': must be one of debug, info"),
+            ("LOG_FORMAT", "xml", "MAINSPRING_LOG_FORMAT: log_format='xml': must be one of auto, pretty, json"),
+            ("DURABILITY", "none", "MAINSPRING_DURABILITY: durability='none': must be one of full, normal"),
         ],
     )  # fmt: skip
     def test_a_bad_value_is_told_with_its_variable_and_the_reason(
@@ -158,7 +158,7 @@ class TestFile:
     def test_two_files_with_settings_are_refused(self, tmp_path: Path) -> None:
         written(tmp_path, 'version = "a"')
         written(tmp_path, '[tool.mainspring]\nversion = "b"\n', "pyproject.toml")
-        with pytest.raises(ConfigError, match=r"mainspring\.toml and .*pyproject\.toml .* both hold settings"):
+        with pytest.raises(ConfigError, match=r"mainspring\.toml and .*pyproject\.toml .* both contain settings"):
             settings(tmp_path).load()
 
     def test_another_file_can_be_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""The client of a store: what producers use to enqueue, wait and ask."""
+"""The client of a store, for producers: enqueue, wait, and read."""

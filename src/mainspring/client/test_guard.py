@@ -1,7 +1,7 @@
-"""Who is asked before an app's own store is opened in this process.
+"""Guards that are called before an app's own store is opened in this process.
 
-A test tool refuses stores with real data here: see ``mainspring.testing.plugin``. An ``app.test()``
-is not asked about: its store is private.
+The pytest plugin refuses stores with real data here: see ``mainspring.testing.plugin``. The private store of
+``app.test()`` is not checked.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 opening: list[Callable[[str], None]] = []
-"""Each gets the URL and raises to refuse it."""
+"""Functions that get the URL, and raise to refuse it."""
 
 
 def ask(url: str) -> None:
-    """Returns if nobody objects to this URL."""
+    """Call all guards; returns if no guard refuses this URL."""
     for guard in opening:
         guard(url)

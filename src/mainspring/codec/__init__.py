@@ -1,8 +1,7 @@
-"""What travels through the store, as JSON: arguments, results and errors.
+"""Arguments, results and errors as JSON, for the store.
 
-Types come from the task's signature, never from the payload; nothing is pickled and no
-class is looked up by a stored name. What would not come back equal is refused when it is
-stored, with the argument's path, not found broken when it is read.
+Types come from the task's signature, never from the payload; nothing is pickled and no class is looked up by a stored
+name. A value that would not be read back equal is refused when it is stored, with the path of the argument.
 """
 
 from mainspring.codec.canonical import canonical

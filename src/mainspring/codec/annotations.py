@@ -29,8 +29,8 @@ class Parameters:
         self.positional: list[str] = []
         self.by_keyword: list[str] = []
         self.defaults: dict[str, Any] = {}
-        self.rest = "args"  # what the function calls its *args
-        self.supplied: set[str] = set()  # what is no argument: a Depends is its default
+        self.rest = "args"  # the name of *args in the function
+        self.supplied: set[str] = set()  # not arguments: their default is a Depends
 
     def ready(self, task: str) -> None:
         """Make the decoder: a struct with one field per parameter, under the parameter's name."""
@@ -51,7 +51,7 @@ class Parameters:
         return (*args, *extra), {**given, **keyword}
 
     def _default(self, key: str) -> tuple[Any, ...]:
-        """The function's own default, the very object, as Python has it."""
+        """The default of the function itself: the same object, as in a Python call."""
         if key not in self.defaults:
             return ()
         default = self.defaults[key]
@@ -75,12 +75,12 @@ def resolve_parameters(fn: Callable[..., Any], task: str, *, skip_first: bool) -
 
 
 def parameter_names(fn: Callable[..., Any], task: str) -> list[str]:
-    """Every parameter by which an argument can be named; no annotation is resolved."""
+    """The names of all parameters; no annotation is resolved."""
     return [each.name for each in _parameters_of(fn, task) if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
 
 
 def holds_secret(declared: Any) -> bool:
-    """Whether a value of this type may hold a ``Secret``, at any depth."""
+    """Whether a value of this type may contain a ``Secret``, at any depth."""
     return _mentions(declared, Secret, set())
 
 
@@ -95,25 +95,25 @@ def _mentions(declared: Any, wanted: type, seen: set[int]) -> bool:
     if isinstance(bare, type) and wire.has_fields(bare):
         try:
             parts += get_type_hints(bare, include_extras=True).values()
-        except Exception:  # noqa: BLE001 - a name that cannot be resolved is the decoder's to tell
+        except Exception:  # noqa: BLE001 - the decoder reports a name that cannot be resolved
             return False
     return any(_mentions(part, wanted, seen) for part in parts)
 
 
 def resolve_return(fn: Callable[..., Any], task: str) -> Any:
-    """The declared return type of ``fn``, ``Any`` without one."""
+    """The declared return type of ``fn``; ``Any`` without an annotation."""
     declared = declared_return(fn, task)
     check_type(task, "return", declared)
     return declared
 
 
 def declared_return(fn: Callable[..., Any], task: str) -> Any:
-    """The same, not looked at any closer."""
+    """The declared return type without a check that JSON can represent it."""
     return _resolve(fn, task, "return", _signature_of(fn, task).return_annotation)
 
 
 def declared_type(fn: Callable[..., Any], task: str, name: str) -> Any:
-    """The declared type of one parameter, not looked at any closer; ``Any`` without one."""
+    """The declared type of one parameter, unchecked; ``Any`` without an annotation."""
     return _resolve(fn, task, name, _signature_of(fn, task).parameters[name].annotation)
 
 
@@ -127,7 +127,7 @@ def _signature_of(fn: Callable[..., Any], task: str) -> Any:
             return inspect.signature(fn, annotation_format=Format.FORWARDREF)
         return inspect.signature(fn)
     except (ValueError, TypeError) as error:
-        raise BadSignature(task, "*", f"cannot be read: {error}", hint="Wrap it in a function of your own.") from None
+        raise BadSignature(task, "*", f"cannot be read: {error}", hint="Wrap it in your own function.") from None
 
 
 def _parameters_of(fn: Callable[..., Any], task: str) -> list[Any]:
@@ -153,14 +153,14 @@ def _add(found: Parameters, parameter: Any, declared: Any) -> None:
 
 
 class _Annotated:
-    """Something with one annotation, for ``get_type_hints``."""
+    """An object with one annotation, for ``get_type_hints``."""
 
     def __init__(self, name: str, annotation: Any) -> None:
         self.__annotations__ = {name: annotation}
 
 
 def _resolve(fn: Callable[..., Any], task: str, name: str, annotation: Any) -> Any:
-    """One annotation as a type. One at a time, so that only what is needed has to be importable."""
+    """Resolve one annotation. One at a time, so that only the names of this annotation must be importable."""
     import inspect
 
     if annotation is inspect.Parameter.empty:
@@ -185,7 +185,7 @@ def _globals(fn: Any) -> dict[str, Any]:
 
 
 def _closure(fn: Any) -> dict[str, Any]:
-    """Names that an inner function holds on to: local classes used in its body resolve too."""
+    """The closure variables of an inner function, so that local classes can be resolved."""
     code, cells = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
     if code is None or not cells:
         return {}
@@ -207,7 +207,7 @@ def _widened(declared: Any) -> Any:
 
 
 def check_type(task: str, argument: str, declared: Any) -> None:
-    """``BadSignature`` unless JSON can carry values of this type."""
+    """``BadSignature`` unless JSON can represent values of this type."""
     try:
         wire.decoder_for(declared)
     except Exception as error:
@@ -215,7 +215,7 @@ def check_type(task: str, argument: str, declared: Any) -> None:
         raise BadSignature(
             task,
             argument,
-            f"is declared as {_shown_type(declared)}, which JSON cannot carry: {text}",
+            f"is declared as {_shown_type(declared)}, which JSON cannot represent: {text}",
             hint="Choose one type, or a dataclass or tagged msgspec.Struct per alternative.",
         ) from error
 

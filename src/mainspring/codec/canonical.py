@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for equal values, whatever the order of keys and the spelling of numbers."""
+"""Canonical JSON: equal values have the same text, independent of the order of keys and the form of numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.codec import wire
 
 _encode = msgspec.json.Encoder(order="deterministic", enc_hook=wire.to_json).encode
 _EXACT = 2**53
-"""Whole floats below this are exact: 1.0 and 1 are one number."""
+"""Whole floats below this number are exact: 1.0 and 1 are equal."""
 
 
 def canonical(value: Any) -> bytes:
@@ -23,7 +23,7 @@ def canonical(value: Any) -> bytes:
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Values of any type that can be stored as plain JSON values; sets in one order."""
+    """Any storable value as plain JSON values; sets are sorted."""
     found: dict[str, Any] = msgspec.json.decode(_encode(values))
     return found
 

@@ -1,7 +1,7 @@
-"""Errors as records: text that can always be stored, never an exception again.
+"""Errors as records: text that can always be stored.
 
-An exception that came out of the store is read by people and machines; it is not rebuilt,
-because rebuilding runs code that the store names.
+A stored error is read by users and programs. It is never made an exception again, because that would run code that
+stored data names.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _FRAMES = 60
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of an exception."""
+    """The stored facts about an exception."""
 
     type: str
-    """Qualified name of its class, ``builtins`` left out."""
+    """The qualified name of its class, without ``builtins``."""
     message: str = ""
     traceback: str = ""
     causes: tuple[str, ...] = ()
-    """``type: message`` of what caused it, nearest first."""
+    """``type: message`` of its causes, nearest first."""
     notes: tuple[str, ...] = ()
     code: str = ""
-    """Version of the code that ran the attempt."""
+    """The version of the app that ran the attempt."""
 
 
 def clean_text(text: str, limit: int, *, keep: Literal["start", "ends"] = "start") -> str:
-    """Text that every store can hold: no NUL, no lone surrogate, at most ``limit`` characters.
+    """Text that every store can keep: no NUL, no lone surrogate, at most ``limit`` characters.
 
-    What is cut is said in a marker; ``keep="ends"`` cuts in the middle.
+    A marker says how many characters were cut; ``keep="ends"`` cuts in the middle.
 
     >>> clean_text("a\\0b", 100)
     'a\\\\x00b'
@@ -60,9 +60,9 @@ def _cut(text: str, limit: int, keep: str) -> str:
 
 
 def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "") -> ErrorRecord:
-    """The record of an exception, without the secrets in it; never raises.
+    """The record of an exception, without secrets; never raises.
 
-    ``limit`` is for the traceback, in characters; ``code`` the version of the code that raised it.
+    ``limit`` is the length of the traceback in characters; ``code`` is the version of the app.
     """
     return ErrorRecord(
         type=_type_name(error),
@@ -75,12 +75,12 @@ def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "")
 
 
 def words_of(error: BaseException) -> str:
-    """An exception in a few words, without the secrets in it; never raises."""
+    """A short text about an exception, without secrets; never raises."""
     return clean_text(f"{_type_name(error)}: {_message(error)}".removesuffix(": "), 200)
 
 
 def brief(data: bytes | None) -> str:
-    """A stored error in a few words; nothing if there is none."""
+    """A short text about a stored error; empty without an error."""
     if data is None:
         return ""
     error = _decode(data)
@@ -98,7 +98,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def text_of(value: object) -> str:
-    """``str(value)``, or a word about why there is none."""
+    """``str(value)``, or a text that says why it failed."""
     try:
         return str(value)
     except Exception as failure:  # noqa: BLE001 - __str__ is user code

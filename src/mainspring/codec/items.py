@@ -1,4 +1,4 @@
-"""The signature of a bulk task: a job of ``fn(items: Sequence[A]) -> Sequence[R | Exception]`` takes A and gives R."""
+"""The signature of a bulk task: a job of ``fn(items: Sequence[A]) -> Sequence[R | Exception]`` is A to R."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, colle
 
 
 class ItemSignature(Signature):
-    """One item as the argument of a job. ``by`` is tried on every item that is enqueued."""
+    """The signature with one item as the argument. ``by`` is called with every item at enqueue, to check the item."""
 
     __slots__ = ("_by",)
 
@@ -41,14 +41,14 @@ class ItemSignature(Signature):
             [item], _ = self.decode_call(data)
             try:
                 hash(self._by(item))
-            except Exception as error:  # noqa: BLE001 - the user's own function, or a path that is not there
-                why = f"has no value that by= could compare: {type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001 - a user's function, or a missing attribute
+                why = f"has no value for by= to compare: {type(error).__name__}: {error}"
                 raise WrongArgument(self.task, ITEM, f"argument {ITEM!r} {why}") from None
         return data
 
     @property
     def returns(self) -> Any:
-        """The declared type of one outcome that is no error, ``Any`` without one."""
+        """The declared type of one outcome without exceptions; ``Any`` without an annotation."""
         if self._returns is UNSET:
             declared = _without_errors(self._part("return", declared_return(self.fn, self.task)))
             check_type(self.task, "return", declared)
@@ -77,4 +77,4 @@ class ItemSignature(Signature):
 def _without_errors(declared: Any) -> Any:
     parts = get_args(declared) if get_origin(declared) in (Union, types.UnionType) else (declared,)
     left = tuple(each for each in parts if not (isinstance(each, type) and issubclass(each, BaseException)))
-    return Union[left] if left else None  # noqa: UP007 - of types that are known only now
+    return Union[left] if left else None  # noqa: UP007 - the types are known only at run time

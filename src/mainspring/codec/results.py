@@ -1,4 +1,4 @@
-"""Results: encoding one never raises, because the work is already done."""
+"""Results: encoding a result never raises, because the work of the job is already done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULT_LIMIT = 1_000_000
 
 
 class EncodedResult(NamedTuple):
-    """The bytes to store, or the reason why there are none."""
+    """The bytes to store, or the reason why the result cannot be stored."""
 
     data: bytes | None
     note: MainspringError | None = None
@@ -28,13 +28,13 @@ _NOTHING = EncodedResult(b"null")
 def encode_result(value: Any, annotation: Any = Any, limit: int = RESULT_LIMIT) -> EncodedResult:
     """The result as bytes, checked against its declared type. Never raises.
 
-    Without a declared type the value must be plain JSON; a tuple may come back as a list.
+    Without a declared type the value must be plain JSON; a tuple may be read back as a list.
     """
     if value is None and annotation in (Any, None, type(None)):
         return _NOTHING
     try:
         return _encode(value, annotation, limit)
-    except Exception as error:  # noqa: BLE001 - user code runs in encoders; the job's work is done whatever they do
+    except Exception as error:  # noqa: BLE001 - encoders run user code, and the work of the job is already done
         return EncodedResult(None, _not_serializable(value, error))
 
 
@@ -60,13 +60,13 @@ def _encode(value: Any, annotation: Any, limit: int) -> EncodedResult:
         if found is not None:
             return EncodedResult(None, _would_change(*found))
     if b"\\u0000" in data and (path := wire.find(value, "result", wire.has_nul)) is not None:
-        return EncodedResult(None, ResultNotSerializable(f"{path} holds a NUL character, which cannot be stored"))
+        return EncodedResult(None, ResultNotSerializable(f"{path} contains a NUL character, which cannot be stored"))
     return EncodedResult(data)
 
 
 def _would_change(path: str, sent: Any, back: Any) -> ResultNotSerializable:
     return ResultNotSerializable(
-        f"{path} is {shown(sent)} and would come back as {HIDDEN if isinstance(sent, Secret) else shown(back)}",
+        f"{path} is {shown(sent)} and would be read back as {HIDDEN if isinstance(sent, Secret) else shown(back)}",
         hint="Declare the task's return type, or return plain JSON values.",
     )
 
@@ -74,12 +74,12 @@ def _would_change(path: str, sent: Any, back: Any) -> ResultNotSerializable:
 def _not_serializable(value: Any, error: Exception) -> ResultNotSerializable:
     if isinstance(error, msgspec.ValidationError):
         return ResultNotSerializable(
-            f"the result is not what the task declares: {text_of(error).replace('`', '')}",
-            hint="Return what the annotation says, or correct the annotation.",
+            f"the result does not have the declared type: {text_of(error).replace('`', '')}",
+            hint="Return a value of the annotated type, or correct the annotation.",
         )
     try:
         path, part, _ = wire.unwritable(value, "result") or ("result", value, error)
-    except Exception:  # noqa: BLE001 - looking for the culprit runs user code too
+    except Exception:  # noqa: BLE001 - the search runs user code too
         path, part = "result", value
     return ResultNotSerializable(
         f"{path} is a {type(part).__name__}, which cannot be stored ({type(error).__name__}: {shown(text_of(error))})",

@@ -1,17 +1,16 @@
-"""A task's signature: binds a call as Python would, checks it, and carries it through JSON.
+"""A task's signature: binds a call as Python does, checks the arguments, and encodes them as JSON.
 
 The payload is a JSON object with the arguments by name; ``*args`` travel under ``"*"``, ``**kwargs``
 under ``"**"``. A producer that knows only the task's name writes positional arguments under ``"@"``; they
 are bound when they are read. Arguments left to their default are not stored: the code that runs the job decides.
 
-How a call is checked: it is written, read back by the task's own decoder and compared. What a worker
-would see is therefore exactly what was checked, for every type that the decoder knows, and what would
-be lost or changed on the way (a set under ``Any``, a NaN, a subclass with more fields) is refused
-at enqueue. Only when this fast way says no, each argument is looked at alone to name the culprit.
+How a call is checked: it is encoded, decoded by the task's own decoder, and compared. So exactly the values that a
+worker will get are checked, for every type that the decoder knows. A value that would be lost or changed (a set under
+``Any``, a NaN, a subclass with more fields) is refused at enqueue. Only if this fast check fails, each argument is
+checked alone to name the wrong argument.
 
-Where a declared type can hold a value of another kind without loss, that is accepted: a tuple for
-``Sequence``, a list for ``set``, a dict for a dataclass, the value of an ``Enum``. Text for a
-``datetime`` or a ``UUID`` is not.
+A value of another kind is accepted if the declared type can represent it without loss: a tuple for ``Sequence``, a list
+for ``set``, a dict for a dataclass, the value of an ``Enum``. Text for a ``datetime`` or a ``UUID`` is not accepted.
 """
 
 from __future__ import annotations
@@ -87,14 +86,14 @@ class Signature:
     ) -> Signature:
         """The signature of ``fn``, without its first parameter if that is the context.
 
-        ``limit`` is the most bytes that its arguments may take.
+        ``limit`` is the maximum size of the arguments in bytes.
         """
         return cls(fn, skip_context=skip_context, task=task, limit=limit)
 
     # ---- calls -------------------------------------------------------------------------------------
 
     def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The call as bytes, bound and checked; an ``ArgumentError`` names what is wrong."""
+        """The call as bytes, bound and checked; ``ArgumentError`` names the wrong argument."""
         parameters = self._parameters or self._resolve()
         if self._plain and not kwargs and len(args) == self._size:
             bound, sent = dict(zip(parameters.keys, args, strict=True)), args
@@ -109,7 +108,7 @@ class Signature:
                 return data
         except PayloadTooLarge:
             raise
-        except Exception:  # noqa: BLE001, S110 - whatever it was, the slow way finds out and says it well
+        except Exception:  # noqa: BLE001, S110 - the slow check finds and explains every error
             pass
         return self._check(parameters, bound)
 
@@ -125,7 +124,7 @@ class Signature:
         return (values, {}) if self._plain else parameters.spread(values)
 
     def arguments(self, data: bytes) -> dict[str, Any]:
-        """The arguments of an encoded call by name as plain JSON values, those left to their default too."""
+        """The arguments of an encoded call by name as plain JSON values, including the defaults."""
         parameters = self._parameters or self._resolve()
         values = zip(parameters.keys, astuple(self._decode(data)), strict=True)
         found = plain(dict(values))
@@ -138,7 +137,7 @@ class Signature:
         try:
             declared = self.returns
         except BadSignature:
-            declared = Any  # said at enqueue; the work is done, its result is kept if it is plain
+            declared = Any  # refused at enqueue; the work is done now, so a plain result is kept
         return encode_result(value, declared, limit)
 
     def decode_result(self, data: bytes | memoryview) -> Any:
@@ -149,7 +148,7 @@ class Signature:
 
     @property
     def returns(self) -> Any:
-        """The declared return type, ``Any`` if there is none."""
+        """The declared return type; ``Any`` without an annotation."""
         if self._returns is UNSET:
             self._returns = resolve_return(self.fn, self.task)
         return self._returns
@@ -161,16 +160,16 @@ class Signature:
 
     @property
     def positional(self) -> tuple[str, ...]:
-        """The parameters that can be given by place, in order."""
+        """The parameters that can be given by position, in order."""
         return tuple((self._parameters or self._resolve()).positional)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The parameters whose declared type holds a ``Secret``."""
+        """The parameters whose declared type contains a ``Secret``."""
         return tuple(name for name, declared in self.parameters.items() if holds_secret(declared))
 
     def check(self) -> None:
-        """Resolve everything now; ``BadSignature`` names what cannot be."""
+        """Resolve all annotations now; ``BadSignature`` names the parameter that cannot be resolved."""
         self._resolve()
         _ = self.returns
 
@@ -209,7 +208,7 @@ class Signature:
         return bound
 
     def _take_rest(self, parameters: Parameters, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Keywords that name a parameter, and those that go into ``**kwargs``."""
+        """Keywords that name a parameter, and keywords for ``**kwargs``."""
         rest = {name: value for name, value in kwargs.items() if name not in parameters.named}
         if "**" not in parameters.types:
             raise self._unknown(parameters, next(iter(rest)))
@@ -229,7 +228,7 @@ class Signature:
     def _decode_by_name(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """A call written by ``dumps_call``, whose producer did not know the signature.
 
-        Where positional arguments show that it is one, ``Undecodable`` says what does not fit; else None.
+        If it has positional arguments that do not fit, ``Undecodable`` says why; None if it is not such a call.
         """
         given: Any = {}
         try:
@@ -241,8 +240,8 @@ class Signature:
             values = astuple(self._decode(wire.encode(bound)))
         except Exception as error:
             if "@" not in given:
-                return None  # the first reason is the better one to tell
-            hint = "It was called by name, from a program that does not know what the task takes."
+                return None  # the first reason is the clearer message
+            hint = "The job was enqueued by name, from a program that does not know the task's signature."
             why = error.args[0] if isinstance(error, EnqueueError) else text_of(error).replace("`", "'")
             raise Undecodable(f"task {self.task!r}", str(why), hint=hint) from error
         return parameters.spread(values)
@@ -251,7 +250,7 @@ class Signature:
         return b"\\u0000" not in data and not wire.too_deep(data, wire.DEPTH_LIMIT + 1)
 
     def _check(self, parameters: Parameters, bound: dict[str, Any]) -> bytes:
-        """The slow way: each argument alone, to find the one at fault and say what is wrong with it."""
+        """The slow check: each argument alone, to name the wrong argument and explain the error."""
         for key, value in bound.items():
             if key == "*":
                 for index, item in enumerate(value):
@@ -270,7 +269,7 @@ class Signature:
             data = wire.encode(value)
         except RecursionError:
             raise PayloadTooDeep(self.task, name, wire.DEPTH_LIMIT) from None
-        except Exception:  # noqa: BLE001 - encoders run user code; the culprit is looked for
+        except Exception:  # noqa: BLE001 - encoders run user code; the wrong part is searched below
             raise self._unwritable(name, value, declared) from None
         if wire.too_deep(data, wire.DEPTH_LIMIT):
             raise PayloadTooDeep(self.task, name, wire.DEPTH_LIMIT)
@@ -278,7 +277,7 @@ class Signature:
             raise ArgumentNotSerializable(
                 self.task,
                 name,
-                f"argument {path!r} holds a NUL character, which not every store can keep",
+                f"argument {path!r} contains a NUL character, which not every store can keep",
                 path=path,
                 hint='Remove it (text.replace("\\0", "")), or declare the parameter as bytes.',
             )
@@ -292,7 +291,7 @@ class Signature:
             )
         try:
             back = wire.decode(data, declared)
-        except Exception as error:  # noqa: BLE001 - decoders run user code; it is translated
+        except Exception as error:  # noqa: BLE001 - decoders run user code; the error is translated
             raise self._wrong(name, value, declared, error) from None
         if wire.difference(value, back, name) is not None:
             self._check_change(name, value, declared, back)
@@ -303,7 +302,7 @@ class Signature:
         except Exception as error:  # noqa: BLE001 - as above
             if not (isinstance(declared, type) and isinstance(value, declared)):
                 raise self._wrong(name, value, declared, error) from None
-            held = value  # of a subclass: what would be lost is said below
+            held = value  # a subclass: the error below names the lost fields
         found = wire.difference(held, back, name)
         if found is None:
             return
@@ -311,7 +310,7 @@ class Signature:
         raise ArgumentNotSerializable(
             self.task,
             name,
-            f"argument {path!r} is {_kind(part)} and would come back as {_kind(came)}: {_shown(part, came)}",
+            f"argument {path!r} is {_kind(part)} and would be read back as {_kind(came)}: {_shown(part, came)}",
             path=path,
             hint=_advice(name, part, declared),
         )
@@ -319,7 +318,7 @@ class Signature:
     def _wrong(self, name: str, value: Any, declared: Any, error: Exception) -> EnqueueError:
         try:
             wire.convert(value, declared)
-        except Exception as natural:  # noqa: BLE001 - this one speaks of the value, not of its JSON
+        except Exception as natural:  # noqa: BLE001 - this error describes the value, not its JSON
             error = natural
         text, _, place = text_of(error).replace("`", "").replace("got null", "got None").partition(" - at ")
         if not place and isinstance(declared, type):
@@ -334,7 +333,7 @@ class Signature:
             return ArgumentNotSerializable(
                 self.task,
                 name,
-                f"argument {path!r} holds a lone surrogate, which is not valid text",
+                f"argument {path!r} contains a lone surrogate, which is not valid text",
                 path=path,
                 hint='Decode the original bytes with errors="replace", or declare the parameter as bytes.',
             )
@@ -342,7 +341,7 @@ class Signature:
             wire.convert(value, declared)
         except msgspec.ValidationError as wrong:
             return self._wrong(name, value, declared, wrong)
-        except Exception:  # noqa: BLE001, S110 - the type has no opinion: say that the value cannot be stored
+        except Exception:  # noqa: BLE001, S110 - the type has no error of its own: the value cannot be stored
             pass
         return ArgumentNotSerializable(
             self.task,
@@ -358,7 +357,7 @@ class Signature:
 def dumps_call(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_LIMIT) -> bytes:
     """The call of a task that is known only by name: plain JSON values, bound when the job runs."""
     for name in _RESERVED & kwargs.keys():
-        hint = "It stands for the arguments that have no name of their own."
+        hint = "This name is reserved for positional arguments."
         raise WrongArgument(task, name, "cannot be the name of an argument", hint=hint)
     _by_name(task, limit).encode_call(args, kwargs)
     return wire.encode({"@": args, **kwargs} if args else kwargs)
@@ -366,7 +365,7 @@ def dumps_call(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, l
 
 @lru_cache(maxsize=256)
 def _by_name(task: str, limit: int) -> Signature:
-    return Signature(lambda *args, **kwargs: None, task=task, limit=limit)  # noqa: ARG005 - only its shape is used
+    return Signature(lambda *args, **kwargs: None, task=task, limit=limit)  # noqa: ARG005 - only its parameters are used
 
 
 def _without_places(given: Mapping[str, Any]) -> dict[str, Any]:

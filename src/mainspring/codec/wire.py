@@ -1,8 +1,8 @@
-"""The seam to msgspec: everything the codec needs of it is in this file.
+"""All uses of msgspec by the codec.
 
-JSON is written by one encoder and read by one decoder per declared type. Two hooks add what
-msgspec does not know: pydantic models (by their methods, pydantic is never imported), paths, ``Secret``,
-and subclasses of ``str``, ``int`` and ``float``, which travel as their base.
+JSON is written by one encoder and read by one decoder per declared type. Two hooks add types that msgspec does not
+support: pydantic models (by their methods; pydantic is never imported), paths, ``Secret``, and subclasses of ``str``,
+``int`` and ``float``, which are written as their base type.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def from_json(declared: Any, value: Any) -> Any:
     if declared is Secret or get_origin(declared) is Secret:
         return _secret((*get_args(declared), Any)[0], value)
     if isinstance(declared, type):
-        if isinstance(value, declared):  # from convert(), which asks for instances too
+        if isinstance(value, declared):  # from convert(), which also passes instances
             return value
         if hasattr(declared, "model_validate_json"):
             return declared.model_validate_json(encode(value))
@@ -59,7 +59,7 @@ def from_json(declared: Any, value: Any) -> Any:
 
 
 def _secret(inner: Any, value: Any) -> Secret[Any]:
-    """Of plain JSON, or of an instance that is to be checked."""
+    """Build the value from plain JSON, or check an instance."""
     return Secret(convert(value.reveal(), inner) if isinstance(value, Secret) else decode(encode(value), inner))
 
 
@@ -70,10 +70,10 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder_for(declared: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a declared type, made once; ``TypeError`` when JSON cannot carry the type."""
+    """The decoder of a declared type, made once; ``TypeError`` if JSON cannot represent the type."""
     try:
         found = _decoders.get(declared)
-    except TypeError:  # not hashable: Annotated with a list, say
+    except TypeError:  # not hashable, for example Annotated with a list
         return msgspec.json.Decoder(declared, dec_hook=from_json)
     if found is None:
         found = _decoders[declared] = msgspec.json.Decoder(declared, dec_hook=from_json)
@@ -86,7 +86,7 @@ def decode(data: Any, declared: Any) -> Any:
 
 
 def convert(value: Any, declared: Any) -> Any:
-    """The value as the declared type would hold it; ``ValidationError`` when it does not fit."""
+    """The value converted to the declared type; ``ValidationError`` if it does not fit."""
     return msgspec.convert(value, declared, builtin_types=_NATIVE, dec_hook=from_json)
 
 
@@ -106,7 +106,7 @@ def too_deep(data: bytes, limit: int) -> bool:
         return False  # each level has two brackets
     bare = re.sub(rb'"(?:[^"\\]|\\.)*+"', b"", data)
     open_close = bare.translate(_BRACKETS, _NOT_BRACKETS)
-    for _ in range(limit):  # each pass takes away the innermost level
+    for _ in range(limit):  # each pass removes the innermost level
         if not open_close:
             return False
         open_close = open_close.replace(b"[]", b"")
@@ -140,7 +140,7 @@ def fields_of(value: Any) -> list[str]:
 
 
 def children(value: Any) -> list[tuple[str, Any]]:
-    """The parts of a value with the path that leads to each."""
+    """The parts of a value, each with its path."""
     if isinstance(value, dict):
         parts = [(f"[{key!r}]", item) for key, item in value.items()]
         return [(f" key {key!r}", key) for key in value if not isinstance(key, int)] + parts
@@ -163,7 +163,7 @@ def unwritable(value: Any, path: str, depth: int = DEPTH_LIMIT) -> tuple[str, An
 
 
 def find(value: Any, path: str, wanted: Callable[[Any], bool], depth: int = DEPTH_LIMIT) -> str | None:
-    """The path of the first part that is wanted."""
+    """The path of the first part for which the function returns True."""
     if wanted(value):
         return path
     if depth:
@@ -174,17 +174,17 @@ def find(value: Any, path: str, wanted: Callable[[Any], bool], depth: int = DEPT
 
 
 def has_nul(value: Any) -> bool:
-    """Text that PostgreSQL cannot hold."""
+    """Whether the value is text with a NUL character, which PostgreSQL cannot keep."""
     return isinstance(value, str) and "\0" in value
 
 
 def is_not_finite(value: Any) -> bool:
-    """A float that JSON cannot hold."""
+    """Whether the value is a float that JSON cannot represent."""
     return isinstance(value, float) and not isfinite(value)
 
 
 def difference(sent: Any, back: Any, path: str, *, tuples_as_lists: bool = False) -> tuple[str, Any, Any] | None:
-    """Where what came back is not what was sent, or None. Classes without ``==`` are compared by their fields."""
+    """The first part that differs after decoding, or None. Classes without ``==`` are compared by their fields."""
     try:
         if bool(sent == back):
             return None

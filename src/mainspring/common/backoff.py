@@ -1,8 +1,8 @@
 """How long a failed job waits before its next attempt.
 
-A delay grows with the attempt, is cut at ``cap`` and then shortened by jitter, so the cap holds
-after jitter too. ``jitter="full"`` draws from 0 to the delay, ``"none"`` takes it as it is, a
-fraction ``f`` takes away up to that part: 0.1 draws from 90 % to 100 %.
+A delay grows with the attempt, is limited by ``cap`` and then shortened by jitter, so it is never longer than ``cap``.
+``jitter="full"`` draws a delay from 0 to the whole delay, ``"none"`` uses the whole delay, and a fraction such as 0.1
+draws from 90 % to 100 % of it.
 
 =============  =====================================  ========================  =========
 kind           delay of attempt n                     cap                       jitter
@@ -13,7 +13,7 @@ fixed          base                                   none                      
 of (function)  fn(n, error)                           none                      none
 =============  =====================================  ========================  =========
 
-``fixed`` and ``of`` mean what they say, so they have neither cap nor jitter unless asked.
+``fixed`` and ``of`` give exact delays: they have no cap and no jitter unless these are given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HINT = 'Write "30s", "exponential", Backoff.exponential("5s", factor=4), or a f
 
 
 class Random(Protocol):
-    """What jitter needs of ``random``."""
+    """The part of ``random`` that jitter uses."""
 
     def random(self) -> float: ...
 
@@ -72,7 +72,7 @@ class Backoff(msgspec.Struct, frozen=True):
         cap: Duration | None = None,
         jitter: Jitter = "full",
     ) -> Backoff:
-        """``base``, and ``step`` more each time; ``step`` is ``base`` unless given."""
+        """``base`` at first, and ``step`` more each time; the default of ``step`` is ``base``."""
         base_us = to_us(base, what="backoff base")
         step_us = base_us if step is None else to_us(step, what="backoff step")
         cap_us = _cap(cap, base_us, default=_CAP)
@@ -82,7 +82,7 @@ class Backoff(msgspec.Struct, frozen=True):
     def exponential(
         cls, base: Duration = "5s", *, factor: float = 4, cap: Duration | None = None, jitter: Jitter = "full"
     ) -> Backoff:
-        """``base``, and ``factor`` times as long each time."""
+        """``base`` at first, and ``factor`` times as long each time."""
         base_us = to_us(base, what="backoff base")
         if not _is_number(factor) or not 1 <= factor < math.inf:
             raise InvalidOption("backoff factor", factor, "must be a finite number of at least 1")
@@ -91,7 +91,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, fn: BackoffFunction, *, cap: Duration | None = None, jitter: Jitter = "none") -> Backoff:
-        """What ``fn(attempt, error)`` returns. If it raises or returns rubbish the default is used instead."""
+        """The delay that ``fn(attempt, error)`` returns; the default backoff if it raises or returns a wrong value."""
         from inspect import iscoroutinefunction
 
         if iscoroutinefunction(fn) or not callable(fn):
@@ -106,14 +106,14 @@ class Backoff(msgspec.Struct, frozen=True):
     def plan(
         self, attempt: int, error: BaseException | None = None, rng: Random | None = None
     ) -> tuple[timedelta, Exception | None]:
-        """The delay, and what went wrong if a backoff function failed and the default was used. Never raises."""
+        """The delay, and the exception of a failed backoff function, for which the default was used. Never raises."""
         problem: Exception | None = None
         rule, attempt = self, max(attempt, 1)
         try:
             whole = self._whole_us(attempt, error)
         except Exception as failure:  # noqa: BLE001 - a bad backoff function must not lose the job
             problem, rule = failure, DEFAULT
-            whole = rule._whole_us(attempt, error)  # noqa: SLF001 - of the same class
+            whole = rule._whole_us(attempt, error)  # noqa: SLF001 - a method of the same class
         whole = min(whole, LONGEST_US if rule.cap_us is None else rule.cap_us)
         return timedelta(microseconds=_shortened(int(whole), rule.jitter, rng)), problem
 
@@ -133,13 +133,13 @@ class Backoff(msgspec.Struct, frozen=True):
         if self.kind == "exponential" and self.base_us:
             try:
                 return self.base_us * self.factor ** (attempt - 1)
-            except OverflowError:  # some 500 attempts on: as long as can be
+            except OverflowError:  # after about 500 attempts: the longest delay
                 return LONGEST_US
         return self.base_us
 
 
 def coerce(value: object, *, what: str = "backoff") -> Backoff:
-    """A ``Backoff`` from what an option may hold: itself, a duration (fixed), a kind's name or a function."""
+    """A ``Backoff`` from the value of an option: a ``Backoff``, a duration (fixed), a kind's name or a function."""
     if isinstance(value, Backoff):
         return value
     if value == "exponential":

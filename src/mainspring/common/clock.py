@@ -1,7 +1,7 @@
 """Wall time in whole microseconds since 1970, UTC; and a clock that tests can move.
 
-Time that decides who is late comes from the store. These clocks serve what happens
-in one process, and stand in for the store's clock in tests.
+Leases and due times use the clock of the store. These clocks are for times inside one process, and replace the clock
+of the store in tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Anything that tells the time."""
+    """A clock."""
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC."""
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 class MovableClock:
-    """A clock that stands still until it is moved.
+    """A clock that does not move by itself.
 
     >>> clock = MovableClock()
     >>> before = clock.now_us()
@@ -56,7 +56,7 @@ class MovableClock:
         return self._now
 
     def now(self) -> datetime:
-        """The moment it shows, aware, in UTC."""
+        """The time of the clock as an aware datetime in UTC."""
         return to_datetime(self._now)
 
     def advance(self, by: Duration) -> int:
@@ -67,7 +67,7 @@ class MovableClock:
             return self._now
 
     def set(self, to: datetime) -> int:
-        """Jump to a moment, backwards too, as a stepped clock does; returns the new time."""
+        """Set the clock, also backwards; returns the new time."""
         self._now = from_datetime(to, what="set")
         return self._now
 
@@ -76,28 +76,28 @@ class MovableClock:
 
 
 LONG_AGO = float("-inf")
-"""Before every moment of a clock that counts from the start of the machine, which may have been just now."""
+"""A time before every time of ``boottime``, which starts near 0 on a machine that has just booted."""
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", -1)
 
 
 def boottime() -> float:
-    """Seconds that only grow and that count the time the machine slept, where the system can tell (Linux)."""
+    """Monotonic seconds; on Linux they include the time that the machine was suspended."""
     return time.monotonic() if _BOOTTIME < 0 else time.clock_gettime(_BOOTTIME)
 
 
 def to_datetime(us: int) -> datetime:
-    """The aware UTC datetime of a moment."""
+    """Microseconds since 1970 as an aware UTC datetime."""
     return _EPOCH + timedelta(microseconds=us)
 
 
 def from_datetime(moment: datetime, *, what: str = "datetime") -> int:
-    """The moment of an aware datetime; a naive one is refused, ``what`` names it in the error."""
+    """An aware datetime as microseconds since 1970; a naive one is refused. ``what`` is named in the error."""
     if not isinstance(moment, datetime):
         raise InvalidOption(
             what,
             moment,
-            f"a moment is a datetime, not {type(moment).__name__}",
-            hint="Write datetime(2030, 1, 1, tzinfo=UTC); for a time from now use a duration.",
+            f"must be a datetime, not {type(moment).__name__}",
+            hint="Write datetime(2030, 1, 1, tzinfo=UTC); for a time relative to now, use a duration.",
         )
     if moment.utcoffset() is None:
         raise InvalidOption(
@@ -109,6 +109,6 @@ def from_datetime(moment: datetime, *, what: str = "datetime") -> int:
     try:
         gap = moment.astimezone(UTC) - _EPOCH
     except OverflowError:
-        hint = "In UTC it must lie in the years 1 to 9999."
-        raise InvalidOption(what, moment, "lies outside of the calendar", hint=hint) from None
+        hint = "The time in UTC must be in the years 1 to 9999."
+        raise InvalidOption(what, moment, "is outside of the calendar", hint=hint) from None
     return (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds

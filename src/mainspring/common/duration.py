@@ -1,8 +1,8 @@
-"""Durations as people write them: ``"90s"``, ``"1h30m"``, ``"500ms"``.
+"""Durations as users write them: ``"90s"``, ``"1h30m"``, ``"500ms"``.
 
-A duration is text, a number of seconds or a ``timedelta``; inside it is whole microseconds.
-Text is one or more number-and-unit pairs, largest unit first or not, spaces allowed:
-``w d h m s ms us`` and their English words. A bare number in text means seconds.
+A duration is text, a number of seconds or a ``timedelta``; its normal form is whole microseconds. Text is one or more
+pairs of a number and a unit, in any order, with or without spaces: ``w d h m s ms us`` and their English words. Text
+with only a number means seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainspring.errors import InvalidOption
 
 Duration = str | float | int | timedelta
 
-LONGEST_US = 36_525 * 86_400_000_000  # a century: whatever is longer is a mistake
+LONGEST_US = 36_525 * 86_400_000_000  # a century: a longer duration is a mistake
 
 _UNITS_US = {
     "us": 1,
@@ -127,7 +127,7 @@ def _read_pairs(text: str, body: str, what: str) -> int:
 
 
 def scaled(number: str, factor: int) -> int:
-    """``number * factor``, rounded to a whole, without going through binary fractions."""
+    """``number * factor``, rounded to a whole number, computed without binary fractions."""
     whole, _, fraction = number.partition(".")
     scale: int = 10 ** len(fraction)
     return (int(whole + fraction) * factor * 2 + scale) // (2 * scale)

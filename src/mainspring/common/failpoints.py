@@ -1,11 +1,11 @@
 """Named places where a test can kill this process.
 
-``MAINSPRING_FAILPOINT="turn.after:3"`` ends the process by SIGKILL the third time it passes the
-point ``turn.after``. The door has a point before and after each store call. Costs one look at a
-module global while nothing is armed.
+``MAINSPRING_FAILPOINT="turn.after:3"`` kills the process with SIGKILL when it passes the point ``turn.after`` for the
+third time. The door of the store has a point before and after each store call. Without an armed point the cost is one
+look at a module global.
 
-Children inherit the variable. With ``MAINSPRING_FAILPOINT_ONCE=FILE`` only the first process that
-gets there dies: whoever can delete the file.
+Children inherit the variable. With ``MAINSPRING_FAILPOINT_ONCE=FILE`` only one process dies: the process that deletes
+the file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def arm(text: str) -> None:
 
 
 def disarm() -> None:
-    """Nothing is armed any more in this process."""
+    """Disarm all points in this process."""
     _armed.clear()
 
 
 def hit(name: str) -> None:
-    """Pass the point ``name``; does not come back if this was the armed time."""
+    """Pass the point ``name``; does not return if the point is armed for this pass."""
     if not _armed or name not in _armed:
         return
     _armed[name] -= 1
@@ -38,11 +38,11 @@ def hit(name: str) -> None:
 
 
 def _is_first() -> bool:
-    """Whether no other process has died of this yet."""
+    """Whether this process may die: no other process has deleted the file."""
     once = os.environ.get("MAINSPRING_FAILPOINT_ONCE")
     try:
         if once:
-            os.unlink(once)  # noqa: PTH108 - pathlib costs every import of the package
+            os.unlink(once)  # noqa: PTH108 - importing pathlib would slow every import of the package
     except FileNotFoundError:
         return False
     return True

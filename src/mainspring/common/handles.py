@@ -1,4 +1,4 @@
-"""What handles of the public API share: reserved names are refused with a word, and nothing is pickled."""
+"""Base classes of handles in the public API: reserved names raise ``NotBuilt``, and handles cannot be pickled."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from mainspring.errors import NotBuilt, UseError, did_you_mean
 
 
 class Reserved:
-    """Refuses the names in ``LATER`` and their a-twins; what is not known at all gets a suggestion."""
+    """Refuses the names in ``LATER`` and their async versions; an unknown name gets a suggestion."""
 
     __slots__ = ()
 
     LATER: ClassVar[frozenset[str]] = frozenset()
 
-    if not TYPE_CHECKING:  # a type checker must not believe that every name is there
+    if not TYPE_CHECKING:  # a type checker must not accept every name
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
@@ -25,12 +25,12 @@ class Reserved:
 
 
 class Handle(Reserved):
-    """Never changes, so it is its own copy; holds the way to the store, so it cannot be pickled."""
+    """Immutable, so a copy is the object itself; has a client of the store, so it cannot be pickled."""
 
     __slots__ = ()
 
     INSTEAD: ClassVar[str] = ""
-    """What to pickle in its place."""
+    """What to send instead of the pickled handle."""
 
     def __copy__(self) -> Self:
         return self

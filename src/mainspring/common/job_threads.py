@@ -1,8 +1,8 @@
-"""Which threads run bodies of jobs.
+"""The threads that run bodies of jobs.
 
-An exception may be raised in such a thread from outside at any bytecode (a time limit, a cancel order).
-Code that works for others as well, such as a writer that commits for several callers, must not run
-there: it would be struck in their stead.
+An exception may be raised in such a thread from outside at any bytecode (a timeout, a cancel order). Code that works
+for several callers, such as a writer that commits for them, must not run in such a thread: the exception would hit the
+other callers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _here = threading.local()
 
 
 def enter() -> None:
-    """The calling thread runs bodies, from now on for good."""
+    """Mark the calling thread as a thread that runs bodies."""
     _here.body = True
 
 

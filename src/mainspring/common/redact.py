@@ -1,8 +1,8 @@
-"""Keep secrets out of what people read: logs, errors, job records, settings.
+"""Hide secrets in logs, errors, job records and settings.
 
-Three things are hidden: passwords in URLs and after names that look secret (``password=...``,
-``"api_key": "..."``, ``Authorization: ...``), values under names that look secret or were declared
-so, and the very values that this process has seen as secrets. When in doubt it hides too much.
+Three things are hidden: passwords in URLs and after names that look secret (``password=...``, ``"api_key": "..."``,
+``Authorization: ...``); values under names that look secret or are declared as sensitive; and values that this process
+has seen as secrets. When in doubt, a value is hidden.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mainspring.errors import shown
 
 HIDDEN = "***"
 SHORTEST = 6
-"""Characters that a value must have to be looked for in text: shorter ones occur by chance."""
+"""The minimum length of a value to search for in text: shorter values occur by chance."""
 SHORTEST_HERE = 3
-"""The same for the values of a job in the lines of that very job, where they are looked for as whole words."""
+"""The minimum length of a job's own values in the log lines of this job, where whole words are searched."""
 KNOWN_LIMIT = 1_000
-"""Most values that are looked for; the newest are kept."""
+"""The maximum number of values to search for; the newest are kept."""
 DEPTH = 100
-"""Levels of a container that are looked into; what lies deeper is hidden."""
+"""The number of levels of a container that are searched; deeper values are hidden."""
 
 _WORDS = (
     r"passwords?|passwd|passphrase|pwd|secrets?|token|api[_-]?keys?|authorization|cookies?|credentials?"
@@ -49,24 +49,24 @@ _here: ContextVar[tuple[str, ...]] = ContextVar("mainspring_hidden_here", defaul
 
 
 def remember(value: Any, *, shortest: int = SHORTEST) -> None:
-    """From now on hide this value wherever :func:`redact` finds it; of a container, each text in it."""
+    """Hide this value from now on wherever :func:`redact` finds it; for a container, each text in it."""
     for text in _texts(value, 8):
         if len(text) >= shortest:
             for form in {text} if text.isalnum() else _forms(text):
                 _known.pop(form, None)
                 _known[form] = None
     while len(_known) > KNOWN_LIMIT:
-        with suppress(RuntimeError, StopIteration):  # another thread did it meanwhile
+        with suppress(RuntimeError, StopIteration):  # another thread has removed it
             _known.pop(next(iter(_known)), None)
 
 
 def remember_here(value: Any) -> None:
-    """Hide the short texts of this value too, as whole words, in this context alone: the run of the job they are of."""
+    """Hide also the short texts of this value, as whole words, in this context only: the run of their job."""
     _here.set(tuple({text for text in _texts(value, 8) if SHORTEST_HERE <= len(text) < SHORTEST}))
 
 
 def remember_url(url: str) -> None:
-    """Hide the password of this URL, also where it stands alone; not one that is no secret, such as the user's name."""
+    """Hide the password of this URL, also outside of the URL, unless it equals a public part such as the user name."""
     from urllib.parse import unquote, urlsplit
 
     try:
@@ -90,7 +90,7 @@ def redact(text: str) -> str:
     if "://" in text:
         text = re.sub(_URL, rf"\1:{HIDDEN}@", text)
     small = text.lower()
-    if any(hint in small for hint in _HINTS):  # a hundred times as fast as the patterns: most text has none
+    if any(hint in small for hint in _HINTS):  # most text has no secret; this test is faster than the patterns
         text = re.sub(_PAIR, _pair, text)
         text = re.sub(_COOKIE, rf"\1{HIDDEN}", text)
         text = re.sub(_BEARER, rf"\1{HIDDEN}", text)
@@ -98,7 +98,7 @@ def redact(text: str) -> str:
 
 
 def redact_in(value: Any) -> Any:
-    """A copy of plain data, as JSON has it, that shows no secret in any text and nothing under a name that looks so.
+    """A copy of plain JSON data with secrets in texts, and values under names that look secret, hidden.
 
     >>> redact_in({"step": "token=abc123", "apiKey": "k"})
     {'step': 'token=***', 'apiKey': '***'}
@@ -125,14 +125,14 @@ def hide(mapping: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any
 
 
 def spelled(mapping: Mapping[str, Any], names: Iterable[str] = ()) -> str:
-    """``name=value, ...`` for a message, hidden like :func:`hide` does."""
+    """``name=value, ...`` for a message, with values hidden as by :func:`hide`."""
     found = hide(mapping, names).items()
     return ", ".join(f"{name}={HIDDEN if value is HIDDEN else shown(value)}" for name, value in found)
 
 
 @lru_cache(maxsize=4096)
 def looks_secret(name: str) -> bool:
-    """Whether a field of this name is likely to hold a secret: ``password``, ``DB_TOKEN``, ``apiKey``.
+    """Whether a field with this name probably contains a secret: ``password``, ``DB_TOKEN``, ``apiKey``.
 
     >>> looks_secret("DB_TOKEN"), looks_secret("max_tokens")
     (True, False)
@@ -163,7 +163,7 @@ def _inside(value: Any, names: frozenset[str], depth: int) -> Any:
 
 
 def _forms(text: str) -> set[str]:
-    """The text as it is, and as it stands inside a repr, JSON and a URL."""
+    """The text itself, and its forms inside a repr, JSON and a URL."""
     import json
     from urllib.parse import quote
 

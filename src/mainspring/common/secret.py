@@ -1,4 +1,4 @@
-"""Secret: a value that nothing shows by accident."""
+"""Secret: a value that is not shown by accident."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Secret(Generic[T_co]):
-    """Holds a value and shows ``***``; :meth:`reveal` gives the value.
+    """Contains a value and shows ``***``; :meth:`reveal` returns the value.
 
     As the type of a task's argument or result (``token: Secret[str]``) it keeps the value out of
     logs, errors, job records and the command line, in this process and in the worker. The store
-    holds the plain value: whoever can read the store can read it.
+    has the plain value: everybody who can read the store can read the value.
 
     >>> token = Secret("s3cr3t-value")
     >>> print(token, [token], f"{token}")
@@ -52,4 +52,4 @@ class Secret(Generic[T_co]):
         return Secret, (self.reveal(),)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError("a Secret does not change: make another one")
+        raise AttributeError("a Secret cannot be changed: make a new one")

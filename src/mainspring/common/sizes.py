@@ -1,7 +1,7 @@
-"""Sizes as people write them: ``"256MB"``.
+"""Sizes as users write them: ``"256MB"``.
 
 A size is a number of bytes or text. ``kB MB GB TB`` count in thousands, as disks and networks do;
-``KiB MiB GiB TiB`` count in 1024s, as memory does. A lone ``M`` is refused: it is read both ways.
+``KiB MiB GiB TiB`` count in 1024s, as memory does. ``M`` alone is refused, because it is ambiguous.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def to_bytes(value: Size, *, what: str = "size") -> int:
 
 
 def format_size(size: Size) -> str:
-    """A short text for a size; exact when a unit fits, else three digits.
+    """A short text for a size: exact if a unit fits, else with three digits.
 
     >>> format_size(1_000_000), format_size(268_435_456), format_size(1_234_567)
     ('1MB', '256MiB', '1.23MB')

@@ -31,7 +31,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Call(Handle, Generic[R_co]):
-    """Immutable: every change makes a new one. ``task.s(...)`` and ``app.call(...)`` make it."""
+    """A call is immutable: every change returns a new call. ``task.s(...)`` and ``app.call(...)`` make calls."""
 
     __slots__ = ("_arguments", "_options", "app", "target")
 
@@ -47,7 +47,7 @@ class Call(Handle, Generic[R_co]):
         self._options = given
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
-        """The same call with these job options; tags add up and meta is merged, the rest replaces."""
+        """The same call with these job options; tags are added, meta is merged, other options are replaced."""
         given = overlay_options(o, task=self.target.options, before=self._options, subject=f"task {self.task!r}")
         return type(self)(self.app, self.target, self._arguments, given)
 
@@ -76,16 +76,16 @@ class Call(Handle, Generic[R_co]):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name as plain JSON values, without those left to their default.
+        """The given arguments by name as plain JSON values, without defaults.
 
-        Positional ones of a call by name, whose signature is not known here, are under ``@``.
+        Positional arguments of a call by name, whose signature is not known here, are under ``@``.
         """
         found: dict[str, Any] = loads(self._arguments)
         return found
 
     @property
     def identity(self) -> bytes:
-        """The same for calls of one task with the same arguments."""
+        """Bytes that are equal for calls of one task with equal arguments."""
         return self.task.encode() + b"\0" + self._arguments
 
     @property
@@ -95,12 +95,12 @@ class Call(Handle, Generic[R_co]):
 
     @property
     def own_key(self) -> Key | None:
-        """The unique key that its job wants."""
+        """The unique key of its job."""
         return key_of(self._options, self.target.options)
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """What the store must know before its job can be limited by it."""
+        """The limits of its job, which the store must know before the job can wait for them."""
         return tuple([bound.limit for bound in self.target.bounds]) if self.target.bounds else ()
 
     @property
@@ -111,7 +111,7 @@ class Call(Handle, Generic[R_co]):
     def __repr__(self) -> str:
         return f"<Call {self.task}({spelled(self.arguments, self.target.hide)[:80]})>"
 
-    if not TYPE_CHECKING:  # a type checker must not believe that it is there
+    if not TYPE_CHECKING:  # a type checker must not accept the operator
 
         def __or__(self, other: Any) -> Any:
             raise NotBuilt("Call", "|")
@@ -132,7 +132,7 @@ class Call(Handle, Generic[R_co]):
         return self.build(code).job(id_of(id), origin)
 
     def build(self, code: str | None, schedule: str | None = None) -> JobBuilder:
-        """What makes the record if the call is more than arguments."""
+        """The builder of the record, for a call that has options or whose task is not plain."""
         return JobBuilder(self.app, self.target, self._arguments, self._options, code, schedule)
 
     def retargeted(self, target: CallTarget) -> Self:

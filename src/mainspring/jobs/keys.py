@@ -1,6 +1,6 @@
 """Unique keys: two enqueues with the same key make one job.
 
-A key belongs to its task and its mode: the same words under another task, or in another mode, are another key.
+A key belongs to its task and its mode: the same text for another task, or in another mode, is another key.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from mainspring.jobs.records import UniqueKey
 OnConflict = Literal["return", "replace", "error"]
 KeyMode = Literal["once", "debounce", "throttle", "keep_last"]
 KEY_LIMIT = 500
-"""Most characters of a key."""
+"""The maximum length of a key in characters."""
 
 
 class Key:
-    """What makes a job unique, and what another enqueue under the same key does.
+    """The unique key of a job, and what another enqueue with the same key does.
 
-    In mode ``once`` the key is held while its job is live, with ``window`` at least that long after the enqueue,
-    with ``keep`` also that long after it succeeded. Then ``on_conflict`` decides: ``return`` gives the handle
-    of the holder, ``replace`` takes its place (a holder that waits is cancelled, one that runs goes on), ``error``
-    raises ``KeyTaken``. With ``keep`` a key stands for one request: other arguments under it are a ``KeyConflict``.
+    In mode ``once`` a job holds its key while the job is live; with ``window``, at least for this time after the
+    enqueue; with ``keep``, also for this time after the job succeeded. For another enqueue with a held key
+    ``on_conflict`` decides: ``return`` returns the handle of the holder; ``replace`` makes the new job the holder (a
+    waiting holder is cancelled, a running holder continues); ``error`` raises ``KeyTaken``. With ``keep`` a key stands
+    for one request: an enqueue with other arguments raises ``KeyConflict``.
 
-    In the other modes a new enqueue replaces the arguments and options of a job that has not been started, and
-    gets its handle. ``debounce``: it runs once nobody has enqueued it for ``window``, at the latest ``max_wait`` after
-    the first. ``throttle``: the first runs at once, those that come within ``window`` of its start as one job
-    when that is over. ``keep_last``: one runs, and one waits for its end.
+    In the other modes a new enqueue replaces the arguments and options of the waiting job with this key, and returns
+    its handle. ``debounce``: the job starts when there was no enqueue for ``window``, and at the latest ``max_wait``
+    after the first enqueue. ``throttle``: the first job starts at once; enqueues within ``window`` after its start
+    become one job that starts after the window. ``keep_last``: one job runs, and one job waits for its end.
 
     >>> Key("report-2030-01", window="1h")
     Key('report-2030-01', window='1h')
@@ -46,17 +47,17 @@ class Key:
     __slots__ = ("_given", "keep", "max_wait", "mode", "names", "on_conflict", "value", "window")
 
     value: str | None
-    """The key; None if it is made of arguments."""
+    """The text of the key; None for a key made of arguments."""
     names: tuple[str, ...]
-    """The arguments that it is made of; none means all."""
+    """The arguments of the key; empty for all arguments."""
     window: int
     """Microseconds; 0 without a window."""
     on_conflict: OnConflict
     mode: KeyMode
     max_wait: int
-    """Microseconds; 0 without a bound."""
+    """Microseconds; 0 without a maximum."""
     keep: int
-    """Microseconds; 0 if it is not kept."""
+    """Microseconds; 0 without ``keep``."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Key:
         if not isinstance(value, str) or not 1 <= len(value) <= KEY_LIMIT:
             raise InvalidOption("key", value, f"must be text of 1 to {KEY_LIMIT} characters")
         if not storable(value):
-            raise InvalidOption("key", value, "holds a character that cannot be stored")
+            raise InvalidOption("key", value, "contains a character that cannot be stored")
         self.value = value
         self.names = ()
         self._set(window, on_conflict, mode, max_wait, keep)
@@ -86,10 +87,10 @@ class Key:
         max_wait: Duration | None = None,
         keep: Duration | None = None,
     ) -> Key:
-        """A key made of the named arguments, or of all.
+        """A key made of the named arguments, or of all arguments.
 
-        It does not matter whether an argument is given by position, by name or by its default. Values are
-        compared as they are stored: the same moment in two time zones is two.
+        An argument given by position, by name or by its default is the same. Values are compared as they are stored:
+        the same moment in two time zones is two different values.
         """
         for name in names:
             if not isinstance(name, str) or not name.isidentifier():
@@ -97,7 +98,7 @@ class Key:
         key = cls.__new__(cls)
         key.value = None
         key.names = names
-        key._set(window, on_conflict, mode, max_wait, keep)  # noqa: SLF001 - it is being made here
+        key._set(window, on_conflict, mode, max_wait, keep)  # noqa: SLF001 - a second constructor
         return key
 
     def _set(
@@ -144,14 +145,14 @@ def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 def _span(name: str, value: Duration | None) -> int:
     span = 0 if value is None else to_us(value, what=name)
     if value is not None and span <= 0:
-        raise InvalidOption(name, value, "must be longer than nothing", subject="Key")
+        raise InvalidOption(name, value, "must be greater than zero", subject="Key")
     return span
 
 
 _RULES: tuple[tuple[str, Callable[[Key, Mapping[str, Any]], bool], str, str], ...] = (
     (
         "on_conflict", lambda key, given: key.mode != "once" and given["on_conflict"] is not None,
-        "cannot be given with mode={0.mode!r}", "There is no conflict: the newest enqueue replaces the job that waits.",
+        "cannot be given with mode={0.mode!r}", "This mode has no conflict: a new enqueue replaces the waiting job.",
     ),
     (
         "window", lambda key, _: key.mode in ("debounce", "throttle") and not key.window,
@@ -159,34 +160,35 @@ _RULES: tuple[tuple[str, Callable[[Key, Mapping[str, Any]], bool], str, str], ..
     ),
     (
         "window", lambda key, given: key.mode == "keep_last" and given["window"] is not None,
-        "cannot be given with mode='keep_last'", "Such a job waits for the one that runs, however long that takes.",
+        "cannot be given with mode='keep_last'", "With keep_last the waiting job waits until the running job ends.",
     ),
     (
         "max_wait", lambda key, given: key.mode != "debounce" and given["max_wait"] is not None,
-        "is for mode='debounce' alone", 'Key("search-index", mode="debounce", window="10s", max_wait="1m")',
+        "can only be given with mode='debounce'", 'Key("search-index", mode="debounce", window="10s", max_wait="1m")',
     ),
     (
         "max_wait", lambda key, _: 0 < key.max_wait < key.window,
-        "must not be shorter than the window", "Every job waits for the window: make it longer, or leave it out.",
+        "must not be shorter than the window", "Every job waits for the window: make max_wait longer, or leave it out.",
     ),
     (
         "keep", lambda key, given: key.mode != "once" and given["keep"] is not None,
-        "cannot be given with mode={0.mode!r}", "A kept key runs its job once: leave mode= out.",
+        "cannot be given with mode={0.mode!r}", "A key with keep= runs its job once: leave mode= out.",
     ),
     (
         "keep", lambda key, given: bool(key.keep) and given["window"] is not None,
-        "cannot be given with window=", "keep= counts from the end of the job, window= from its enqueue: give one.",
+        "cannot be given with window=",
+        "keep= counts from the end of the job, window= from its enqueue. Give only one of the two.",
     ),
     (
         "keep", lambda key, given: bool(key.keep) and given["on_conflict"] == "replace",
-        "cannot be given with on_conflict='replace'", "A kept key runs its job once: leave one of the two out.",
+        "cannot be given with on_conflict='replace'", "A key with keep= runs its job once. Leave one of the two out.",
     ),
 )  # fmt: skip
-"""What cannot be meant together: the option to name, whether it is so, why it is wrong, what to do."""
+"""Options that exclude each other: the option to name, the test, the reason, the hint."""
 
 
 def to_key(value: Any, name: str = "key") -> Key | None:
-    """The option in normal form: plain text is a key of that text."""
+    """The option in normal form: plain text becomes a ``Key``."""
     if value is None or isinstance(value, Key):
         return value
     if isinstance(value, str):
@@ -197,9 +199,9 @@ def to_key(value: Any, name: str = "key") -> Key | None:
 def claim_of(
     key: Key, task: str, arguments: Callable[[], Mapping[str, Any]], hide: Sequence[str]
 ) -> tuple[UniqueKey, str]:
-    """The claim that a job of ``task`` makes to its key, and the key as people may read it.
+    """The ``UniqueKey`` of a job of ``task``, and the key as users may read it, without hidden values.
 
-    ``arguments()`` gives all arguments by name as plain JSON values.
+    ``arguments()`` returns all arguments by name as plain JSON values.
     """
     kind = b"" if key.mode == "once" and not key.keep else b":" + (b"keep" if key.keep else key.mode.encode())
     found = arguments() if key.value is None or key.keep else {}
@@ -214,10 +216,10 @@ def claim_of(
 
 
 def check_names(key: Key, task: str, known: Collection[str], *, hint: str = "") -> None:
-    """Refuse a key that is made of an argument which the task does not have."""
+    """Refuse a key with an argument that the task does not have."""
     for name in key.names:
         if name not in known:
-            why = f"names {name!r}, which is no argument of the task{did_you_mean(name, known)}"
+            why = f"names {name!r}, which is not an argument of the task{did_you_mean(name, known)}"
             raise InvalidOption("key", key, why, subject=f"task {task!r}", hint=hint)
 
 

@@ -1,1 +1,1 @@
-"""Logs."""
+"""Logs: formats, destinations and the fields of the job in each line."""

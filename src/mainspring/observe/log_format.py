@@ -1,7 +1,7 @@
-"""One log record as one line: JSON for machines, pretty for people. Both hide secrets, neither ever raises.
+"""Formats of a log record: JSON for programs, pretty for terminals. Both hide secrets and never raise.
 
-Nothing that is logged can forge a line or command a terminal: JSON escapes what it must and we the
-rest; in pretty lines control characters, line ends too, are shown as ``\\n`` or ``\\x1b``.
+Logged text cannot forge a line or control a terminal: JSON lines escape control characters; in pretty lines control
+characters and line ends are shown as ``\\n`` or ``\\x1b``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mainspring.common.redact import hide, redact
 from mainspring.worker.failure_log import ERROR
 
 FIELDS = ("job_id", "task", "queue", "attempt", "worker", "trace_id")
-"""What a record says of the job in which it was made."""
+"""The fields of the job in which a record was made."""
 
 _MESSAGE_LIMIT = 100_000
 _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", *FIELDS}
-# Control characters, and those that turn the direction of text around.
+# Control characters, and characters that change the direction of text.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _RESET = "\x1b[0m"
 _COLOURS = {"DEBUG": "\x1b[2m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[1;31m"}
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """``12:30:01.250 INFO    mainspring.worker: message  name=value``; a traceback follows, set in."""
+    """``12:30:01.250 INFO    mainspring.worker: message  name=value``; an indented traceback follows."""
 
     def __init__(self, redact: Iterable[str] = (), *, colour: bool = False) -> None:
         super().__init__()
@@ -82,11 +82,11 @@ class PrettyFormatter(logging.Formatter):
 
 
 def conceal(record: logging.LogRecord) -> None:
-    """Take known secrets out of the record's message and traceback, for handlers with formatters of their own."""
+    """Remove known secrets from the record's message and traceback, for handlers with their own formatters."""
     try:
         text = record.getMessage()
         trace = "".join(format_exception(record.exc_info[1])) if record.exc_info and record.exc_info[1] else ""
-    except Exception:  # noqa: BLE001 - arguments that do not fit, or user code in them: whoever shows it says so
+    except Exception:  # noqa: BLE001 - wrong arguments, or user code in them: the handler reports the error
         return
     if (hidden := redact(text)) != text:
         record.msg, record.args = hidden, ()
@@ -95,7 +95,7 @@ def conceal(record: logging.LogRecord) -> None:
 
 
 def escape(text: str) -> str:
-    """The text with its control characters written out.
+    """The text with control characters as escapes.
 
     >>> escape("done\\n\\x1b[2Jforged")
     'done\\\\n\\\\x1b[2Jforged'
@@ -120,13 +120,13 @@ def _moment(record: logging.LogRecord) -> datetime:
 def _message(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
-    except Exception as error:  # noqa: BLE001 - arguments that do not fit the message, or user code in them
+    except Exception as error:  # noqa: BLE001 - wrong arguments for the message, or user code in them
         text = f"{record.msg} <its arguments do not fit: {error}>"
     return redact(clean_text(text, _MESSAGE_LIMIT))
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
-    """What the record carries beside the standard: the job's fields first, then what was given as ``extra``."""
+    """The additional fields of the record: the job's fields first, then ``extra``."""
     found = {name: value for name in FIELDS if (value := getattr(record, name, "")) not in ("", None)}
     given = vars(record).items()
     return found | {name: value for name, value in given if name not in _KNOWN and not name.startswith("_")}
@@ -152,7 +152,7 @@ def _error(error: BaseException) -> dict[str, str]:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """The value as JSON can carry it, without secrets."""
+    """The value as JSON data, without secrets."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Log lines, through the standard library's logging: where they go, and that each says whose job it is of."""
+"""Set up the logging of the standard library: the destination of lines, and the fields of the job in each line."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from mainspring.common.redact import looks_secret, remember
 from mainspring.errors import InvalidOption
 from mainspring.worker.config import LogSettings
 
-_SHORTEST = 8  # of a value in the environment: shorter ones are words
+_SHORTEST = 8  # length of a value in the environment: shorter values are words
 _installed: list[tuple[logging.Logger, logging.Handler]] = []
 _guests: list[object] = []
 _guests_lock = threading.Lock()
-_levels = [logging.NOTSET, logging.NOTSET]  # of the root logger and of ours, before the first guest
+_levels = [
+    logging.NOTSET,
+    logging.NOTSET,
+]  # the root logger and ours, before the first embedded worker
 
 log = logging.getLogger("mainspring")
 
 
-def configure(settings: LogSettings = LogSettings(), *, worker: bool = False) -> None:  # noqa: B008 - it is frozen
+def configure(settings: LogSettings = LogSettings(), *, worker: bool = False) -> None:  # noqa: B008 - the default is frozen
     """Show log lines as the settings say, unless the program has set up logging itself.
 
-    In a worker these are the lines of the whole program, else only ours. A ``file`` is written to in
-    any case. May be called again: the last settings count.
+    A worker shows the lines of the whole program, other processes only the lines of Mainspring. A ``file`` is always
+    written. The function may be called again; the last settings apply.
     """
     _undo()
     log.setLevel(settings.level.upper())
@@ -35,7 +38,7 @@ def configure(settings: LogSettings = LogSettings(), *, worker: bool = False) ->
         carry_fields()
     root = logging.getLogger()
     taken = bool(root.handlers or log.handlers)
-    if worker and not taken and root.level == logging.WARNING:  # as it is from the start: nobody chose it
+    if worker and not taken and root.level == logging.WARNING:  # the default level: the program has not set it
         root.setLevel(log.level)
     if settings.file is not None or not taken:
         _install(root if worker else log, settings)
@@ -44,10 +47,10 @@ def configure(settings: LogSettings = LogSettings(), *, worker: bool = False) ->
 
 
 def configure_for_guest(settings: LogSettings) -> Callable[[], None]:
-    """The same for a worker inside a program; what that has set up itself is left alone.
+    """Set up logging for an embedded worker; handlers of the program are not changed.
 
-    Call what is returned when the worker has ended: with the last one all is as it was before. Of several
-    workers at once the settings of the first count.
+    Call the returned function when the worker has ended; the last call restores the logging of before. If several
+    workers run at once, the settings of the first apply.
     """
     guest, root = object(), logging.getLogger()
     with _guests_lock:
@@ -90,12 +93,12 @@ def _tell_unused(settings: LogSettings) -> None:
 
 
 def carry_fields() -> None:
-    """From now on every record made in a job has its ``job_id``, ``task``, ``queue``, ``attempt``, ``worker`` and
-    ``trace_id``, for whatever handler; outside of a job they are empty.
+    """Give every log record made in a job the fields of the job.
 
-    A record factory could not do it: what it sets, ``extra=`` may not name again, and a line with
-    ``extra={"task": ...}`` would raise. Here whoever logs goes first. Message and traceback of such a record
-    are without secrets for whatever handler, too.
+    Every handler sees ``job_id``, ``task``, ``queue``, ``attempt``, ``worker`` and ``trace_id``; outside of a job
+    they are empty. A record factory cannot do this: ``extra=`` may not repeat a field that the factory sets, so a
+    line with ``extra={"task": ...}`` would raise. Here the fields of the caller have priority. Secrets are removed
+    from the message and the traceback of such a record, for every handler.
     """
     from mainspring.observe.log_format import conceal
     from mainspring.worker.run.context import log_fields
@@ -115,7 +118,7 @@ def carry_fields() -> None:
             conceal(record)
         return record
 
-    make_record.carries_fields = True  # type: ignore[attr-defined]  # a mark for the next call
+    make_record.carries_fields = True  # type: ignore[attr-defined]  # marks the logger for the next call
     logging.Logger.makeRecord = make_record  # type: ignore[method-assign]  # see the docstring
 
 
@@ -144,7 +147,7 @@ def _handler(file: str | None) -> logging.Handler:
     try:
         return WatchedFileHandler(str(file), encoding="utf-8")
     except OSError as error:
-        hint = "Name a file in a folder that exists and may be written to; or stdout, stderr."
+        hint = "Give a file in an existing, writable directory; or stdout, stderr."
         raise InvalidOption("log_file", file, f"cannot be opened: {error.strerror or error}", hint=hint) from None
 
 

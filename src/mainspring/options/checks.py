@@ -1,6 +1,6 @@
-"""The check of each option: a value in its normal form, or ``InvalidOption`` naming it.
+"""The check of each option. Every check takes the value and the option's name.
 
-Every check takes the value and the option's name.
+It returns the value in normal form, or raises ``InvalidOption`` with the option's name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def queue_name(value: Any, name: str) -> str:
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", value, re.ASCII):
         return value
     raise InvalidOption(
-        name, value, "is not a queue name", hint="1 to 64 letters, digits and _ . : - ; the first a letter or digit."
+        name, value, "is not a queue name", hint="1 to 64 letters, digits and _ . : - ; a letter or digit first."
     )
 
 
@@ -86,7 +86,7 @@ line_number = whole(0, (1 << 63) - 1)
 def processes(value: Any, name: str) -> int:
     if isinstance(value, str):
         if re.fullmatch(r"\s*\d+\s*\.\.\s*\d+\s*", value, re.ASCII):
-            raise NotBuilt("worker", name, hint="A range that scales is of a later release: give one number.")
+            raise NotBuilt("worker", name, hint="A range of processes is not supported yet: give one number.")
         value = int(value) if re.fullmatch(r"\d{1,6}", value, re.ASCII) else value
     return whole(1, 1_000)(value, name)
 
@@ -94,7 +94,7 @@ def processes(value: Any, name: str) -> int:
 def span(value: Any, name: str) -> int:
     us = to_us(value, what=name)
     if us <= 0:
-        raise InvalidOption(name, value, "must be longer than nothing")
+        raise InvalidOption(name, value, "must be greater than zero")
     return us
 
 
@@ -131,7 +131,7 @@ def choice(*allowed: str | None) -> Callable[[Any, str], Any]:
 
 def executor(value: Any, name: str) -> Any:
     if value == "process":
-        raise NotBuilt("task", 'executor="process"', hint='Use executor="thread" until process slots are there.')
+        raise NotBuilt("task", 'executor="process"', hint='Use executor="thread" until process slots are supported.')
     return choice("async", "thread", None)(value, name)
 
 
@@ -185,7 +185,8 @@ def weight(value: Any, name: str) -> int | float:
     if type(value) in (int, float) and 0.001 <= value <= 1_000_000:
         found: int | float = value
         return found
-    raise InvalidOption(name, value, "must be a number from 0.001 to 1,000,000", hint="5 and 1 share 5 : 1.")
+    hint = "A queue with weight 5 gets 5 times the claims of a queue with weight 1."
+    raise InvalidOption(name, value, "must be a number from 0.001 to 1,000,000", hint=hint)
 
 
 def by(value: Any, name: str) -> Any:
@@ -195,7 +196,7 @@ def by(value: Any, name: str) -> Any:
     if not isinstance(value, str) and callable(value) and not is_async(value):
         return value
     hint = f'{name}="tenant", {name}="customer.region", or a def that takes the item.'
-    raise InvalidOption(name, value, "must name a part of the item or be a def", hint=hint)
+    raise InvalidOption(name, value, "must be an attribute path of the item or a def", hint=hint)
 
 
 def share(value: Any, name: str) -> float | None:
@@ -227,11 +228,11 @@ def labels(value: Any, name: str) -> tuple[str, ...]:
             raise InvalidOption(name, each, "is not a label", hint="1 to 40 lower-case letters, digits, _ and -.")
     found = tuple(sorted(set(given)))
     if len(found) > LABELS_LIMIT:
-        raise InvalidOption(name, f"{len(found)} of them", f"can be at most {LABELS_LIMIT}")
+        raise InvalidOption(name, f"{len(found)} labels", f"must be at most {LABELS_LIMIT}")
     return found
 
 
-def anything(value: Any, name: str) -> Any:  # noqa: ARG001 - the store that writes through it checks it
+def anything(value: Any, name: str) -> Any:  # noqa: ARG001 - the store that uses the connection checks it
     return value
 
 
@@ -243,7 +244,7 @@ def tags(value: Any, name: str) -> tuple[str, ...]:
             hint = f"1 to {TAG_LENGTH} printable characters, no space at either end."
             raise InvalidOption(name, tag, "is not a tag", hint=hint)
         if tag.startswith("^"):
-            raise InvalidOption(name, tag, "must not begin with ^", hint="That is kept for our own.")
+            raise InvalidOption(name, tag, "must not begin with ^", hint="^ is reserved for marks of Mainspring.")
     return _few(tuple(dict.fromkeys(sorted(value) if isinstance(value, (set, frozenset)) else value)), name)
 
 
@@ -254,18 +255,20 @@ def meta(value: Any, name: str) -> dict[str, Any]:
         raise InvalidOption(name, value, "must map names to values", hint='meta={"customer": 42}')
     given = dict(value)
     if (found := wire.unwritable(given, name)) is not None:
-        raise InvalidOption(name, found[1], f"{found[0]} is no JSON value", hint="Text, numbers, lists and mappings.")
+        hint = "Use text, numbers, booleans, None, lists and mappings."
+        raise InvalidOption(name, found[1], f"{found[0]} is not a JSON value", hint=hint)
     data = wire.encode(given)
     back: dict[str, Any] = wire.decode(data, dict[str, Any])
     if (lost := wire.difference(given, back, name, tuples_as_lists=True)) is not None:
-        raise InvalidOption(name, lost[1], f"{lost[0]} would come back as {lost[2]!r}", hint="Use plain JSON values.")
+        why = f"{lost[0]} would be read back as {lost[2]!r}"
+        raise InvalidOption(name, lost[1], why, hint="Use plain JSON values.")
     if (path := wire.find(back, name, wire.has_nul)) is not None:
-        raise InvalidOption(name, value, f"{path} holds a NUL character, which not every store can keep")
+        raise InvalidOption(name, value, f"{path} contains a NUL character, which not every store can keep")
     return _small(back, name)
 
 
 def added(name: str, before: Any, given: Any) -> Any:
-    """Tags or meta of before with those given now."""
+    """The earlier tags or meta with the values given now."""
     if name == "tags":
         return _few(tuple(dict.fromkeys((*(before or ()), *given))), name)
     return _small({**(before or {}), **given}, name)
@@ -292,16 +295,16 @@ def argument_names(value: Any, name: str) -> tuple[str, ...]:
 
 
 def words(value: Any, name: str) -> str:
-    """What somebody says about a job."""
+    """Check a text about a job, such as the reason of a cancel."""
     if isinstance(value, str) and len(value) <= WORDS_LIMIT and storable(value):
         return value
-    hint = "No NUL and no lone surrogates: not every store can keep them."
+    hint = "NUL and lone surrogates are not allowed: not every store can keep them."
     raise InvalidOption(name, value, f"must be text of at most {WORDS_LIMIT:,} characters", hint=hint)
 
 
 def _few(found: tuple[str, ...], name: str) -> tuple[str, ...]:
     if len(found) > TAGS_LIMIT:
-        raise InvalidOption(name, f"{len(found)} of them", f"can be at most {TAGS_LIMIT}")
+        raise InvalidOption(name, f"{len(found)} tags", f"must be at most {TAGS_LIMIT}")
     return found
 
 
@@ -309,7 +312,7 @@ def _small(found: dict[str, Any], name: str) -> dict[str, Any]:
     from mainspring.codec import wire
 
     if (size := len(wire.encode(found))) > META_LIMIT:
-        hint = "Keep it elsewhere and store where it is."
+        hint = "Store the data elsewhere and put a reference to it here."
         raise InvalidOption(name, found, f"takes {size:,} bytes, the limit is {META_LIMIT:,}", hint=hint)
     return found
 
@@ -318,18 +321,18 @@ def _small(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class HasName(Protocol):
-    """A task, which stands for the one schedule on it."""
+    """A task that has exactly one schedule."""
 
     @property
     def name(self) -> str: ...
 
 
 Part: TypeAlias = str | HasName
-"""A schedule by its name, or by the task that it stands on."""
+"""A schedule, by its name or by its task."""
 
 
 class ScheduleGroup(msgspec.Struct, frozen=True):
-    """Schedules of which only so many run at once: ``app.schedules.group(name, max_concurrent=)``."""
+    """Schedules of which at most ``max_concurrent`` run at once: ``app.schedules.group(name, max_concurrent=)``."""
 
     name: str
     max_concurrent: int
@@ -345,18 +348,18 @@ def schedule_name(value: Any, name: str) -> str:
         found = "="
     if "=" in found:
         hint = "1 to 200 characters without spaces and without =."
-        raise InvalidOption(name, value, "is not a name for a schedule", hint=hint)
+        raise InvalidOption(name, value, "is not a schedule name", hint=hint)
     return found
 
 
 def parts(value: Any, name: str) -> tuple[Any, ...]:
-    """Names, or tasks, which are looked up when all modules are in."""
+    """Names of schedules, or tasks, which are resolved when all modules are imported."""
     given = value if isinstance(value, (list, tuple, set, frozenset)) else () if value is None else (value,)
     return tuple(dict.fromkeys(part(each, name) for each in given))
 
 
 def part(value: Any, name: str) -> Any:
-    """A name, or a task."""
+    """The name of a schedule, or a task."""
     if isinstance(value, str):
         return schedule_name(value, name)
     if isinstance(getattr(value, "name", None), str) and callable(getattr(value, "s", None)):
@@ -384,5 +387,5 @@ def span_or_never(value: Any, name: str) -> int | None:
 
 
 def names_of(given: Sequence[Any]) -> tuple[str, ...]:
-    """For people."""
+    """The names, for messages."""
     return tuple(each if isinstance(each, str) else each.name for each in given)

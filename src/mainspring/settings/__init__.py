@@ -1,1 +1,1 @@
-"""Settings of an app: one table, read from code, environment and the project file."""
+"""Settings of an app: one table; values come from code, the environment and the project file."""

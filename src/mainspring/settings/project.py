@@ -1,4 +1,4 @@
-"""Where things are: the project of a file, and the store when no URL was given."""
+"""The project of a file, and the default store of a project."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ DEFAULT_FILE = "mainspring.db"
 
 
 def default_url(declared_in: str | None) -> str:
-    """A SQLite file beside the project's settings: the store when no other was named.
+    """The URL of the default store: a SQLite file beside the project's settings.
 
-    ``declared_in`` is the file that made the app. The project is the nearest directory above it
-    with a ``mainspring.toml`` or ``pyproject.toml``, else the directory of the file itself: never
-    the working directory, for producers and workers start in different ones.
+    ``declared_in`` is the file that declares the app. The project is the nearest directory above this file with a
+    ``mainspring.toml`` or ``pyproject.toml``, else the directory of the file. The working directory is never used,
+    because producers and workers start in different directories.
     """
     if declared_in is None:
         raise BadUrl(
             "",
-            "none was given, and an interactive session has no project to keep a file in",
+            "is required in an interactive session, which has no project directory for a SQLite file",
             hint='Write Mainspring("sqlite:////path/to/file.db") or set MAINSPRING_URL.',
         )
     return f"sqlite:///{project_root(Path(declared_in)) / DEFAULT_FILE}"
 
 
 def project_root(file: Path) -> Path:
-    """The nearest directory above ``file`` that holds a project file, else its own."""
+    """The nearest directory above ``file`` with a project file, else the directory of ``file``."""
     home = file.resolve().parent
     for folder in (home, *home.parents):
         if any((folder / name).is_file() for name in PROJECT_FILES):

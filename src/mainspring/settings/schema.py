@@ -12,7 +12,7 @@ _NAMES = {"type": "array", "items": {"type": "string"}}
 
 
 def schema() -> dict[str, Any]:
-    """What ``mainspring.toml`` and ``[tool.mainspring]`` may hold."""
+    """The schema of ``mainspring.toml`` and of ``[tool.mainspring]``."""
     app = {"type": "string", "description": "The app that commands use: module:object.", "examples": ["shop.jobs:app"]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Settings(TypedDict, total=False):
-    """Keyword arguments of ``Mainspring``: its own, and defaults for its workers."""
+    """Keyword arguments of ``Mainspring``: settings of the app, and defaults for its workers."""
 
     durability: Literal["full", "normal"]
     strict: bool
@@ -63,9 +63,9 @@ class Settings(TypedDict, total=False):
 
 
 class AppSettings:
-    """The settings of one app in normal form, one attribute each. The first one asked for reads all of them.
+    """The settings of one app in normal form, one attribute each. The first access reads all settings.
 
-    What was read does not change afterwards: producers and workers see one state of file and environment.
+    The values do not change afterwards: producers and workers see one state of file and environment.
     """
 
     url: str
@@ -92,14 +92,14 @@ class AppSettings:
     redact: tuple[str, ...]
     roles: frozenset[str]
     origins: Mapping[str, SettingOrigin]
-    """Every setting by name: its value as people write it, without secrets, and where that was given."""
+    """Every setting by name: its value as users write it, without secrets, and the place where it was given."""
 
     def __init__(self, given: Mapping[str, Any], declared_in: str | None = None) -> None:
         self.declared_in = declared_in
         self._given = {name: _checked(name, value) for name, value in given.items()}
         self._address: StoreAddress | None = None
 
-    if not TYPE_CHECKING:  # a type checker knows them by the annotations above
+    if not TYPE_CHECKING:  # a type checker uses the annotations above
 
         def __getattr__(self, name: str) -> Any:
             if name not in TABLE and name != "origins":
@@ -108,7 +108,7 @@ class AppSettings:
             return self.__dict__[name] if name in self.__dict__ else default_url(self.declared_in)
 
     def load(self) -> None:
-        """Read file and environment now; ``ConfigError`` names what is wrong, and where it is."""
+        """Read the file and the environment now; ``ConfigError`` names the wrong value and its place."""
         from mainspring.settings.sources import resolve
 
         found = resolve(self._given, self.declared_in)
@@ -128,7 +128,7 @@ class AppSettings:
 
     @property
     def address(self) -> StoreAddress:
-        """Enough to open the store."""
+        """The address of the store, with all that is needed to open it."""
         if self._address is not None:
             return self._address
         at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__})
@@ -136,12 +136,12 @@ class AppSettings:
         return at
 
     def use(self, address: StoreAddress | None) -> None:
-        """Another store in place of the one that the settings name, for tests; None undoes it."""
+        """Use another store than the settings name, for tests; None restores the store of the settings."""
         self._address = address
 
     @property
     def retention(self) -> Retention:
-        """How long ended jobs are kept. A shorter time than the least that is promised is meant as it is said."""
+        """How long ended jobs are kept, as given, even if it is shorter than the default minimum."""
         least = min(Retention().keep_at_least, self.keep, self.keep_dead)
         return Retention(
             keep=self.keep, keep_count=self.keep_count, keep_at_least=least,
@@ -153,13 +153,14 @@ class AppSettings:
         return LogSettings(level=self.log_level, format=self.log_format, file=self.log_file, redact=self.redact)
 
     def worker(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Worker options in normal form: those given now go before those of the app."""
+        """Worker options in normal form; options given now replace the app's."""
         of_app = {setting.name: getattr(self, setting.name) for setting in WORKER}
         resolved = resolve_options("worker", given, base=of_app, subject="worker")
         if resolved["roles"].isdisjoint(("worker", "scheduler")):
             where = "" if "roles" in given else self.origins["roles"].where
             raise InvalidOption(
-                "roles", sorted(resolved["roles"]), "has no part in workers", subject=where or "worker",
+                "roles", sorted(resolved["roles"]), "includes neither 'worker' nor 'scheduler'",
+                subject=where or "worker",
                 hint='A worker needs the role "worker", "scheduler" or "all".',
             )  # fmt: skip
         return resolved
@@ -169,7 +170,7 @@ class AppSettings:
         lifespans: tuple[Callable[..., Any], ...], hooks: Hooks, middleware: tuple[Middleware, ...],
         schedules: CodeSchedules,
     ) -> WorkerConfig:  # fmt: skip
-        """A worker of this app."""
+        """The configuration of a worker of this app."""
         resolved = self.worker(given)
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):

@@ -1,8 +1,8 @@
-"""Where settings come from beside the program itself: the environment and the project's file.
+"""Settings from the environment and from the project file.
 
-For each setting the first place that has it wins: keyword, environment, file, default. But every
-place is checked whole: a name that is not known and a value that makes no sense are refused, with
-the variable or the file and key, also where another place would have won.
+For each setting the first place that has it wins: keyword, environment, file, default. Every place is checked
+completely: an unknown name and an invalid value are refused with the variable, or the file and key, even if another
+place has priority.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ OUR_OWN = frozenset({
     APP, CONFIG, "MAINSPRING_CHILD", "MAINSPRING_FAMILY", "MAINSPRING_FAILPOINT", "MAINSPRING_FAILPOINT_ONCE",
     "MAINSPRING_SOAK",
 })  # fmt: skip
-"""Variables that are no settings: for commands, between our processes, for tests."""
+"""Variables that are not settings: for commands, between our processes, for tests."""
 _OUR_PREFIXES = ("MAINSPRING_TEST_", "MAINSPRING_DEV_")
-# What Kubernetes and linked containers put there when a service is named mainspring, or mainspring-something.
+# Variables that Kubernetes and linked containers set for a service named mainspring or mainspring-something.
 _OF_A_SERVICE = r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$"
 
 _VARIABLES = {setting.variable: setting for setting in TABLE.values()}
 
 
 class SettingOrigin(NamedTuple):
-    """The value of a setting, and where it came from."""
+    """The value of a setting, and the place where it was given."""
 
     value: Any
     source: Source
     where: str
-    """A variable, or a file and key, or the file that made the app; empty for a default."""
+    """A variable, a file and key, or the file that declares the app; empty for a default."""
 
 
 class SettingsFile(NamedTuple):
-    """A settings file as it was read."""
+    """The content of a settings file."""
 
     path: Path
     table: dict[str, Any]
     prefix: str
-    """What stands before each key: ``tool.mainspring.`` in a ``pyproject.toml``."""
+    """The prefix of each key: ``tool.mainspring.`` in a ``pyproject.toml``."""
 
     def where(self, key: str) -> str:
         return f"{self.path}: {self.prefix}{key}"
 
 
 def resolve(given: Mapping[str, Any], declared_in: str | None) -> dict[str, SettingOrigin]:
-    """Every setting: ``given`` keywords (in normal form) over the environment, over the file, over the defaults."""
+    """Every setting: ``given`` keywords (in normal form), then the environment, the file, the defaults."""
     read = {**_of_file(file_for(declared_in)), **_of_environment(os.environ)}
     found = {name: SettingOrigin(setting.default, "default", "") for name, setting in TABLE.items()}
     found.update(read)
@@ -67,7 +67,7 @@ def resolve(given: Mapping[str, Any], declared_in: str | None) -> dict[str, Sett
 
 
 def convert(setting: Setting, value: Any, where: str) -> Any:
-    """The normal form; an error says where the value was given."""
+    """The normal form; an error names the place of the value."""
     try:
         return setting.convert(value, setting.name)
     except InvalidOption as error:
@@ -105,7 +105,7 @@ def _refuse_unknown_variable(variable: str) -> None:
         return
     hint = f"Every variable that begins with {PREFIX} must be a setting; {CONFIG} and {APP} are known too."
     if variable.removeprefix(PREFIX).lower() in OF_ONE_RUN:
-        hint = "That belongs to one run of a command: give it as a flag of mainspring worker."
+        hint = "This option belongs to one run of a command: give it as a flag of mainspring worker."
     raise UnknownOption("environment", variable, [*_VARIABLES, CONFIG, APP], hint=hint)
 
 
@@ -113,29 +113,29 @@ def _refuse_unknown_variable(variable: str) -> None:
 
 
 def file_for(declared_in: str | None) -> SettingsFile | None:
-    """The settings file of the app that was made in that file: what ``MAINSPRING_CONFIG`` names, else its project's."""
+    """The settings file of an app: the file that ``MAINSPRING_CONFIG`` names, else the file of its project."""
     named = os.environ.get(CONFIG, "").strip()
     if named:
         path = Path(named).resolve()
         if not path.is_file():
-            raise ConfigError(f"{CONFIG}={named}: there is no such file", hint=f"It would be {path}.")
+            raise ConfigError(f"{CONFIG}={named}: there is no such file", hint=f"Its full path would be {path}.")
         return _read(path) or SettingsFile(path, {}, "")
     return None if declared_in is None else file_in(project_root(Path(declared_in)))
 
 
 def file_in(folder: Path) -> SettingsFile | None:
-    """The settings file in a folder, if it has one."""
+    """The settings file of a directory, if there is one."""
     found = [file for name in PROJECT_FILES if (path := folder / name).is_file() and (file := _read(path))]
     if len(found) > 1:
         raise ConfigError(
-            f"{found[0].path} and {found[1].path} [tool.mainspring] both hold settings",
-            hint="Keep one of them.",
+            f"{found[0].path} and {found[1].path} [tool.mainspring] both contain settings",
+            hint="Keep only one of the two.",
         )
     return found[0] if found else None
 
 
 def _read(path: Path) -> SettingsFile | None:
-    """What the file says of us; None for a ``pyproject.toml`` that says nothing."""
+    """The settings in the file; None for a ``pyproject.toml`` without ``[tool.mainspring]``."""
     try:
         text = path.read_bytes().decode()
         shared = path.name == "pyproject.toml"
@@ -176,13 +176,13 @@ def _of_file(file: SettingsFile | None) -> dict[str, SettingOrigin]:
 
 
 def _check_app(value: Any, where: str) -> None:
-    """``app`` is for commands: no setting, but checked."""
+    """Check ``app``, which is for commands and is not a setting."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidOption("app", value, "must be module:object", subject=where)
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """TOML reads ``shop.mail = "x"`` as tables in tables; the names of tasks and queues have dots."""
+    """Flatten nested tables: TOML reads ``shop.mail = "x"`` as nested tables, but names of tasks contain dots."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict) and value:
@@ -193,7 +193,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _anchored(setting: Setting, value: Any, folder: Path) -> Any:
-    """A relative path in the file counts from the file, for programs start in different places."""
+    """Resolve a relative path from the directory of the file, because programs start in different directories."""
     if setting.kind == "path" and value not in (None, "stdout", "stderr"):
         return str(folder / value)
     if setting.kind == "url" and re.match(r"sqlite:///(?!/|:memory:$)", value):

@@ -1,8 +1,8 @@
 """Every setting of an app, declared once: name, type, default, meaning, check, and how its text is read.
 
-From this table come the checks of ``Mainspring(...)``, the variables of the environment, the keys and
-the JSON Schema of the file, ``mainspring config`` and the reference page. The typed dictionary in
-``settings.py`` serves type checkers; a test holds it equal to the table.
+From this table come the checks of ``Mainspring(...)``, the variables of the environment, the keys and the JSON Schema
+of the file, ``mainspring config`` and the reference page. The typed dictionary in ``settings.py`` is for type checkers;
+a test compares it with the table.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from mainspring.options.table import Option, options_for
 from mainspring.tasks.routing import Routes
 
 Kind = Literal["text", "path", "url", "choice", "whole", "duration", "size", "names", "table", "numbers", "flag"]
-"""What a value is made of: decides how text is read, how a value is shown, and its schema."""
+"""The kind of a value: decides how text is read, how a value is shown, and its schema."""
 
 OF_ONE_RUN = frozenset({"processes", "until_empty"})
-"""Worker options that belong to a command, not to the app: the supervisor knows no app."""
+"""Worker options of one command, not of the app: the supervisor does not import the app."""
 
 LARGEST = 8_000_000
-"""Most bytes of one payload or result that every engine carries."""
+"""The largest payload or result, in bytes, that every engine supports."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("auto", "pretty", "json")
 DURABILITIES = ("full", "normal")
@@ -36,7 +36,7 @@ _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting. ``convert(value, name)`` gives the normal form or raises ``InvalidOption``."""
+    """One setting. ``convert(value, name)`` returns the normal form or raises ``InvalidOption``."""
 
     name: str
     type: str
@@ -51,11 +51,11 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """The variable in the environment."""
         return f"MAINSPRING_{self.name.upper()}"
 
     def read(self, text: str) -> Any:
-        """The value that a text of the environment means, as ``convert`` takes it."""
+        """The value of a text in the environment, as ``convert`` takes it."""
         match self.kind:
             case "whole":
                 return _number(text)
@@ -71,7 +71,7 @@ class Setting(msgspec.Struct, frozen=True):
                 return text.strip()
 
     def show(self, value: Any) -> Any:
-        """A normal form as people write it, without secrets; JSON can carry it."""
+        """A normal form as users write it, without secrets; it can be written as JSON."""
         if value is None:
             return None
         match self.kind:
@@ -93,7 +93,7 @@ class Setting(msgspec.Struct, frozen=True):
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or not name:
-                raise InvalidOption(self.name, text, f"{part!r} is not NAME=VALUE", hint="Such as: a=1,b=2.")
+                raise InvalidOption(self.name, text, f"{part!r} is not NAME=VALUE", hint="Example: a=1,b=2.")
             if name in found:
                 raise InvalidOption(self.name, text, f"{name!r} is given twice")
             found[name] = value
@@ -125,12 +125,12 @@ def _namespace(value: Any, name: str) -> str:
 
 def _modules(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise InvalidOption(name, value, "is a list of module names", hint=f'Write {name}=["{value}"].')
+        raise InvalidOption(name, value, "must be a list of module names", hint=f'Write {name}=["{value}"].')
     if not isinstance(value, (list, tuple)):
-        raise InvalidOption(name, value, "is a list of module names", hint='include=["shop.tasks"]')
+        raise InvalidOption(name, value, "must be a list of module names", hint='include=["shop.tasks"]')
     for each in value:
         if not isinstance(each, str) or not all(part.isidentifier() for part in each.split(".")):
-            raise InvalidOption(name, each, "is not the name of a module", hint='Such as "shop.tasks".')
+            raise InvalidOption(name, each, "is not the name of a module", hint='Example: "shop.tasks".')
     return tuple(value)
 
 
@@ -143,13 +143,13 @@ def _text(value: Any, name: str) -> str | None:
 def _level(value: Any, name: str) -> str:
     if isinstance(value, str) and value.lower() in LEVELS:
         return value.lower()
-    raise InvalidOption(name, value, f"is one of {', '.join(LEVELS)}")
+    raise InvalidOption(name, value, f"must be one of {', '.join(LEVELS)}")
 
 
 def _one_of(*allowed: str) -> Callable[[Any, str], Any]:
     def convert(value: Any, name: str) -> Any:
         if not isinstance(value, str) or value not in allowed:
-            raise InvalidOption(name, value, f"is one of {', '.join(allowed)}")
+            raise InvalidOption(name, value, f"must be one of {', '.join(allowed)}")
         return value
 
     return convert
@@ -172,7 +172,7 @@ def _limit(value: Any, name: str) -> int:
     return size
 
 
-def _routes(value: Any, name: str) -> Routes:  # noqa: ARG001 - Routes knows its own name
+def _routes(value: Any, name: str) -> Routes:  # noqa: ARG001 - Routes has its own name in errors
     return value if isinstance(value, Routes) else Routes(value)
 
 
@@ -187,42 +187,50 @@ _KEPT = Retention()
 # fmt: off
 _OWN: tuple[Setting, ...] = (
     Setting("url", "str | None", None, "The store.", "url", _url, "a SQLite file beside the project"),
-    Setting("namespace", "str", "default", "Apps of different namespaces share a store and do not see each other.",
+    Setting("namespace", "str", "default",
+            "A name that separates apps with the same store: they do not see each other's jobs.",
             "text", _namespace),
-    Setting("include", "Sequence[str]", (), "Modules with tasks, imported on first need.", "names", _modules, "none"),
-    Setting("version", "str | None", None, "The version of your code, kept with each job and each attempt.",
+    Setting("include", "Sequence[str]", (), "Modules with tasks, imported on first use.", "names", _modules, "none"),
+    Setting("version", "str | None", None, "The version of your code, stored with each job and each attempt.",
             "text", _text, "none"),
     Setting("durability", "Literal['full', 'normal']", "full",
-            "normal: faster; a power failure may take the last moment.", "choice", _one_of(*DURABILITIES),
+            "With normal, writes are faster, but a power failure may lose the last writes.",
+            "choice", _one_of(*DURABILITIES),
             choices=DURABILITIES),
-    Setting("strict", "bool", False, "Refuse a store that cannot keep that durability, instead of warning.",
+    Setting("strict", "bool", False, "Refuse a store that cannot guarantee this durability, instead of warning.",
             "flag", checks.flag),
-    Setting("replicas", "int", 0, "Redis: how many replicas must have a write before it counts.",
+    Setting("replicas", "int", 0, "Redis: how many replicas must confirm a write.",
             "whole", checks.whole(0, 100)),
-    Setting("wait_fsync", "bool", False, "Redis: a write counts once it is on the disk (WAITAOF).",
+    Setting("wait_fsync", "bool", False, "Redis: a write is confirmed when it is on disk (WAITAOF).",
             "flag", checks.flag),
-    Setting("listen_url", "str | None", None, "PostgreSQL: where to listen for wake-ups, if the URL leads to a pooler.",
+    Setting("listen_url", "str | None", None,
+            "PostgreSQL: the URL to listen on for wake-ups, if the store's URL leads to a pooler.",
             "url", _listen_url, "the store's URL"),
-    Setting("pooler", "bool", False, "PostgreSQL: the URL leads to a pooler; nothing is left behind in a session.",
+    Setting("pooler", "bool", False, "PostgreSQL: the URL leads to a pooler, so no state is kept in a session.",
             "flag", checks.flag),
-    Setting("routes", "Mapping[str, str]", Routes(), "Tasks, by name or pattern, to queues.", "table", _routes, "none"),
-    Setting("full_wait", "Duration", 10_000_000, "How long an enqueue waits for room in a queue with on_full='wait'.",
+    Setting("routes", "Mapping[str, str]", Routes(), "The queues of tasks, by task name or pattern.",
+            "table", _routes, "none"),
+    Setting("full_wait", "Duration", 10_000_000, "How long an enqueue waits for a full queue with on_full='wait'.",
             "duration", checks.span, "10s"),
     Setting("keep", "Duration", _KEPT.keep, "How long succeeded and cancelled jobs are kept.",
             "duration", checks.span, "7d"),
-    Setting("keep_count", "int", _KEPT.keep_count, "Most succeeded and cancelled jobs that are kept.",
+    Setting("keep_count", "int", _KEPT.keep_count, "The maximum number of succeeded and cancelled jobs that are kept.",
             "whole", checks.whole(0, 1_000_000_000)),
     Setting("keep_dead", "Duration", _KEPT.keep_dead, "How long dead jobs are kept.", "duration", checks.span, "30d"),
-    Setting("keep_dead_count", "int", _KEPT.keep_dead_count, "Most dead jobs that are kept.",
+    Setting("keep_dead_count", "int", _KEPT.keep_dead_count, "The maximum number of dead jobs that are kept.",
             "whole", checks.whole(0, 1_000_000_000)),
-    Setting("payload_limit", "Size", 1_000_000, "Most bytes of a job's arguments.", "size", _limit, "1MB"),
-    Setting("result_limit", "Size", 1_000_000, "Most bytes of a result.", "size", _limit, "1MB"),
+    Setting("payload_limit", "Size", 1_000_000, "The maximum size of a job's arguments in bytes.",
+            "size", _limit, "1MB"),
+    Setting("result_limit", "Size", 1_000_000, "The maximum size of a result in bytes.", "size", _limit, "1MB"),
     Setting("log_level", "Literal['debug', 'info', 'warning', 'error', 'critical']", "info",
-            "The least level that is logged.", "choice", _level, choices=LEVELS),
-    Setting("log_format", "Literal['auto', 'pretty', 'json']", "auto", "auto: pretty on a terminal, else JSON.",
+            "The lowest level that is logged.", "choice", _level, choices=LEVELS),
+    Setting("log_format", "Literal['auto', 'pretty', 'json']", "auto",
+            "The log format; auto is pretty on a terminal and JSON elsewhere.",
             "choice", _one_of(*FORMATS), choices=FORMATS),
-    Setting("log_file", "str | None", None, "Where log lines go: a file, stdout or stderr.", "path", _text, "stderr"),
-    Setting("redact", "Sequence[str]", (), "More names of fields whose values are hidden.", "names", _names, "none"),
+    Setting("log_file", "str | None", None, "The destination of log lines: a file, stdout or stderr.",
+            "path", _text, "stderr"),
+    Setting("redact", "Sequence[str]", (), "Additional names of fields whose values are hidden.",
+            "names", _names, "none"),
 )
 # fmt: on
 
@@ -244,6 +252,6 @@ def _of_worker(option: Option) -> Setting:
 
 
 WORKER = tuple(_of_worker(option) for option in options_for("worker") if option.name not in OF_ONE_RUN)
-"""Worker options that the app may set for all its workers."""
+"""The worker options that the app can set for all its workers."""
 
 TABLE: Mapping[str, Setting] = {setting.name: setting for setting in (*_OWN, *WORKER)}

@@ -30,7 +30,7 @@ def engine_of(url: str) -> str:
     scheme, colon, _ = url.partition(":")
     if colon and scheme in SCHEMES:
         return SCHEMES[scheme]
-    raise BadUrl(url, "has an unknown scheme")
+    raise BadUrl(url, "names no store that Mainspring knows")
 
 
 class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):

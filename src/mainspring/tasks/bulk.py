@@ -3,7 +3,7 @@
     @app.bulk_task(size=100, wait="50ms", by="tenant")
     def send(items: Sequence[Mail]) -> Sequence[str | Exception]: ...
 
-A job has one item as its argument, called ``item`` whatever the handler calls its list.
+A job has one item as its argument. The argument is named ``item``, whatever the handler calls its list.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Bulk(NamedTuple):
     """How the jobs of a bulk task share calls."""
 
     size: int
-    """Most items of a call."""
+    """The maximum number of items in one call."""
     wait: int
-    """Microseconds from the first item until the call starts with what there is."""
+    """Microseconds from the first item until the call starts, even if the call is not full."""
     by: Callable[[Any], Hashable] | None
-    """Only items for which it gives equal values share a call."""
+    """Items share a call only if this function returns equal values for them."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Bulk:
@@ -36,7 +36,7 @@ class Bulk(NamedTuple):
 
 
 def check_handler(parameters: Sequence[inspect.Parameter], task: str) -> None:
-    """``BadSignature`` unless there is exactly one parameter for the items; the context is not among them."""
+    """``BadSignature`` unless there is exactly one parameter for the items, beside the context."""
     own = [each for each in parameters if not isinstance(each.default, Dependency)]
     for each in own:
         if each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD):
@@ -47,14 +47,14 @@ def check_handler(parameters: Sequence[inspect.Parameter], task: str) -> None:
 
 
 def check_options(options: Mapping[str, Any], subject: str) -> None:
-    """Refuse what a bulk task cannot be together with."""
+    """Refuse options that a bulk task cannot have."""
     if options["ack"] == "early":
-        why = "cannot be given to a bulk task: a job would count as begun while its call is gathered"
-        raise InvalidOption("ack", "early", why, subject=subject, hint="Use @app.task for at most once.")
+        why = "cannot be given to a bulk task: a job would be acknowledged while its call still waits for other items"
+        raise InvalidOption("ack", "early", why, subject=subject, hint="Use @app.task for jobs that run at most once.")
 
 
 def outcomes_of(value: Any, count: int, task: str) -> Sequence[Any]:
-    """What a handler returned, checked: as many outcomes as it had items."""
+    """The outcomes that a handler returned, checked: one for each item."""
     if type(value) in UNRUN:
         raise WrongOutcomes(task, f"returned {let_go(value)}, which has not run")
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray, memoryview)):
@@ -65,17 +65,17 @@ def outcomes_of(value: Any, count: int, task: str) -> Sequence[Any]:
 
 
 def error_of(outcome: Any) -> BaseException | None:
-    """The error that an outcome is. A class of errors stands for one without arguments, as behind ``raise``."""
+    """The exception of an outcome, or None. An exception class is instantiated without arguments, as by ``raise``."""
     if isinstance(outcome, type) and issubclass(outcome, BaseException):
         try:
             return outcome()
-        except Exception as error:  # noqa: BLE001 - it needs arguments
+        except Exception as error:  # noqa: BLE001 - the class needs arguments
             return error
     return outcome if isinstance(outcome, BaseException) else None
 
 
 def in_list(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a plain call, which has one item, as the handler takes them."""
+    """The arguments of a plain call with one item, as the handler takes them: in a list."""
     given = dict(kwargs)
     if not args and ITEM not in given:
         raise TypeError(f"{task}() takes one item")
@@ -84,7 +84,7 @@ def in_list(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tupl
 
 
 def out_of_list(task: str, value: Any) -> Any:
-    """What a plain call returns, or raises, of what the handler gave."""
+    """The result of a plain call, from the list that the handler returned; raises the outcome if it is an exception."""
     [outcome] = outcomes_of(value, 1, task)
     if (error := error_of(outcome)) is not None:
         raise error
@@ -92,6 +92,7 @@ def out_of_list(task: str, value: Any) -> Any:
 
 
 async def aout_of_list(task: str, value: Awaitable[Any]) -> Any:
+    """Async version of :func:`out_of_list`."""
     return out_of_list(task, await value)
 
 
@@ -102,6 +103,6 @@ def _reader(path: str) -> Callable[[Any], Hashable]:
         found = item
         for name in names:
             found = found[name] if isinstance(found, Mapping) else getattr(found, name)
-        return found  # type: ignore[no-any-return]  # whoever asks for it hashes it
+        return found  # type: ignore[no-any-return]  # the caller hashes the value
 
     return read

@@ -1,4 +1,4 @@
-"""What is known of a task from its declaration alone: before an app, a store or a resolved annotation."""
+"""The declaration of a task: everything that is known before there is an app, a store or a resolved annotation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class TaskHome:
-    """The app that the jobs of a task belong to. A task of a ``Tasks()`` gets it when it is included."""
+    """The app of a task's jobs. A task of a ``Tasks()`` gets its app when it is included."""
 
     __slots__ = ("_apps", "app")
 
@@ -41,19 +41,19 @@ class TaskHome:
         self.app = app if len(self._apps) == 1 else None
 
     def find(self, task: str) -> Mainspring:
-        """The app, or an error that says why there is none."""
+        """The app; ``NoApp`` says why there is none."""
         if self.app is None:
             raise NoApp(task, len(self._apps))
         return self.app
 
     def check(self, app: Mainspring, task: str) -> None:
-        """``InvalidOption`` unless the task is one of this app."""
+        """``InvalidOption`` unless the task belongs to this app."""
         if app not in self._apps:
             raise InvalidOption("task", task, "is a task of another app", hint="Include its Tasks() in this app too.")
 
 
 class TaskDeclaration(NamedTuple):
-    """A function as ``@app.task(...)`` found it."""
+    """A function with the options of ``@app.task(...)``."""
 
     name: str
     fn: Callable[..., Any]
@@ -64,9 +64,9 @@ class TaskDeclaration(NamedTuple):
     plan: DependencyPlan | None
     upgrades: list[Upgrade]
     given: frozenset[str] = frozenset()
-    """The options that the declaration names; the others have their defaults."""
+    """The options given in the declaration; the others have their defaults."""
     bulk: Bulk | None = None
-    """How its jobs share calls, of a bulk task."""
+    """How the jobs of a bulk task share calls; None for an ordinary task."""
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class TaskDeclaration(NamedTuple):
     ) -> TaskDeclaration:
         """Check everything that needs no other module; names in annotations are resolved at first use.
 
-        ``gather`` are the options of a bulk task beside those of every task.
+        ``gather`` has the additional options of a bulk task.
         """
         if not callable(fn) or isclass(fn) or hasattr(fn, "declared"):
             hint = 'Decorate a def or an async def: @app.task, or @app.task(name="shop.send").'
@@ -83,8 +83,8 @@ class TaskDeclaration(NamedTuple):
         resolved = resolve_options("task", given, subject=subject)
         name = resolved["name"] or naming.task_name(fn)
         if yields(fn):
-            hint = "Return a list, or hand out what there is while it runs with ctx.send(...)."
-            raise BadSignature(name, "", "yields, and a task returns its result", hint=hint)
+            hint = "Return a list, or send items while the task runs with ctx.send(...)."
+            raise BadSignature(name, "", "is a generator; a task must return its result", hint=hint)
         awaited = is_async(fn)
         kind = resolved["executor"] or ("async" if awaited else "thread")
         if (kind == "async") is not awaited:
@@ -107,7 +107,7 @@ class TaskDeclaration(NamedTuple):
         return made
 
     def check_names(self) -> None:
-        """Options that speak of arguments must name some that are there."""
+        """Refuse options that name arguments which the task does not have."""
         key, sensitive = self.options["key"], self.options["sensitive"]
         bounds = bind(self.name, (*self.options["limit"], *self.options["breaker"]), f"task {self.name!r}")
         if not sensitive and not bounds and (key is None or not key.names):
@@ -118,11 +118,11 @@ class TaskDeclaration(NamedTuple):
         check_arguments(bounds, known, f"task {self.name!r}")
         for name in sensitive:
             if name not in known:
-                why = f"names {name!r}, which is no argument of the task{did_you_mean(name, known)}"
+                why = f"names {name!r}, which is not an argument of the task{did_you_mean(name, known)}"
                 raise InvalidOption("sensitive", list(sensitive), why, subject=f"task {self.name!r}")
 
     def argument_names(self) -> list[str]:
-        """What its jobs have arguments for."""
+        """The names of the arguments of its jobs."""
         if self.bulk is not None:
             return [ITEM]
         supplied = () if self.plan is None else self.plan.names
@@ -130,7 +130,7 @@ class TaskDeclaration(NamedTuple):
         return [each for each in names if each not in supplied]
 
     def terms(self, version: str | None) -> tuple[str, ...]:
-        """What its jobs ask of a worker, for the lane that they wait in."""
+        """The requirements of its jobs for a worker, which are part of their lane."""
         terms = tuple(self.options["needs"]) if self.bulk is None else (*self.options["needs"], bulk_term(self.name))
         if not self.options["pin_version"]:
             return terms
@@ -139,9 +139,9 @@ class TaskDeclaration(NamedTuple):
         return (*terms, version_term(version))
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the function here: a context parameter gets a local context, a dependency is supplied.
+        """Call the function in this process, with a local context and its dependencies.
 
-        The handler of a bulk task gets a list of one item, and its one outcome is what comes back.
+        The handler of a bulk task gets a list with one item, and its one outcome is the result.
         """
         if self.bulk is None:
             return self._call(args, kwargs)
@@ -161,7 +161,7 @@ class TaskDeclaration(NamedTuple):
 
 
 def no_version(task: str) -> InvalidOption:
-    """A pinned task in an app that does not say which version it is."""
+    """The error of a task with ``pin_version`` in an app without a version."""
     return InvalidOption(
         "pin_version", True, "needs the version of the app", subject=f"task {task!r}",
         hint='Mainspring(version="1.4"), or MAINSPRING_VERSION in the environment.',
@@ -169,9 +169,9 @@ def no_version(task: str) -> InvalidOption:
 
 
 def _context_of(fn: Callable[..., Any], task: str, awaited: bool) -> bool:
-    """Whether it takes the context; refused in another place than the first, or of the other colour."""
+    """Whether it takes the context. Refused if the context is not the first parameter, or of the wrong kind."""
     if misplaced := misplaced_context(fn):
-        why = "must be the first parameter to get the context, annotated as Context or AsyncContext and nothing else"
+        why = "must be the first parameter to get the context, annotated with exactly Context or AsyncContext"
         raise BadSignature(task, misplaced, why)
     found = takes_context(fn)
     wanted = "AsyncContext" if awaited else "Context"
@@ -179,5 +179,5 @@ def _context_of(fn: Callable[..., Any], task: str, awaited: bool) -> bool:
         first = next(iter(parameters_of(fn))).name
         kind, article = ("async def", "a") if awaited else ("def", "an")
         why = f"is {article} {found}, and the task is {kind}"
-        raise BadSignature(task, first, why, hint=f"Annotate it as {wanted}.")
+        raise BadSignature(task, first, why, hint=f"Annotate the parameter with {wanted}.")
     return bool(found)

@@ -147,7 +147,7 @@ class Declarer:
         result of the job, or the exception that the job fails with.
         """
         gather = {"size": size, "wait": wait, "by": by}
-        made: Any = lambda fn: self._declare(fn, dict(o), gather)  # noqa: E731 - of many overloads
+        made: Any = lambda fn: self._declare(fn, dict(o), gather)  # noqa: E731 - it has the type of the overloads
         decorator: BulkDecorator = made
         return decorator
 

@@ -1,4 +1,4 @@
-"""Dependencies: values that a task asks for by a parameter's default, made anew for each attempt.
+"""Dependencies: values that are made for each attempt and passed to parameters with the default ``Depends(fn)``.
 
     def get_db(ctx: Context) -> Iterator[Session]:
         with Session(ctx.state.engine) as session:
@@ -8,10 +8,10 @@
     def bill(order: int, db: Session = Depends(get_db)) -> None: ...
 
 A dependency is a function, ``def`` or ``async def``, that returns its value or yields it once. It may have
-dependencies itself, and the context as its first parameter. What stands behind its ``yield`` runs when the
-attempt is over, the last one first; an error of the body is raised at the ``yield``, and stays the attempt's
-error if it is caught there. Dependencies of a ``def`` task run in its thread, those of an ``async def`` task on
-the loop.
+dependencies itself, and the context as its first parameter. The code after its ``yield`` runs when the attempt ends, in
+reverse order; an exception of the handler is raised at the ``yield``, and remains the error of the attempt if the
+dependency catches it. Dependencies of a ``def`` task run in its thread, dependencies of an ``async def`` task on the
+event loop.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ def Depends(fn: Callable[..., Iterator[T]], *, cache: bool = True) -> T: ...
 def Depends(fn: Callable[..., Awaitable[T]], *, cache: bool = True) -> T: ...
 @overload
 def Depends(fn: Callable[..., T], *, cache: bool = True) -> T: ...
-def Depends(fn: Callable[..., Any], *, cache: bool = True) -> Any:  # noqa: N802 - reads as a word of a signature
-    """The value of ``fn`` as the default of a task's parameter.
+def Depends(fn: Callable[..., Any], *, cache: bool = True) -> Any:  # noqa: N802 - named like a class, as in FastAPI
+    """The default of a task's parameter that gets the value of ``fn``.
 
-    Within one attempt ``fn`` is called once, however many ask for it; ``cache=False`` calls it for each.
+    In one attempt ``fn`` is called once for all parameters; with ``cache=False`` it is called for each parameter.
     """
     if not callable(fn):
-        raise InvalidOption("Depends", fn, "is not a function", hint="Depends(get_db), without the brackets of a call.")
+        raise InvalidOption("Depends", fn, "is not a function", hint="Write Depends(get_db), not Depends(get_db()).")
     return Dependency(fn, cache)
 
 
 class DependencyNode(NamedTuple):
-    """One dependency with those that it has itself."""
+    """One dependency with its own dependencies."""
 
     fn: Callable[..., Any]
     key: Any
-    """What two askers of the same function share."""
+    """The key of the cached value."""
     open: Callable[..., Any] | None
-    """For a generator: makes its (async) context manager."""
+    """For a generator function: makes its (async) context manager."""
     is_async: bool
     takes_context: bool
     cache: bool
@@ -73,7 +73,7 @@ class DependencyNode(NamedTuple):
 
 
 class DependencyPlan:
-    """Which parameters of one function are supplied, and how."""
+    """The parameters of one function that are dependencies, and how to make their values."""
 
     def __init__(self, wants: Mapping[str, DependencyNode], places: Mapping[str, int]) -> None:
         self.names = tuple(wants)
@@ -81,37 +81,37 @@ class DependencyPlan:
         self._places = places
 
     def enter(self, stack: ExitStack, ctx: Any, but: Collection[str] = ()) -> dict[str, Any]:
-        """The values by parameter name; ``stack`` ends what has to be ended."""
+        """The values by parameter name; ``stack`` ends the generators."""
         made: dict[Any, Any] = {}
         return {name: _make(node, stack, ctx, made) for name, node in self._wants.items() if name not in but}
 
     async def aenter(self, stack: AsyncExitStack, ctx: Any, but: Collection[str] = ()) -> dict[str, Any]:
-        """The async twin of :meth:`enter`."""
+        """Async version of :meth:`enter`."""
         made: dict[Any, Any] = {}
         return {name: await _amake(node, stack, ctx, made) for name, node in self._wants.items() if name not in but}
 
     def call(self, fn: Callable[..., T], ctx: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
-        """Call ``fn`` with what is given, supply the rest, and end it after the call."""
+        """Call ``fn`` with the given arguments and its dependencies, and end the dependencies after the call."""
         with ExitStack() as stack:
             supplied = self.enter(stack, ctx, self._given(args, kwargs))
             return fn(*args, **kwargs, **supplied)
-        raise AssertionError  # what is thrown into a dependency comes out again
+        raise AssertionError  # unreachable: the stack does not swallow exceptions
 
     async def acall(
         self, fn: Callable[..., Awaitable[T]], ctx: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> T:
-        """The async twin of :meth:`call`."""
+        """Async version of :meth:`call`."""
         async with AsyncExitStack() as stack:
             supplied = await self.aenter(stack, ctx, self._given(args, kwargs))
             return await fn(*args, **kwargs, **supplied)
-        raise AssertionError  # what is thrown into a dependency comes out again
+        raise AssertionError  # unreachable: the stack does not swallow exceptions
 
     def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Collection[str]:
         return [name for name in self.names if name in kwargs or self._places[name] < len(args)]
 
 
 def plan_of(fn: Callable[..., Any], *, task: str) -> DependencyPlan | None:
-    """The dependencies of a task's function; None if it has none. ``BadSignature`` for one that cannot be supplied."""
+    """The dependencies of a task's function; None without any. ``BadSignature`` if one cannot be made."""
     parameters = parameters_of(fn)
     if not any(isinstance(each.default, Dependency) for each in parameters):
         return None
@@ -123,10 +123,10 @@ def plan_of(fn: Callable[..., Any], *, task: str) -> DependencyPlan | None:
             wants[each.name] = reader.node(each.name, each.default)
             places[each.name] = place if each.kind is not each.KEYWORD_ONLY else sys.maxsize
             if each.kind is each.POSITIONAL_ONLY:
-                raise BadSignature(task, each.name, "is supplied and cannot be positional-only")
+                raise BadSignature(task, each.name, "is a dependency and cannot be positional-only")
         elif wants and each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD) and min(places.values()) < place:
-            hint = "Move it behind the task's arguments, or behind a bare *."
-            raise BadSignature(task, next(iter(wants)), f"is supplied, but stands before {each.name!r}", hint=hint)
+            hint = "Move it after the task's arguments, or after a bare *."
+            raise BadSignature(task, next(iter(wants)), f"is a dependency and must come after {each.name!r}", hint=hint)
     return DependencyPlan(wants, places)
 
 
@@ -157,7 +157,7 @@ class _Reader:
         context = takes_context(fn)
         if context == "AsyncContext" and not self._async:
             why = f"depends on {name_of(fn)}, which takes an AsyncContext that a def task does not have"
-            raise BadSignature(self._task, argument, why, hint="Annotate it as Context.")
+            raise BadSignature(self._task, argument, why, hint="Annotate the parameter with Context.")
         return DependencyNode(
             fn, _key(fn), open_it, awaited, bool(context), True, self._wants(argument, fn, bool(context))
         )
@@ -171,7 +171,7 @@ class _Reader:
                 raise BadSignature(
                     self._task,
                     argument,
-                    f"depends on {name_of(fn)}, whose parameter {each.name!r} nobody supplies",
+                    f"depends on {name_of(fn)}, whose parameter {each.name!r} has no default",
                     hint="Give it a default, another Depends(...), or, for the context, put it first: ctx: Context.",
                 )
         return tuple(wants)
@@ -205,7 +205,7 @@ async def _amake(node: DependencyNode, stack: AsyncExitStack, ctx: Any, made: di
 
 
 def _plain(node: DependencyNode, first: tuple[Any, ...], wants: Mapping[str, Any]) -> Any:
-    """What a function returns; refused if that has not run yet."""
+    """The value that a function returns; refused if it is a coroutine or generator that has not run."""
     value = node.fn(*first, **wants)
     if type(value) in UNRUN:
         why = f"{name_of(node.fn)} returned {let_go(value)}, which has not run"
@@ -214,7 +214,7 @@ def _plain(node: DependencyNode, first: tuple[Any, ...], wants: Mapping[str, Any
 
 
 def _entered(span: Any, stack: ExitStack | AsyncExitStack) -> Any:
-    """Its value; its end is on the stack. What it catches is still the attempt's error."""
+    """Enter the generator; its end is put on the stack. An exception that it catches remains the attempt's error."""
 
     def end(*error: Any) -> None:
         span.__exit__(*error)

@@ -1,9 +1,9 @@
-"""What can happen to a job, for hooks."""
+"""The events of jobs, breakers and schedules, for ``app.on``: one table with names and meanings for each."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 import msgspec
@@ -17,26 +17,37 @@ if TYPE_CHECKING:
     from mainspring.schedules.plan import ScheduleNews
 
 EventName = Literal["started", "succeeded", "failed", "retrying", "snoozed", "dead", "cancelled", "stalled"]
-EVENTS: tuple[EventName, ...] = get_args(EventName)
-BreakerEventName = Literal["breaker_opened", "breaker_half_open", "breaker_closed"]
-BREAKER_EVENTS: tuple[BreakerEventName, ...] = get_args(BreakerEventName)
-ScheduleEventName = Literal["schedule_missed", "schedule_skipped", "schedule_disabled", "schedule_enabled"]
-SCHEDULE_EVENTS: tuple[ScheduleEventName, ...] = get_args(ScheduleEventName)
 MEANINGS: dict[EventName, str] = {
-    "started": "The body of an attempt begins.",
+    "started": "The body of an attempt starts.",
     "succeeded": "The job has succeeded.",
-    "failed": "An attempt has failed or run out of time; `retrying` or `dead` follows.",
+    "failed": "An attempt has failed or reached its timeout; `retrying` or `dead` follows.",
     "retrying": "The job will be tried again.",
-    "snoozed": "The handler put the job off; the attempt does not count.",
-    "dead": "The job has failed for good.",
-    "cancelled": "The job was cancelled while it ran, or has expired. One that is cancelled while it waits ends "
-    "in the process that cancels it: `on_cancel=` follows that too.",
-    "stalled": "The worker that ran the job is gone; it runs again, or `dead` follows.",
+    "snoozed": "The handler has postponed the job; the attempt does not count.",
+    "dead": "The job has failed and will not be retried.",
+    "cancelled": "The job was cancelled while it ran, or has expired. A waiting job is cancelled in the process that "
+    "cancels it, without this event; `on_cancel=` follows in both cases.",
+    "stalled": "The worker that ran the job is lost; the job runs again, or `dead` follows.",
 }
+EVENTS: tuple[EventName, ...] = tuple(MEANINGS)
+BreakerEventName = Literal["breaker_opened", "breaker_half_open", "breaker_closed"]
+BREAKER_MEANINGS: dict[BreakerEventName, str] = {
+    "breaker_opened": "A breaker has opened, for the first time or again: its jobs and code wait.",
+    "breaker_half_open": "The time of an open breaker has passed, and its first probe has started.",
+    "breaker_closed": "A probe has succeeded, or a user has reset the breaker: its jobs and code run again.",
+}
+BREAKER_EVENTS: tuple[BreakerEventName, ...] = tuple(BREAKER_MEANINGS)
+ScheduleEventName = Literal["schedule_missed", "schedule_skipped", "schedule_disabled", "schedule_enabled"]
+SCHEDULE_MEANINGS: dict[ScheduleEventName, str] = {
+    "schedule_missed": "Occurrences of a schedule were not started in time; `misfire` decides which of them run.",
+    "schedule_skipped": "Due occurrences did not become runs: a run has not ended, or its job was refused.",
+    "schedule_disabled": "A schedule was disabled: by consecutive failed runs, or by a user.",
+    "schedule_enabled": "A schedule is enabled again: on trial after failures, or by a user.",
+}
+SCHEDULE_EVENTS: tuple[ScheduleEventName, ...] = tuple(SCHEDULE_MEANINGS)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a job, told in the worker that stored it."""
+    """An event of a job; hooks are called in the worker that stored the change."""
 
     name: EventName
     job: UUID
@@ -50,24 +61,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-BREAKER_MEANINGS: dict[BreakerEventName, str] = {
-    "breaker_opened": "A breaker has opened, again or for the first time: what it guards waits.",
-    "breaker_half_open": "The time of an open breaker is over, and its first probe has started.",
-    "breaker_closed": "A probe has succeeded, or somebody has reset it: what it guards runs again.",
-}
-
-
 class BreakerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a breaker, told in the process that stored it."""
+    """An event of a breaker; hooks are called in the process that stored the change."""
 
     name: BreakerEventName
     breaker: str
     failures: int = 0
-    """Those that opened it."""
+    """The failures that opened the breaker."""
     error: str = ""
-    """What failed last."""
+    """The last failure, as text."""
     until: datetime | None = None
-    """When one that has opened is tried again; None if it waits for somebody to reset it."""
+    """When an opened breaker allows probes; None if a user must reset it."""
     worker: str = ""
     at: datetime
 
@@ -78,7 +82,7 @@ _OF_STATE: dict[str, BreakerEventName] = {
 
 
 def breaker_event(row: BreakerRow, now: int, worker: str = "") -> BreakerEvent:
-    """What hooks are told of a breaker that has just changed."""
+    """The event of a breaker that has just changed."""
     is_open = row.state == "open"
     return BreakerEvent(
         name=_OF_STATE[row.state],
@@ -91,30 +95,22 @@ def breaker_event(row: BreakerRow, now: int, worker: str = "") -> BreakerEvent:
     )
 
 
-SCHEDULE_MEANINGS: dict[ScheduleEventName, str] = {
-    "schedule_missed": "Nobody saw to occurrences of a schedule in time; `misfire` says what became of them.",
-    "schedule_skipped": "Occurrences that were due did not become runs: one has not ended, or a job was refused.",
-    "schedule_disabled": "A schedule was disabled: by failed runs in a row, or by somebody.",
-    "schedule_enabled": "A schedule is enabled again: on trial after failures, or by somebody.",
-}
-
-
 class ScheduleEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a schedule, told in the process that stored it."""
+    """An event of a schedule; hooks are called in the process that stored the change."""
 
     name: ScheduleEventName
     schedule: str
     note: str = ""
-    """Why, in words; of those that were missed, the misfire policy."""
+    """The reason as text; for missed occurrences the misfire policy."""
     count: int = 0
-    """Occurrences that were missed or skipped; failures that disabled it."""
+    """The number of missed or skipped occurrences, or of failures that disabled the schedule."""
     worker: str = ""
     at: datetime
 
 
 def schedule_event(schedule: str, news: ScheduleNews, now: int, worker: str = "") -> ScheduleEvent:
-    """What hooks are told of a schedule."""
-    name: ScheduleEventName = f"schedule_{news.what}"  # type: ignore[assignment]  # of the four
+    """The event of a schedule that has just changed."""
+    name: ScheduleEventName = f"schedule_{news.what}"  # type: ignore[assignment]  # one of the four names
     return ScheduleEvent(
         name=name, schedule=schedule, note=news.note, count=news.many, worker=worker, at=to_datetime(now)
     )

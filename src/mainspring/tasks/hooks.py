@@ -1,4 +1,4 @@
-"""Functions that are told what happened to jobs: at most once, in the worker that stored it."""
+"""Hooks: functions that are called at events, at most once, in the process that stored the change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.errors import InvalidOption, UnknownOption
 from mainspring.tasks.events import BREAKER_EVENTS, EVENTS, SCHEDULE_EVENTS
 
 _ALL = (*EVENTS, *BREAKER_EVENTS, *SCHEDULE_EVENTS)
-_HOW = '@app.on("dead") above a function of an Event.'
+_HOW = 'Write @app.on("dead") above a function that takes an Event.'
 
 
 class Hook(NamedTuple):
@@ -28,21 +28,22 @@ class Hooks:
 
     @staticmethod
     def check(events: Sequence[str], task: str | None) -> None:
-        """Refuse what names no event, or no task."""
+        """Refuse names that are not events, and a wrong ``task``."""
         if not events:
             raise InvalidOption("app.on", (), "must name at least one event", hint=f"Events: {', '.join(_ALL)}.")
         if task is not None and (not isinstance(task, str) or not task):
-            raise InvalidOption("task", task, "must be a task's name or a pattern", subject="app.on")
+            raise InvalidOption("task", task, "must be the name of a task or a pattern", subject="app.on")
         for event in events:
             if not isinstance(event, str):
                 raise InvalidOption("app.on", event, "is not the name of an event", hint=_HOW)
             if event not in _ALL:
                 raise UnknownOption("app.on", event, _ALL)
             if event not in EVENTS and task is not None:
-                raise InvalidOption("task", task, f"does not go with {event}", subject="app.on", hint="It has no task.")
+                why, hint = f"cannot be given with {event}", "The event has no task."
+                raise InvalidOption("task", task, why, subject="app.on", hint=hint)
 
     def add(self, events: Sequence[str], fn: Callable[[Any], Any], task: str | None) -> None:
-        """Tell ``fn`` of these events, in the order in which hooks were added."""
+        """Call ``fn`` at these events, after the hooks that were added before."""
         self.check(events, task)
         if not callable(fn):
             raise InvalidOption("app.on", fn, "is not a function", hint=_HOW)
@@ -50,11 +51,11 @@ class Hooks:
             self._by_event.setdefault(event, []).append(Hook(fn, task))
 
     def has(self, event: str) -> bool:
-        """Whether anybody wants to hear of this event."""
+        """Whether there is a hook for this event."""
         return event in self._by_event
 
     def of(self, event: str, task: str) -> list[Hook]:
-        """Whom to tell."""
+        """The hooks for this event of this task."""
         return [hook for hook in self._by_event.get(event, ()) if hook.task is None or fnmatchcase(task, hook.task)]
 
     def __bool__(self) -> bool:

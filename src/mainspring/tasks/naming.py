@@ -1,4 +1,4 @@
-"""Names of tasks: what a worker in another process will know the function by."""
+"""Names of tasks, which are the same in every process that imports the function."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 MAIN = "__main__"
 _SCRIPT = (MAIN, "__mp_main__")
-"""What a script is called where it runs, and where multiprocessing runs it again for a child."""
+"""The module names of a script: in its own process, and in a child of multiprocessing."""
 
 
 def module_name(fn: Callable[..., Any]) -> str:
-    """The module of ``fn``, a script by the name that a worker imports the same file under."""
+    """The module of ``fn``; for a script, the name under which a worker imports the same file."""
     name = getattr(fn, "__module__", None) or MAIN
     return _script_name(_home(fn, name)) if name in _SCRIPT else name.removesuffix("." + MAIN)
 
 
 def _home(fn: Callable[..., Any], name: str) -> Mapping[str, Any]:
-    """The names of the module that ``fn`` stands in."""
+    """The globals of the module of ``fn``."""
     found = getattr(unwrap(fn), "__globals__", None)
     if isinstance(found, dict) and found.get("__name__") == name:
         return found
@@ -37,7 +37,7 @@ def _script_name(home: Mapping[str, Any]) -> str:
 
 
 def file_of(home: Mapping[str, Any]) -> str | None:
-    """The file of the module with these names; None for what was typed into a session, also by ``python -``."""
+    """The file of the module with these globals; None for an interactive session and for ``python -``."""
     file = home.get("__file__")
     return file if file and not file.startswith("<") else None
 
@@ -48,5 +48,5 @@ def task_name(fn: Callable[..., Any]) -> str:
 
 
 def unimportable(fn: Callable[..., Any]) -> str | None:
-    """Why no other process can import the module of ``fn``, or None if one can."""
-    return "it was typed into an interactive session" if module_name(fn) == MAIN else None
+    """The reason why no other process can import the module of ``fn``; None if it can be imported."""
+    return "it was defined in an interactive session" if module_name(fn) == MAIN else None

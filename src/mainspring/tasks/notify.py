@@ -1,4 +1,4 @@
-"""Hooks are told of breakers and schedules by whoever changed them, worker or not."""
+"""Call the hooks of breakers and schedules in the process that changed them, which may run no worker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger("mainspring.hooks")
 
 
 def announce(hooks: Hooks, row: BreakerRow, now: int | None = None) -> None:
-    """Tell the hooks of a process that runs no worker, from the background; nobody waits for them."""
+    """Call the hooks of a changed breaker in the background; the caller does not wait for them."""
     _spread(hooks, breaker_event(row, SystemClock().now_us() if now is None else now))
 
 
 def announce_schedule(hooks: Hooks, schedule: str, news: ScheduleNews, now: int) -> None:
-    """The same of a schedule."""
+    """Call the hooks of a changed schedule in the background; the caller does not wait for them."""
     _spread(hooks, schedule_event(schedule, news, now))
 
 
@@ -38,7 +38,7 @@ def _spread(hooks: Hooks, event: BreakerEvent | ScheduleEvent) -> None:
 
 
 async def tell(hooks: Sequence[Hook], event: BreakerEvent | ScheduleEvent) -> None:
-    """Call these hooks, one after the other; what they raise is logged."""
+    """Call these hooks, one after the other; their exceptions are logged."""
     for hook in hooks:
         try:
             if is_async(hook.fn):

@@ -1,4 +1,4 @@
-"""The tasks of an app, by every name a job may carry."""
+"""The tasks, queues and schedules that an app declares, by name."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ _stamps = itertools.count(1)
 
 
 class HasFunction(Protocol):
-    """A task, or a schedule of one."""
+    """A task, or a schedule of a task."""
 
     @property
     def fn(self) -> Any: ...
 
 
 class Registry:
-    """Names to tasks. Included modules are imported once, on first need, never when the app is made."""
+    """Tasks by name. Included modules are imported once, on first use, never when the app is made."""
 
     def __init__(self, include: Callable[[], Sequence[str]] = tuple, routes: Callable[[], Routes] = Routes) -> None:
-        self._settings = [include]  # asked once: reading the settings is first use
+        self._settings = [include]  # called once, late: it reads the settings
         self._routes = routes
         self._include: list[str] = []
         self._by_name: dict[str, BaseTask[Any, Any]] = {}
         self.declared_queues = DeclaredQueues()
         self.fair: dict[str, FairKeys] = {}
-        """How claims are shared, of the declared queues that say so."""
+        """The fair keys of declared queues with ``fair_by``."""
         self.scheduled: dict[str, Declaration] = {}
         """The schedules that the code declares, by name."""
         self.groups: dict[str, ScheduleGroup] = {}
         self.stamp = 0
-        """Another one whenever a schedule or a group is declared."""
+        """A new number whenever a schedule or a group is declared."""
         self._wiring: tuple[int, ScheduleRelations] | None = None
         self._lock = threading.RLock()
 
     def add(self, task: BaseTask[Any, Any]) -> None:
-        """Register under the task's name and aliases; a name that is taken by another function is refused."""
+        """Register a task under its name and aliases; a name of another function is refused."""
         for name in (task.name, *task.aliases):
             other = self._by_name.get(name)
             if other is not None and not same_source(other, task):
@@ -65,7 +65,7 @@ class Registry:
                     name,
                     f"is already the name of {_where(other)}",
                     subject=f"task {_where(task)}",
-                    hint="Give one of them another name with @app.task(name=...).",
+                    hint="Give one of the two tasks another name with @app.task(name=...).",
                 )
         keys = self.fair.get(task.declared.options["queue"])
         if keys is not None:
@@ -73,7 +73,7 @@ class Registry:
         self._by_name |= dict.fromkeys((task.name, *task.aliases), task)
 
     def add_queue(self, queue: Queue) -> Queue:
-        """Keep a declared queue; refused if a task of it does not have what its options speak of."""
+        """Register a declared queue; refused if a task of the queue lacks an argument that the options name."""
         keys = build_fair_keys(queue.name, queue.options)
         for task in self._by_name.values():
             if keys is not None and task.declared.options["queue"] == queue.name:
@@ -84,25 +84,25 @@ class Registry:
         return known
 
     def add_schedule(self, declaration: Declaration) -> None:
-        """Keep a declared schedule; a second one of its name is refused."""
+        """Register a declared schedule; a second schedule with its name is refused."""
         known = self.scheduled.get(declaration.name)
         if known is declaration:
             return
         if known is not None and not declaration.replaces(known):
             raise InvalidOption(
-                "name", declaration.name, f"is already that of a schedule of task {known.task!r}",
+                "name", declaration.name, f"is already the name of a schedule of task {known.task!r}",
                 subject=f"schedule of task {declaration.task!r}",
-                hint='Give one of them a name: @app.schedule("nightly", ...).',
+                hint='Give one of the two schedules another name: @app.schedule("nightly", ...).',
             )  # fmt: skip
         self.scheduled[declaration.name] = declaration
         self.stamp = next(_stamps)
 
     def add_group(self, group: ScheduleGroup) -> ScheduleGroup:
-        """Keep a declared group; another of that name is refused."""
+        """Register a declared group; another group with its name is refused."""
         known = self.groups.setdefault(group.name, group)
         if known != group:
             raise InvalidOption(
-                "max_concurrent", group.max_concurrent, f"is {known.max_concurrent} where it was declared first",
+                "max_concurrent", group.max_concurrent, f"is {known.max_concurrent} in the first declaration",
                 subject=f"group {group.name!r}", hint="Declare a group once.",
             )  # fmt: skip
         self.stamp = next(_stamps)
@@ -110,7 +110,7 @@ class Registry:
 
     @property
     def wiring(self) -> ScheduleRelations:
-        """The declared schedules as they belong together."""
+        """The relations between the declared schedules."""
         from mainspring.schedules.relations import ScheduleRelations
 
         if self._wiring is None or self._wiring[0] != self.stamp:
@@ -118,16 +118,16 @@ class Registry:
         return self._wiring[1]
 
     def part_of(self, task: str) -> ScheduleMembership:
-        """What the schedule on a task means for all its jobs; nothing unless there is exactly one."""
+        """What the schedule of a task adds to all its jobs; nothing unless the task has exactly one schedule."""
         return self.wiring.part_of(task) if self.scheduled else NO_PART
 
     def include(self, app: Mainspring, each: Tasks | str) -> None:
-        """Take over a library's tasks, or remember a module to import on first need."""
+        """Add a library's tasks, or remember a module to import on first use."""
         from mainspring.tasks.decorators import Tasks
 
         if isinstance(each, str):
             if not all(part.isidentifier() for part in each.split(".")):
-                raise InvalidOption("include", each, "is not the name of a module", hint='Such as "shop.tasks".')
+                raise InvalidOption("include", each, "is not the name of a module", hint='Example: "shop.tasks".')
             self._include.append(each)
         elif isinstance(each, Tasks):
             each.join(app)
@@ -151,14 +151,14 @@ class Registry:
                 self._include.pop(0)
 
     def specs(self) -> Mapping[str, TaskSpec]:
-        """What a worker must know of every task, by name and alias."""
+        """The task specs for a worker, by name and alias."""
         self.import_included()
         return {name: task.spec() for name, task in self._by_name.items()}
 
     def queues(self) -> tuple[str, ...]:
-        """The queues that the tasks go to, that are declared or named by the routes, and ``default``, sorted.
+        """The queues of the tasks, the declared queues, the queues of the routes, and ``default``, sorted.
 
-        Where a call by name goes whose producer knows nothing of the task: ``default``.
+        A call by name, from a producer that does not know the task, goes to ``default``.
         """
         routes = self._routes()
         own = {routes.queue_for(name, task.declared.options["queue"]) for name, task in self._by_name.items()}
@@ -166,7 +166,7 @@ class Registry:
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The weights of the queues that were declared."""
+        """The weights of the declared queues."""
         return self.declared_queues.weights
 
     def __iter__(self) -> Iterator[str]:
@@ -177,9 +177,9 @@ class Registry:
 
 
 def same_source(one: HasFunction, other: HasFunction) -> bool:
-    """The same function declared again: a module that was run twice (reload, notebook cell, __main__).
+    """Whether a function was declared again: its module was run twice (reload, notebook cell, __main__).
 
-    Functions that one run made of the same lines are not the same: they differ in what they hold on to.
+    Two functions that one run made from the same lines are different: they have different closures.
     """
     first, second = one.fn, other.fn
     if first is second or (inspect.ismethod(first) and first == second):
@@ -191,7 +191,7 @@ def same_source(one: HasFunction, other: HasFunction) -> bool:
 
 
 def _code(fn: Callable[..., Any]) -> CodeType | None:
-    """The code that runs, behind decorators that say what they wrap."""
+    """The code that runs, inside decorators that set ``__wrapped__``."""
     return getattr(inspect.unwrap(shape_of(fn)), "__code__", None)
 
 

@@ -1,4 +1,4 @@
-"""Which queue a task's jobs go to, decided in one table for a whole app."""
+"""Routes: the queues of tasks, in one table for a whole app."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _WILD = frozenset("*?[")
 class Routes:
     """Names and patterns of tasks, each with a queue.
 
-    A name beats a pattern, a longer pattern a shorter one, of equal ones the first; what no line
-    speaks of keeps its own queue. ``task.options(queue=...)`` beats them all.
+    A name has priority over a pattern, a longer pattern over a shorter one, and the first of equal ones. A task without
+    a route keeps its own queue. ``task.options(queue=...)`` has priority over all routes.
 
     >>> routes = Routes({"shop.*": "shop", "shop.mail.*": "mail", "shop.mail.urgent": "now"})
     >>> [routes.queue_for(task, "default") for task in ("shop.pay", "shop.mail.send", "shop.mail.urgent", "other")]
@@ -32,7 +32,7 @@ class Routes:
         self._exact = {task: queue for task, queue in self.table.items() if _WILD.isdisjoint(task)}
 
     def queue_for(self, task: str, default: str) -> str:
-        """The queue of that task; ``default`` is the one that the task itself names."""
+        """The queue of this task; ``default`` is the queue of its declaration."""
         found = self._exact.get(task)
         if found is not None:
             return found
@@ -49,7 +49,7 @@ class Routes:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Routes) and list(self.table.items()) == list(other.table.items())
 
-    __hash__ = None  # type: ignore[assignment]  # compared, never looked up
+    __hash__ = None  # type: ignore[assignment]  # only compared, never looked up
 
     def __repr__(self) -> str:
         return f"Routes({self.table!r})"
@@ -60,5 +60,5 @@ def _checked(table: Any) -> dict[str, str]:
         raise InvalidOption("routes", table, "must map tasks to queues", hint='routes={"shop.mail.*": "mail"}')
     for task in table:
         if not isinstance(task, str) or not task.strip():
-            raise InvalidOption("routes", task, "is not the name or pattern of a task", hint='Such as "shop.mail.*".')
+            raise InvalidOption("routes", task, "is not the name or pattern of a task", hint='Example: "shop.mail.*".')
     return {task: checks.queue_name(queue, f"routes[{task!r}]") for task, queue in table.items()}

@@ -1,4 +1,4 @@
-"""Task: the function you decorate. A plain call stays a plain call; ``enqueue`` makes a job."""
+"""Task: the decorated function. A plain call runs the function; ``enqueue`` makes a job."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 
 
 class BaseTask(Generic[P, R]):
-    """What tasks of both colours share."""
+    """The common part of ``Task`` and ``AsyncTask``."""
 
     _stamp = 0
-    """The schedules that its target was made with."""
+    """The stamp of the registry when the target was made."""
 
     def __init__(self, home: TaskHome, declared: TaskDeclaration) -> None:
         self.fn = declared.fn
@@ -67,12 +67,12 @@ class BaseTask(Generic[P, R]):
         return (await aenqueue(call.app, (call,)))[0]
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
-        """The same task with these options for the jobs enqueued through it."""
+        """The same task with these options for its jobs."""
         given = overlay_options(o, task=self._declared.options, before=self._job_options, subject=f"task {self.name!r}")
         return self._twin(_job_options=given)
 
     def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """The call with its arguments, checked and complete, to be enqueued later or together with others."""
+        """A call with these arguments, checked, to be enqueued later or together with other calls."""
         if self._unimportable:
             self._warn_unimportable()
         app = self._home.app or self._home.find(self.name)
@@ -84,33 +84,34 @@ class BaseTask(Generic[P, R]):
         return self._app.enqueue_many(calls)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """Async version of ``enqueue_many``."""
         return await self._app.aenqueue_many(calls)
 
     def upgrade(self, fn: U) -> U:
-        """Decorate what makes arguments of today from those of a job that was enqueued with an older signature.
+        """Decorate a function that converts the arguments of jobs that were enqueued with an older signature.
 
-        It gets the stored arguments by name when they do not fit any more, and returns those to run with;
-        positional ones that a producer without the code gave are a list under ``@``::
+        The function gets the stored arguments by name if they do not fit the current signature, and returns the
+        arguments to run with. Positional arguments from a producer without the code are a list under ``@``::
 
             @send.upgrade
             def send_from_v1(old: dict[str, Any]) -> dict[str, Any]:
                 return {"to": old["address"]}
         """
         if not callable(fn) or is_async(fn) or yields(fn):
-            hint = "It takes the old arguments as a dict and returns the new ones."
+            hint = "The function takes the old arguments as a dict and returns the new arguments."
             raise InvalidOption("upgrade", fn, "must be a def", subject=f"task {self.name!r}", hint=hint)
         self._declared.upgrades.append(fn)
         return fn
 
-    def job(self, id: UUID | str) -> Job[R]:  # the public name
-        """The typed handle of a known job; looks nothing up."""
+    def job(self, id: UUID | str) -> Job[R]:  # public API
+        """The typed handle of a job with this id; does not read the store."""
         return Job(parse_id(id), self.name, self._app.client, self._signature.decode_result)
 
     # ---- inspect ------------------------------------------------------------------------------
 
     @property
     def queue(self) -> str:
-        """The queue of its jobs, unless one says otherwise."""
+        """The queue of its jobs, unless a job has its own."""
         queue: str = self._job_options.get("queue") or self._app.settings.routes.queue_for(
             self.name, self._declared.options["queue"]
         )
@@ -118,7 +119,7 @@ class BaseTask(Generic[P, R]):
 
     @property
     def target(self) -> CallTarget:
-        """What its calls need to know of it, as things stand: schedules that came later mean something for its jobs."""
+        """The facts for its calls; made again after a new schedule, which can change all jobs of a task."""
         stamp = self._app.tasks.stamp
         if self._stamp != stamp:
             self.__dict__.pop("_target", None)
@@ -127,28 +128,28 @@ class BaseTask(Generic[P, R]):
 
     @property
     def own_key(self) -> Key | None:
-        """The unique key that its jobs have."""
+        """The unique key of its jobs."""
         return key_of(self._job_options, self._declared.options)
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """Those that its jobs name."""
+        """The limits of its jobs."""
         return tuple(bound.limit for bound in self._bounds)
 
     @property
     def declared(self) -> TaskDeclaration:
-        """What was declared: the function and its options in normal form."""
+        """The declaration: the function and its options in normal form."""
         return self._declared
 
     def bound_to(self, app: Mainspring) -> Self:
-        """The same task for the jobs of this app, of those that include it."""
+        """The same task with this app for its jobs; the app must include the task."""
         if self._home.app is app:
             return self
         self._home.check(app, self.name)
         return self._at(TaskHome(app))
 
     def join(self, app: Mainspring) -> Self:
-        """Become one of this app's tasks; returns what that app knows it by, whoever else includes it later."""
+        """Become a task of this app; returns the task that is bound to this app only."""
         self._home.join(app)
         return self._at(TaskHome(app))
 
@@ -194,7 +195,7 @@ class BaseTask(Generic[P, R]):
         return self
 
     def __reduce__(self) -> str:
-        """Pickled as a function is: by the name that it has in its module."""
+        """Pickle by the name in its module, as functions are pickled."""
         return str(getattr(self, "__qualname__", self.name))
 
     # ---- private ------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class BaseTask(Generic[P, R]):
 
     @functools.cached_property
     def _signature(self) -> Signature:
-        """Resolved at first use, when every module that annotations may name has been imported."""
+        """The signature, resolved at first use, when all modules with annotated types are imported."""
         app, context = self._app, self._declared.takes_context
         app.import_included()
         limit = app.settings.payload_limit
@@ -229,7 +230,7 @@ class BaseTask(Generic[P, R]):
 
     @property
     def _part(self) -> ScheduleMembership:
-        """What the schedule on it means for all its jobs."""
+        """What the task's one schedule adds to all its jobs."""
         return NO_PART if self._home.app is None else self._home.app.tasks.part_of(self.name)
 
     @property
@@ -239,13 +240,13 @@ class BaseTask(Generic[P, R]):
 
     @functools.cached_property
     def _hide(self) -> tuple[str, ...]:
-        """The arguments that are shown to nobody."""
+        """The arguments whose values are never shown."""
         return tuple(dict.fromkeys((*self._declared.options["sensitive"], *self._signature.secrets)))
 
     def _hidden_in_worker(self) -> tuple[str, ...]:
         try:
             return self._hide
-        except BadSignature:  # none of its jobs can be read; each of them says why
+        except BadSignature:  # no job of this task can be decoded; each job reports the reason
             return tuple(self._declared.options["sensitive"])
 
     def _at(self, home: TaskHome) -> Self:
@@ -263,7 +264,7 @@ class BaseTask(Generic[P, R]):
     def _warn_unimportable(self) -> None:
         warnings.warn(
             f"task {self.name!r} runs only in a worker embedded in this process: {self._unimportable}. "
-            "Move the function to the top level of a module for other workers to find it.",
+            "Move the function to the top level of a module, so that other workers can import it.",
             stacklevel=3,
         )
         self._unimportable = None
@@ -273,7 +274,7 @@ class Task(BaseTask[P, R]):
     """A task made from a ``def``; its jobs run in threads."""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now; the context and what it depends on are supplied."""
+        """Call the function in this process, with a local context and its dependencies."""
         result: R = self._declared.call(args, kwargs)
         return result
 
@@ -282,7 +283,7 @@ class AsyncTask(BaseTask[P, R]):
     """A task made from an ``async def``; its jobs run on the worker's event loop."""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function here and now; the context and what it depends on are supplied."""
+        """Call the function in this process, with a local context and its dependencies."""
         result: Coroutine[Any, Any, R] = self._declared.call(args, kwargs)
         return result
 
@@ -290,7 +291,7 @@ class AsyncTask(BaseTask[P, R]):
 def declare(
     home: TaskHome, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
 ) -> BaseTask[Any, Any]:
-    """The task that a function with these options is; a bulk task with those of ``gather``."""
+    """Make the task of a function with these options; with ``gather``, a bulk task."""
     declared = TaskDeclaration.of(fn, given, gather=gather)
     made: type[BaseTask[Any, Any]] = AsyncTask if declared.kind == "async" else Task
     return made(home, declared)

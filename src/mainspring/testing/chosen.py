@@ -1,4 +1,4 @@
-"""What the pytest plugin decides: which app is the project's, and which stores are for tests."""
+"""Decisions of the pytest plugin: the app of the project, and the stores that tests may use."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def app_of_project(root: Path) -> Mainspring:
 
 
 def check_url(url: str, *, allowed: Iterable[str], basetemp: str | None, root: Path) -> None:
-    """``OutsideTest`` unless the store is for tests. ``root`` is the folder of the project."""
+    """``OutsideTest`` unless tests may use the store. ``root`` is the directory of the project."""
     if _temporary(url, basetemp, root) or any(fnmatchcase(url, pattern) for pattern in allowed):
         return
     raise OutsideTest(
         f"a test would use the store {mask_url(url)}, which is not a test store",
-        hint="Use a private one:  with app.test() as t: ...  (or the fixture mainspring_test). "
-        "If tests may use this one, name it in pytest's setting mainspring_allow_urls.",
+        hint="Use a private store:  with app.test() as t: ...  (or the fixture mainspring_test). "
+        "If tests may use this store, add it to pytest's setting mainspring_allow_urls.",
     )
 
 
 def _temporary(url: str, basetemp: str | None, root: Path) -> bool:
-    """In memory, or a file below a directory for temporary files; not one of a project that itself lies there."""
+    """Whether the store is in memory, or a temporary file that is not in the directory of the project."""
     if engine_of(url) != "sqlite":
         return False
     path = sqlite_path(url)

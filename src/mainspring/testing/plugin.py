@@ -1,16 +1,15 @@
-"""The pytest plugin. It imports nothing of Mainspring's working parts until a fixture asks for them.
+"""The pytest plugin. It imports the rest of Mainspring only when a fixture needs it.
 
 Fixtures
     ``mainspring_app``   the app that ``$MAINSPRING_APP`` or ``app =`` in the settings file names; override it to choose
     ``mainspring_test``  its ``app.test()``, open for the length of the test
 
-A test that forgot ``app.test()`` and reaches for a store is told so by ``OutsideTest``, unless that is in
-memory, in a file below the directory for temporary files that is none of the project's own, or named in
-``mainspring_allow_urls``.
+A test that uses a store without ``app.test()`` gets the error ``OutsideTest``, unless the store is in memory, in a file
+below the directory for temporary files and outside of the project, or named in ``mainspring_allow_urls``.
 
 Settings of pytest
-    ``mainspring_strict``      false switches that off (default: true)
-    ``mainspring_allow_urls``  URLs, or patterns with ``*``, of stores that tests may use, one a line
+    ``mainspring_strict``      false switches this check off (default: true)
+    ``mainspring_allow_urls``  URLs, or patterns with ``*``, of stores that tests may use, one per line
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     strict = "Refuse stores that are not for tests, outside of app.test()."
     parser.addini("mainspring_strict", strict, type="bool", default=True)
-    allowed = "URLs of stores that tests may use outside of app.test(); * stands for anything."
+    allowed = "URLs of stores that tests may use outside of app.test(); * matches any text."
     parser.addini("mainspring_allow_urls", allowed, type="linelist", default=[])
 
 

@@ -89,14 +89,14 @@ async def test_a_full_store_frees_capacity_and_corrects_rates(small_store: Door)
     """Jobs that wait for the capacity are claimed when there is memory again."""
     gate, key, calls = bucket("gate", 2), bucket("key", 1, key="k"), bucket("calls", 9, key="k", per=3600 * SECOND)
     await put_in(small_store, *(job(buckets=[gate, key, calls]) for _ in range(2)))
-    assert (await small_store.hold(b"guest", [gate], 3600 * SECOND)).ok
+    assert (await small_store.hold(b"holder", [gate], 3600 * SECOND)).ok
     hand = await Hand(small_store).join()
     (claim,) = await hand.take(9)
     waiting = await fill(small_store)
     ack = msgspec.structs.replace(Ack.succeeded(lease(claim)), spent=(("calls", 3),))
     said = await hand.turn(ack)
     assert (said.stale, said.already) == ((), ())
-    assert await small_store.release(b"guest")
+    assert await small_store.release(b"holder")
     assert await small_store.set_limit_size("gate", 1)
     assert [row.used for row in await small_store.buckets([gate, key, calls])] == [0, 0, 3]
     cleared = await small_store.act(Action.DELETE, Query.where(queues=["q"], states=["ready"]), limit=waiting - 1)

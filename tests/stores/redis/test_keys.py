@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,6 +20,7 @@ from mainspring.states import Action, Reason, State
 from mainspring.stores.door import Door
 from mainspring.stores.records import Document
 from mainspring.stores.redis.driver.catalogue import CATALOGUE, tag
+from mainspring.stores.redis.driver.scripts import sources
 from mainspring.testing.contract.hands import ERROR, Hand, bucket, job, lease, put_in
 
 KNOWN = {key.name: key for key in CATALOGUE}
@@ -89,7 +91,7 @@ async def held_back(store: Door, hand: Hand) -> None:
         await put_in(store, *(job(queue="held back", buckets=[each]) for _ in range(2)))
     assert len(await hand.take(9, "held back/any")) == 3
     await put_in(store, job(queue="nobody asks", buckets=[full]))
-    assert (await store.hold(b"guest", [bucket("table", 1)], HOUR, fenced=True)).ok
+    assert (await store.hold(b"holder", [bucket("table", 1)], HOUR, fenced=True)).ok
 
 
 async def scheduled(store: Door) -> None:
@@ -117,13 +119,21 @@ async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client
     assert KNOWN.keys() - seen <= {"wake", "listeners", "recheck"}, "not shown here, so not tested"
 
 
+def test_the_scripts_name_exactly_the_keys_of_the_catalogue() -> None:
+    """Every key has a name in the text of a script, so a misspelt or forgotten key is found without running it."""
+    texts = "".join(sources().values())
+    named = set(re.findall(r"\bnamed\('(\w+)'|TAG \.\. '(\w+)'", texts))
+    either = set(re.findall(r"named\([^()]*'(\w+)' or '(\w+)'", texts))
+    assert {name for pair in named | either for name in pair if name} | {"meta"} == KNOWN.keys()
+
+
 async def test_nothing_is_left_when_all_jobs_are_deleted(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
     """What remains does not belong to jobs: schema, documents, queues, limits, breakers, rates, fencing tokens,
     schedules, dependencies, the row of the lost worker."""
     hand = await a_bit_of_everything(store)
-    assert await store.release(b"guest")
+    assert await store.release(b"holder")
     await store.retire(hand.name, Outcome.INTERRUPTED)
     assert not (await store.act(Action.DELETE, Query.everything())).refused
     for worker in await store.workers():

@@ -179,7 +179,7 @@ class TestMoments:
         await timed.open()
         table = bucket("table", 1, key="k")
         await one(timed, job(buckets=[table]))
-        taken = await timed.hold(b"guest", [table], 5 * SECOND)
+        taken = await timed.hold(b"holder", [table], 5 * SECOND)
         hand = await Hand(timed).join()
         assert (taken.ok, await hand.take(9)) == (True, ())
         assert (await timed.promote()).next_due == taken.until

@@ -60,7 +60,7 @@ class Walk:
         self.sizes = dict(SIZES)
         self.jobs: dict[bytes, Known] = {}
         self.starts: list[tuple[str, int]] = []
-        self.guests: dict[bytes, tuple[frozenset[str], int]] = {}
+        self.holders: dict[bytes, tuple[frozenset[str], int]] = {}
         self.hands: list[Hand] = []
         self.seq = 0
 
@@ -78,7 +78,7 @@ class Walk:
         if name.startswith("calls"):
             return sum(each == name and at + WINDOW > now for each, at in self.starts)
         running = sum(name in each.names for each in self.jobs.values() if each.owner)
-        return running + sum(name in names and until > now for names, until in self.guests.values())
+        return running + sum(name in names and until > now for names, until in self.holders.values())
 
     def fits(self, names: frozenset[str]) -> bool:
         return all(self.used(name) < self.sizes[name.partition("=")[0]] for name in names)
@@ -171,20 +171,20 @@ class Walk:
         self.sizes[name] = SIZES[name] if size is None else size
 
     async def visit(self) -> None:
-        guest, buckets = new_id().bytes, self.some_buckets(0.5, 0, 0.5, 0, 0.3)
+        holder, buckets = new_id().bytes, self.some_buckets(0.5, 0, 0.5, 0, 0.3)
         names = frozenset(bucket.name for bucket in buckets)
         may = bool(names) and self.fits(names)  # without buckets it would only renew
-        taken = await self.store.hold(guest, buckets, 5 * SECOND)
+        taken = await self.store.hold(holder, buckets, 5 * SECOND)
         assert taken.ok == may
         if may:
-            self.guests[guest] = names, taken.until
+            self.holders[holder] = names, taken.until
             self.began(names)
 
     async def give(self) -> None:
-        if self.guests:
-            guest = self.dice.choice(sorted(self.guests))
-            _, until = self.guests.pop(guest)
-            assert await self.store.release(guest) == (until > self.clock.now_us())
+        if self.holders:
+            holder = self.dice.choice(sorted(self.holders))
+            _, until = self.holders.pop(holder)
+            assert await self.store.release(holder) == (until > self.clock.now_us())
 
     async def wait(self) -> None:
         self.clock.advance(self.dice.choice((0.5, 2, 6)))

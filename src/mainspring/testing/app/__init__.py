@@ -1,4 +1,4 @@
-"""``app.test()``: this app on a private store with a movable clock, its jobs run by a real worker when told to."""
+"""``app.test()``: this app on a private store with a movable clock; a real worker runs its jobs on request."""
 
 from mainspring.testing.app.test_app import TestApp, TestOptions
 from mainspring.testing.app.watched_store import Drained

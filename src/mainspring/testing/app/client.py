@@ -1,4 +1,4 @@
-"""The client of an app in test mode: one private store for every loop and thread, by the test's clock."""
+"""The client of an app in test mode: one private store for every loop and thread, with the test's clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PrivateClient(Client):
-    """Made for one test and useless after it."""
+    """The client of one test; it refuses calls after the test."""
 
     glance = 0.02
 
@@ -27,7 +27,7 @@ class PrivateClient(Client):
         self._over = False
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
-        if self.inline is None or connection is not None:  # not committed yet: there is nothing to run
+        if self.inline is None or connection is not None:  # not committed yet: no job can run
             return super().enqueue_now(batch, connection)
         self.inline.check()
         done = super().enqueue_now(batch)
@@ -41,17 +41,17 @@ class PrivateClient(Client):
         return done
 
     def now(self) -> float:
-        """By the test's clock: to move it past a ttl is to stop whoever holds a lock for as long."""
+        """Seconds of the test's clock: a lock is lost when the test moves the clock past its ttl."""
         return self._clock.now_us() / 1e6
 
     def check_worker(self, verb: str) -> None:
         raise InsideTest(
-            f"{verb}(): the app is in test mode and its jobs are run by the test itself",
+            f"{verb}(): the app is in test mode and the test itself runs its jobs",
             hint="Use t.drain(), or app.test(inline=True) to run each job as it is enqueued.",
         )
 
     def end(self) -> None:
-        """The test is over: handles that were made in it say so."""
+        """End the test: handles that were made in it raise ``NotOpen`` from now on."""
         self._over = True
 
     def _blocking_store(self) -> Store:
@@ -67,6 +67,6 @@ class PrivateClient(Client):
     def _check_over(self) -> None:
         if self._over:
             raise NotOpen(
-                "this job belongs to an app.test() that is over, and its store with it",
-                hint="Look at jobs inside the `with`.",
+                "this job belongs to an app.test() that has ended; its store is closed",
+                hint="Read jobs inside the `with` block.",
             )

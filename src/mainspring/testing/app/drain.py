@@ -1,10 +1,10 @@
-"""Runs what is ready, by a real worker, until nothing is: no job waits for real time.
+"""Drain: run all ready jobs with a real worker, until no job is ready. No job waits for real time.
 
-First goes what is past its retention; what ends now can be looked at until the next drain.
+A drain first deletes jobs whose retention has passed; jobs that end in this drain can be read until the next drain.
 
-One pass: promote what is due by the test's clock, fire the schedules that are, see which queues have work, let a
-worker serve them until no job there is ready or running. Each turn of the worker is a reason to look again. The
-worker ends with the drain, so between two drains nothing happens behind the test's back.
+One pass: promote jobs that are due by the test's clock, fire due schedules, find the queues with work, and let a worker
+serve them until no job of these queues is ready or running. After each turn of the worker the drain checks again. The
+worker ends with the drain, so nothing happens between two drains.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from mainspring.worker.config import WorkerConfig
 from mainspring.worker.lifespan import Lifespans
 
 MOST, MOST_FUTURE = 10_000, 1_000
-"""Attempts after which a drain without a limit of its own is taken for endless."""
+"""The number of attempts after which a drain without ``limit`` is considered endless."""
 _AT_WORK = (State.READY, State.RUNNING)
 _POLL = 50_000
 
 
 class Drainer:
-    """Drains one app again and again; belongs to the test's home loop."""
+    """Drains one app, as often as the test asks; runs on the test's home loop."""
 
     def __init__(self, make_parts: Callable[[], WorkerConfig], clock: MovableClock) -> None:
         self._make_parts = make_parts
@@ -48,8 +48,10 @@ class Drainer:
         self._one_at_a_time = asyncio.Lock()
 
     async def drain(self, door: Door, limit: int | None, *, future: bool = False, until: int | None = None) -> Drained:
-        """Run what is ready; with ``future`` also what will be, the clock moved from moment to moment; with ``until``
-        also what schedules make meanwhile, and the clock shows that moment in the end."""
+        """Run all ready jobs.
+
+        With ``future`` the clock moves on to each next due time, and these jobs run too. With ``until`` schedules also
+        make runs on the way, and the clock shows this time at the end."""
         async with self._one_at_a_time:
             most = MOST_FUTURE if future else MOST
             store = Watched(door, most if limit is None else limit)
@@ -69,8 +71,8 @@ class Drainer:
                     if work and held is None and limit is None:
                         raise _endless(most)
                     if store.moves != known:
-                        continue  # it was worked on meanwhile: schedules may have a run that has ended
-                    # asked again, for a job may have been put off until it was seen that none is at work
+                        continue  # jobs have run: a run of a schedule may have ended
+                    # checked again: a job may have been postponed before the worker was seen idle
                     onward = future or until is not None
                     due = await _promote(store) if onward else None
                     next_fire = await timekeeper.next() if until is not None else None
@@ -89,7 +91,7 @@ class Drainer:
 
     @property
     def busy(self) -> bool:
-        """Whether a drain goes on."""
+        """Whether a drain is running."""
         return self._one_at_a_time.locked()
 
     async def close(self) -> None:
@@ -101,7 +103,7 @@ class Drainer:
         self._clock.advance(timedelta(microseconds=max(0, moment - self._clock.now_us())))
 
     async def _hold_lifespans(self, parts: WorkerConfig) -> WorkerConfig:
-        """The app's lifespans run once in a test, however many workers its drains start."""
+        """Run the app's lifespans once in a test, although its drains start several workers."""
         if self._lifespans is None:
             lifespans = Lifespans(parts.lifespans, parts.settings.grace / 1e6)
             self._state = await lifespans.start()
@@ -114,7 +116,7 @@ class Drainer:
 
 
 class _Crew:
-    """The worker of one drain; another takes over when more queues are to be served."""
+    """The worker of one drain; replaced by a new worker if more queues must be served."""
 
     def __init__(self, parts: WorkerConfig, store: Watched, prepare: Callable[[WorkerConfig], Any]) -> None:
         self._parts = parts
@@ -131,7 +133,7 @@ class _Crew:
         await self._end(fast=kind is not None)
 
     async def serve(self, queues: frozenset[str]) -> None:
-        """Returns when no job of these queues is ready or running, or the limit is reached and none runs."""
+        """Return when no job of these queues is ready or running, or when the limit is reached and no job runs."""
         if not queues <= self._serving:
             await self._end()
             await self._begin(queues | self._serving)
@@ -147,10 +149,12 @@ class _Crew:
             turned.cancel()
             if running.done():
                 running.result()
-                raise InsideTest("the worker of this test ended by itself", hint="Its log says why.")
+                raise InsideTest(
+                    "the worker of this test ended by itself", hint="The log of the worker has the reason."
+                )
 
     async def _waits(self) -> bool:
-        """Whether the worker found nothing because all that is ready is held back."""
+        """Whether the worker found no job because all ready jobs are held back."""
         return self._store.fruitless and await _held(self._store, self._parts) is not None
 
     async def _begin(self, queues: frozenset[str]) -> None:
@@ -166,7 +170,7 @@ class _Crew:
             thread_slots=max(1, parts.settings.thread_slots),
             poll=_POLL,
             until_empty=False,
-            roles=frozenset({"worker"}),  # schedules are fired by the drain, at moments of its own
+            roles=frozenset({"worker"}),  # the drain fires the schedules itself
         )
         self._shared_state = SharedState.create()
         tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
@@ -183,24 +187,24 @@ class _Crew:
             self._worker.stop()
         else:
             self._worker.drain()
-        with contextlib.suppress(Exception):  # said by serve() if it was its own error
+        with contextlib.suppress(Exception):  # serve() has raised its own error
             await running
         self._shared_state.close()
 
 
 def _labelled(parts: WorkerConfig) -> WorkerConfig:
-    """Its worker has every label that a task needs."""
+    """The labels of the worker: all labels that the tasks need."""
     labels = tuple({label for spec in parts.tasks.values() for label in spec.needs})
     return parts._replace(settings=msgspec.structs.replace(parts.settings, labels=labels))
 
 
 def _hurried(bulk: Bulk | None) -> Bulk | None:
-    """A call takes what is ready: nobody else will enqueue while a test waits."""
+    """Bulk calls do not wait for more items: nothing else is enqueued while the test drains."""
     return None if bulk is None else bulk._replace(wait=0)
 
 
 async def _promote(store: Watched) -> int | None:
-    """Make ready what is due; returns when the next job will be, if one will."""
+    """Promote due jobs; returns the next due time, or None."""
     done = await store.promote()
     while done.promoted or done.expired:
         done = await store.promote()
@@ -208,7 +212,7 @@ async def _promote(store: Watched) -> int | None:
 
 
 async def _at_work(store: Door, parts: WorkerConfig, states: tuple[State, ...]) -> frozenset[str]:
-    """The queues with jobs in these states that this app can run: not of unknown tasks, not ready in a paused queue."""
+    """The queues with jobs in these states that this app can run: of known tasks, and not ready in a paused queue."""
     if not parts.tasks:
         return frozenset()
     tallied = await store.tally(Query(states=states, tasks=tuple(parts.tasks)), "queue")
@@ -217,11 +221,11 @@ async def _at_work(store: Door, parts: WorkerConfig, states: tuple[State, ...]) 
 
 
 async def _held(store: Watched, parts: WorkerConfig) -> int | None:
-    """Until when all that is ready is held back; None if something may start now, or a worker is busy with it."""
+    """Until when all ready jobs are held back; None if a job may start now, or a worker runs one."""
     known = store.moves
     held = await held_until(store, parts)
     if held is None or await _at_work(store, parts, (State.RUNNING,)) or store.moves != known:
-        return None  # what seemed to be in the way may have been the very job, just claimed
+        return None  # the holder that blocked the job may be the job itself, just claimed
     return held
 
 
@@ -234,6 +238,6 @@ async def _prune(store: Door, parts: WorkerConfig) -> int:
 
 def _endless(ran: int) -> InsideTest:
     return InsideTest(
-        f"drain() has run {ran:,} attempts and there is still work",
-        hint="Does a job enqueue or snooze itself again and again? Say how much to run: t.drain(limit=100).",
+        f"drain() has run {ran:,} attempts and jobs are still ready",
+        hint="Does a job enqueue or snooze itself repeatedly? Limit the attempts: t.drain(limit=100).",
     )

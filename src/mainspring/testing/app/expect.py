@@ -1,4 +1,4 @@
-"""Whether a job was enqueued as expected, and what to say when it was not."""
+"""Whether a job was enqueued as expected, and the message if it was not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _body_of = msgspec.json.Decoder(JobBody).decode
 
 
 class Expected:
-    """A task, and those of its arguments that must be so; what is not named may be anything."""
+    """An expected task with expected arguments; arguments that are not named may have any value."""
 
     def __init__(
         self, app: Mainspring, task: BaseTask[Any, Any] | str | None, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Expected:
         self._hidden = () if known is None else known.spec().hide
 
     def fits(self, row: JobRow) -> bool:
-        """Whether this job is one of those."""
+        """Whether this job is as expected."""
         if self.name is not None and row.task != self.name:
             return False
         stored = {**self._defaults, **loads(_body_of(row.record).args, dict[str, Any])}
@@ -56,7 +56,7 @@ class Expected:
 
 
 def describe(jobs: Sequence[JobInfo]) -> str:
-    """What was enqueued, one line for each job; secrets stay hidden."""
+    """The enqueued jobs, one line for each job, without secrets."""
     if not jobs:
         return "Nothing was enqueued."
     lines = [f"  {line(job)}" for job in jobs[:_MOST_SHOWN]]
@@ -66,7 +66,7 @@ def describe(jobs: Sequence[JobInfo]) -> str:
 
 
 def line(job: JobInfo) -> str:
-    """A job in one line: ``shop.send(to='a@b.c')  queue=default  state=ready``."""
+    """One job in one line: ``shop.send(to='a@b.c')  queue=default  state=ready``."""
     given = ", ".join(f"{name}={shown(value)}" for name, value in job.args.items())
     return f"{job.task}({given})  queue={job.queue}  state={job.state.value}"
 
@@ -79,7 +79,7 @@ def _name_of(app: Mainspring, task: BaseTask[Any, Any] | str | None) -> str | No
         if app.tasks.find(task.name) is None:
             raise UnknownTask(task.name, list(app.tasks))
         return task.name
-    raise InvalidOption("task", task, "is neither a task nor the name of one", hint="Pass the decorated function.")
+    raise InvalidOption("task", task, "is neither a task nor the name of a task", hint="Pass the decorated function.")
 
 
 def _parameters(task: BaseTask[Any, Any]) -> dict[str, inspect.Parameter]:
@@ -91,7 +91,7 @@ def _parameters(task: BaseTask[Any, Any]) -> dict[str, inspect.Parameter]:
 def _bound(
     task: str, parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The expected arguments by name; a name that the task does not have is an error of the test."""
+    """The expected arguments by name; an unknown name is an error of the test."""
     names = list(parameters)
     if len(args) > len(names):
         raise UnknownArgument(task, "", names, why=f"has {len(names)} arguments, {len(args)} were expected")
@@ -103,8 +103,8 @@ def _bound(
 
 
 def _as_stored(value: Any) -> Any:
-    """The value as it reads in a stored job."""
+    """The value as it is read from a stored job."""
     try:
         return loads(dumps(value))
-    except Exception:  # noqa: BLE001 - what cannot be stored was not: it equals nothing that was
+    except Exception:  # noqa: BLE001 - a value that cannot be stored equals no stored value
         return value

@@ -1,4 +1,4 @@
-"""Whether all that is ready is held back by what only time, or somebody, can change: a rate, a breaker, a pin."""
+"""Whether all ready jobs are held back by a rate, a breaker or a pin, which only time or a user can change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = 50
 
 
 async def held_until(store: Door, parts: WorkerConfig) -> int | None:
-    """The first moment at which a ready job may start, ``FOREVER`` if nobody knows; None if one may start now."""
+    """The first time at which a ready job may start; ``FOREVER`` if it is unknown, None if a job may start now."""
     first, cursor = None, None
     while True:
         query = Query(states=(State.READY,), tasks=tuple(parts.tasks))

@@ -1,7 +1,7 @@
-"""Where the jobs of a test run: on the caller's own event loop, or on one in a thread.
+"""The event loop of a test's jobs: the loop of the caller, or a loop in a thread.
 
 ``async with`` makes the running loop the home: async jobs share it with the test, so they can use
-what the test has opened there. ``with`` starts a thread with a loop of its own.
+objects that the test has opened there. ``with`` starts a thread with its own loop.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ R = TypeVar("R")
 
 
 class LoopHome:
-    """Calls reach the loop from any thread and from any other loop."""
+    """Runs calls on the loop from any thread and from any other loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     @property
     def here(self) -> bool:
-        """Whether the caller runs on this very loop."""
-        return asyncio._get_running_loop() is self._loop  # noqa: SLF001 - get_running_loop() raises where there is none
+        """Whether the caller runs on this loop."""
+        return asyncio._get_running_loop() is self._loop  # noqa: SLF001 - get_running_loop() raises without a loop
 
     def run(self, verb: str, call: Coroutine[Any, Any, R]) -> R:
-        """Run ``call`` to its end from blocking code; ``verb`` names the method for the error."""
+        """Run ``call`` to its end from blocking code; ``verb`` is the method named in the error."""
         if self.here or (blocking.in_loop() and not blocking.in_notebook()):
             call.close()
             raise WouldBlockLoop(verb)
@@ -37,30 +37,30 @@ class LoopHome:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C while waiting: end the call too
+            future.cancel()  # Ctrl-C during the wait ends the call too
             raise
 
     async def arun(self, call: Coroutine[Any, Any, R]) -> R:
-        """The same for whoever can await."""
+        """Async version of :meth:`run`."""
         if self.here:
             return await call
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._checked(call)))
 
     def close(self) -> None:
-        """The caller's loop is the caller's."""
+        """The loop of the caller, which is not closed here."""
 
     def _checked(self, call: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
         if self._loop.is_closed():
             call.close()
             raise NotOpen(
                 "the event loop that this test was entered on is closed",
-                hint="Enter app.test() inside the test itself, or by a plain `with`, which has a loop of its own.",
+                hint="Enter app.test() inside the test itself, or use a plain `with`, which has its own loop.",
             )
         return self._loop
 
 
 class ThreadHome(LoopHome):
-    """A loop in a thread of its own, until closed."""
+    """A loop in its own thread, until it is closed."""
 
     def __init__(self) -> None:
         self._up = threading.Event()

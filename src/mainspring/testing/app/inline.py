@@ -1,7 +1,7 @@
-"""``inline=True``: an enqueue returns when its job has been run.
+"""``inline=True``: an enqueue returns when its job has run.
 
-What is enqueued while jobs run, by them or by other threads, is run before the enqueue returns that
-started it all: nobody waits for a drain that may be waiting for him.
+Jobs that are enqueued while jobs run, by these jobs or by other threads, run before the first enqueue returns. Only
+this first enqueue drains, so no enqueue waits for a drain that waits for the enqueue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Inline:
-    """Asked by the client around each enqueue. ``busy`` says whether the test drains by itself."""
+    """Called by the client around each enqueue. ``busy`` says whether the test itself drains."""
 
     def __init__(
         self, home: Callable[[], LoopHome], drain: Callable[[], Awaitable[object]], busy: Callable[[], bool]
@@ -29,12 +29,12 @@ class Inline:
         self._running = self._more = False
 
     def check(self) -> None:
-        """Before a blocking enqueue: refused on the very loop that would have to run the job."""
+        """Refuse a blocking enqueue on the loop that must run the job."""
         if self._home().here and not self._running and not self._busy():
             raise WouldBlockLoop("enqueue")
 
     def run(self) -> None:
-        """Run what was enqueued, blocking."""
+        """Run the enqueued jobs, blocking."""
         if self._mine():
             self._home().run("enqueue", self._run())
 
@@ -43,7 +43,7 @@ class Inline:
             await self._home().arun(self._run())
 
     def _mine(self) -> bool:
-        """Whether the caller has to drain; a drain that goes on takes the new job too."""
+        """Whether the caller must drain; a running drain takes the new job too."""
         with self._gate:
             if self._running or self._busy():
                 self._more = True

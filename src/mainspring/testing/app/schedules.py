@@ -1,4 +1,4 @@
-"""Fires the schedules of a test by the real scheduler, when the test says so."""
+"""Fires the schedules of a test with the real scheduler, when the test drains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.tasks.notify import tell
 
 
 class Timekeeper:
-    """Belongs to one drain."""
+    """The scheduler of one drain."""
 
     def __init__(self, store: Store, hooks: Hooks) -> None:
         self._store = store
@@ -21,23 +21,23 @@ class Timekeeper:
         self._scheduler = Scheduler(store, on_news=lambda *news: self._news.append(news))
 
     async def fire(self) -> None:
-        """Take in what has ended, and make jobs of what is due; hooks have heard of it when this returns."""
+        """Settle ended runs and make jobs of due occurrences; the hooks have run when this returns."""
         rows = await self._store.schedules()
         if not rows:
             return
         plans = {row.name: planning.decode(row.doc) for row in rows}
         self._scheduler.on_runs_ended(
             name for name, plan in plans.items() if plan.open or plan.definition.mode == "continuous"
-        )  # a clock that went back must not hold those up
+        )  # a clock that was set back must not delay these
         while await self._scheduler.tick() == 0:
-            pass  # there was more than one look takes
+            pass  # there were more than one look returns
         told, self._news = self._news, []
         for name, news, now in told:
             event = schedule_event(name, news, now)
             await tell(self._hooks.of(event.name, ""), event)
 
     async def next(self) -> int | None:
-        """When the next one is due or comes back."""
+        """When the next schedule is due or is enabled again."""
         plans = [planning.decode(row.doc) for row in await self._store.schedules()]
         due = [plan.due for plan in plans if plan.enabled and plan.due is not None]
         return min([*due, *(plan.back_at for plan in plans if plan.back_at is not None)], default=None)

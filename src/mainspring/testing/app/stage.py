@@ -1,7 +1,7 @@
-"""What a test puts in place of an app's own things, and how everything is put back.
+"""Put an app into test mode, and restore it afterwards.
 
-Undone is what was declared on the app meanwhile: tasks, hooks, middleware, lifespans. Only what a
-module declared that was imported for the first time meanwhile stays: it would never come again.
+Tasks, hooks, middleware and lifespans that were declared during the test are removed again. Declarations of a module
+that was imported for the first time during the test remain, because the module is not imported again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _lock = threading.Lock()
 
 
 class Stage:
-    """One app, from the raising of the curtain to its fall."""
+    """One app in test mode, from ``set`` to ``strike``."""
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
     def set(self, client: PrivateClient) -> None:
-        """Put the app on the private store; refused while it is on one."""
+        """Put the app on the private store; refused if it is in test mode already."""
         app = self._app
-        app.import_included()  # their tasks belong to the app, whoever imports them first
+        app.import_included()  # their tasks belong to the app, although the test imports them
         with _lock:
             if isinstance(vars(app).get("_client"), PrivateClient):
                 raise InsideTest(
@@ -45,7 +45,7 @@ class Stage:
             vars(app).update(_client=client, settings=settings)
 
     def strike(self) -> None:
-        """Put everything back as it was."""
+        """Restore the app as it was."""
         with _lock:
             for holder, before in zip(self._holders, self._before, strict=True):
                 now = vars(holder)
@@ -54,7 +54,7 @@ class Stage:
                 now.update(back)
 
     def _undone(self, before: Any, now: Any) -> Any:
-        """``before``, with what came by an import of a new module."""
+        """``before``, with the declarations of modules that were imported during the test."""
         if isinstance(before, dict) and isinstance(now, dict):
             merged = {name: self._undone(value, now.get(name)) for name, value in before.items()}
             for name in now.keys() - before.keys():
@@ -68,13 +68,13 @@ class Stage:
         return before
 
     def _imported(self, declared: Any) -> bool:
-        """Whether it is of a module that was not there when the test began."""
+        """Whether the declaration is of a module that was imported during the test."""
         module = getattr(getattr(declared, "fn", declared), "__module__", None)
         return module is not None and module not in self._modules
 
 
 def _state(holder: object) -> dict[str, Any]:
-    """The attributes of an object; its lists and dicts as copies, for they are changed in place."""
+    """The attributes of an object, with copies of lists and dicts, which are changed in place."""
     return {name: _copied(value) for name, value in vars(holder).items()}
 
 

@@ -1,4 +1,4 @@
-"""TestApp: what ``app.test()`` gives."""
+"""TestApp: the object that ``app.test()`` returns."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ class TestOptions(TypedDict, total=False):
     """Keyword arguments of ``app.test``."""
 
     inline: bool
-    """Run each job as it is enqueued, before the enqueue returns."""
+    """Run each job when it is enqueued, before the enqueue returns."""
     start: datetime | None
-    """What the clock shows at first; now if not given."""
+    """The first time of the clock; without it, now."""
     url: str | None
-    """A store of your own for this test; one in memory if not given."""
+    """The URL of a store for this test; without it, a store in memory."""
 
 
 class TestApp:
-    """One app on a private store. ``with`` or ``async with``; everything is as before when it is left.
+    """One app on a private store, for ``with`` or ``async with``; the block restores the app at its end.
 
     Jobs run when :meth:`drain` is called, by a real worker: on the loop of ``async with``, or in a thread.
-    ``clock`` stands still until it is moved.
+    ``clock`` moves only when the test moves it.
     """
 
-    __test__ = False  # pytest takes it for a class of tests otherwise
+    __test__ = False  # else pytest takes it for a class of tests
 
     def __init__(self, app: Mainspring, **o: Unpack[TestOptions]) -> None:
         for name in o:
@@ -79,15 +79,15 @@ class TestApp:
         self._drainer = Drainer(lambda: app.parts(roles="all"), self.clock)
         self._entered = False
         self._declared = 0
-        """The declarations of schedules that are in the store."""
+        """The stamp of the schedule declarations that are in the store."""
 
     # ---- use ----------------------------------------------------------------------------------
 
     def drain(self, limit: int | None = None, *, future: bool = False) -> Drained:
-        """Run every job that is ready, and what they enqueue, until none is ready or running.
+        """Run every ready job, and the jobs that these enqueue, until no job is ready or running.
 
-        ``future`` moves the clock on to the next moment at which a job is due, again and again, until
-        nothing is left. ``limit`` ends it after so many attempts. What jobs raise is kept with them, not raised here.
+        ``future`` moves the clock on to each next due time until no job is left. ``limit`` ends the drain after this
+        number of attempts. Exceptions of jobs are stored with the jobs, not raised here.
         """
         return self._at_home.run("t.drain", self._drain(limit, future=future))
 
@@ -95,9 +95,9 @@ class TestApp:
         return await self._at_home.arun(self._drain(limit, future=future))
 
     def advance(self, by: Duration) -> Drained:
-        """Let time pass with a worker at work: each schedule fires when it is due, each job runs when it is.
+        """Let time pass with a running worker: schedules fire and jobs run when they are due.
 
-        ``clock.advance`` moves the clock alone: as if nobody had been there meanwhile.
+        ``clock.advance`` moves only the clock, as if no worker had run in this time.
         """
         return self._at_home.run("t.advance", self._advance(by))
 
@@ -105,7 +105,7 @@ class TestApp:
         return await self._at_home.arun(self._advance(by))
 
     def enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> list[JobInfo]:
-        """The jobs that were enqueued, in that order, whatever became of them; of this task, with these arguments."""
+        """The enqueued jobs of this task with these arguments, in order of enqueue, in any state."""
         return self._at_home.run("t.enqueued", self._found(Expected(self.app, task, args, kwargs)))
 
     async def aenqueued(
@@ -114,9 +114,9 @@ class TestApp:
         return await self._at_home.arun(self._found(Expected(self.app, task, args, kwargs)))
 
     def assert_enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> JobInfo:
-        """The newest job of this task with these arguments; an AssertionError shows what there was instead.
+        """The newest job of this task with these arguments; an AssertionError lists the enqueued jobs.
 
-        Arguments that are not named may be anything.
+        Arguments that are not named may have any value.
         """
         return self._at_home.run("t.assert_enqueued", self._newest(Expected(self.app, task, args, kwargs)))
 
@@ -126,7 +126,7 @@ class TestApp:
         return await self._at_home.arun(self._newest(Expected(self.app, task, args, kwargs)))
 
     def assert_not_enqueued(self, task: BaseTask[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> None:
-        """An AssertionError if there is such a job."""
+        """Raise AssertionError if there is such a job."""
         self._at_home.run("t.assert_not_enqueued", self._none(Expected(self.app, task, args, kwargs)))
 
     async def aassert_not_enqueued(
@@ -138,7 +138,7 @@ class TestApp:
 
     @property
     def jobs(self) -> Jobs:
-        """The app's own, which is on the private store now."""
+        """The schedules of the app, on the private store."""
         return self.app.jobs
 
     @property
@@ -242,7 +242,7 @@ class TestApp:
         return await self._drainer.drain(await self._door(), None, until=until)
 
     async def _declare(self) -> None:
-        """Store the schedules of the code, as a worker that starts would; again when some came."""
+        """Store the schedules of the code, as a starting worker does; again after new declarations."""
         stamp = self.app.tasks.stamp
         if stamp == self._declared:
             return
@@ -255,7 +255,7 @@ class TestApp:
         from mainspring.worker.run.context import current
 
         if current.get(None) is not None:
-            raise InsideTest("t.drain() was called by a job that is being run by t.drain()")
+            raise InsideTest("t.drain() was called by a job that t.drain() runs")
 
     async def _door(self) -> Door:
         return cast("Door", await self._client.store())

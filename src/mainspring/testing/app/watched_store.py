@@ -1,4 +1,4 @@
-"""The store as the worker of a drain sees it, and the account of what happened there."""
+"""The store of a drain's worker, which counts what happens."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from mainspring.worker.records import Claim, Turn, TurnResult, Want
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in a drain. Attempts are counted, so a job may count more than once."""
+    """The counts of a drain. Attempts are counted, so one job may count several times."""
 
     ran: int = 0
-    """Attempts that were run; each is one of the next five."""
+    """All attempts; each is also counted in one of the next five fields."""
     succeeded: int = 0
     retrying: int = 0
-    """Failed, to be tried again."""
+    """Failed attempts that will be retried."""
     snoozed: int = 0
     cancelled: int = 0
     dead: int = 0
     expired: int = 0
-    """Jobs that were not started in time."""
+    """Jobs that expired before they started."""
     pruned: int = 0
-    """Ended jobs that were deleted because their retention is over."""
+    """Ended jobs that were deleted after their retention."""
 
 
 class Watched(Door):
-    """The store as the worker of a drain sees it: claims are counted out, what happens is counted."""
+    """The store of a drain's worker: limits the claims and counts the acks."""
 
     def __init__(self, door: Door, limit: int) -> None:
         super().__init__(door.inner, deadline=door.deadline)
@@ -40,9 +40,9 @@ class Watched(Door):
         self.turned = asyncio.Event()
         self.happened: Counter[str] = Counter()
         self.fruitless = False
-        """The last turn asked for work and got none."""
+        """Whether the last turn asked for jobs and got none."""
         self.moves = 0
-        """Claims and acks that have come through."""
+        """The number of claims and acks."""
         self._known: set[tuple[bytes, int]] = set()
 
     async def turn(self, turn: Turn) -> TurnResult:
@@ -64,11 +64,11 @@ class Watched(Door):
         return done
 
     async def prune(self, retention: Retention, limit: int = 1000) -> int:  # noqa: ARG002 - the contract's signature
-        """The drain has done it, at a moment of its own: not when the worker's pruner happens to look."""
+        """Do nothing: the drain prunes at a defined time, not when the worker's pruner runs."""
         return 0
 
     def _within(self, turn: Turn) -> Iterator[Want]:
-        """The wants, cut to what may still be run."""
+        """The wants, reduced to the attempts that remain."""
         left = self.left
         for want in turn.wants:
             n = min(left, want.n)
@@ -84,7 +84,7 @@ class Watched(Door):
 
     def _note(self, ack: Ack) -> None:
         if ack.outcome is Outcome.INTERRUPTED:
-            self.left += 1  # given back: it was not run
+            self.left += 1  # handed back: it did not run
             return
         self.happened["ran"] += 1
         self.happened["snoozed" if ack.outcome is Outcome.SNOOZED else ack.to.value] += 1

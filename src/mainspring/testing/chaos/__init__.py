@@ -1,10 +1,10 @@
-"""A wire between a program and its store on which things go wrong when a test says so.
+"""A proxy between a program and its store that injects network faults when a test asks for them.
 
 >>> from mainspring.testing import chaos, servers
 >>> with servers.valkey(own=True) as server, chaos.Proxy(server.url) as wire:   # doctest: +SKIP
 ...     app = Mainspring(wire.url)
-...     wire.set(chaos.Stall())         # nothing passes, nobody is told
-...     wire.heal()                     # what was held back arrives
+...     wire.set(chaos.Stall())         # no bytes pass, and no error is raised
+...     wire.heal()                     # the delayed bytes arrive
 
 A fault stays until `Proxy.heal` or the next `Proxy.set`; it strikes every connection, also those that are made
 meanwhile, or only the links that are named. The proxy has a thread of its own, so it serves blocking and async tests

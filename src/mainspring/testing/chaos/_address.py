@@ -1,4 +1,4 @@
-"""Where a URL leads, and the same URL by way of a proxy."""
+"""The server of a URL, and the same URL through a proxy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
 
 
 def target_of(url: str) -> Endpoint:
-    """The server that a URL names."""
+    """The server of a URL."""
     parts, asked = urlsplit(url), dict(parse_qsl(urlsplit(url).query))
     engine = engine_of(url)
     if engine == "sqlite":

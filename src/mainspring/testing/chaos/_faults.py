@@ -1,4 +1,4 @@
-"""What can befall the bytes on a wire, one class each.
+"""The faults of a connection, one class each.
 
 ``strike`` is called once for each link, when the fault is set or the link is made under it; ``meet`` for
 each piece of bytes, which it sends on, holds back or loses.
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Fault:
-    """Nothing: the wire is well. The base of all others."""
+    """No fault: bytes pass unchanged. The base class of all faults."""
 
     def strike(self, link: ProxiedConnection) -> None:
-        """The link suffers this from now on."""
+        """Called when this fault is set on a connection."""
 
     async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
-        """These bytes came to ``side`` of the link."""
+        """Called when these bytes arrive on ``side`` of the connection."""
         await link.send(side, data)
 
     def __repr__(self) -> str:
@@ -28,7 +28,7 @@ class Fault:
 
 
 class Delay(Fault):
-    """Each request arrives so many seconds later."""
+    """Each request arrives this many seconds later."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -40,7 +40,7 @@ class Delay(Fault):
 
 
 class Throttle(Fault):
-    """No more than so many bytes a second, on each link and side."""
+    """At most this many bytes per second, on each connection and side."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self.bytes_per_second = bytes_per_second
@@ -56,7 +56,7 @@ class Throttle(Fault):
 
 
 class Stall(Fault):
-    """Nothing passes and nobody is told; what was sent meanwhile arrives after the fault. ``side``: only there."""
+    """No bytes pass and no error is raised; the bytes arrive after the fault. ``side``: only on that side."""
 
     def __init__(self, side: Side | None = None) -> None:
         self.side = side
@@ -70,7 +70,7 @@ class Stall(Fault):
 
 
 class Cut(Fault):
-    """The connection is closed after so many bytes on one side; with ``after=0`` at once, and so is each new one."""
+    """The connection is closed after this many bytes on one side; with ``after=0`` at once, also each new one."""
 
     def __init__(self, after: int = 0, side: Side = "reply") -> None:
         self.after = after
@@ -90,24 +90,24 @@ class Cut(Fault):
 
 
 class Reset(Fault):
-    """The connection is reset, and so is each new one: the peer's machine is up and its server is not."""
+    """The connection is reset, and so is each new one, as if the machine runs and its server does not."""
 
     def strike(self, link: ProxiedConnection) -> None:
         link.reset()
 
 
 class HalfOpen(Fault):
-    """What is sent is swallowed and the connection stays open, for ever: healing helps new connections only."""
+    """Sent bytes are lost and the connection stays open, for ever: ``heal`` helps new connections only."""
 
     def strike(self, link: ProxiedConnection) -> None:
         link.doomed = True
 
     async def meet(self, link: ProxiedConnection, side: Side, data: bytes) -> None:
-        """They are lost."""
+        """Drop these bytes."""
 
 
 class DropReply(Fault):
-    """The request arrives, its reply is lost and the connection cut: done, and the client does not know.
+    """The request arrives, its reply is lost and the connection is closed: the client cannot know the outcome.
 
     ``to``: only the reply to a request with these bytes in it; ``times``: so many replies, then the wire is well.
     ``dropped`` counts them.

@@ -1,4 +1,4 @@
-"""One connection through the proxy: two pumps, and the fault that it suffers."""
+"""One connection through the proxy: two copying tasks, and its current fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mainspring.testing.chaos._faults import Fault
 
 Side = Literal["request", "reply"]
-"""Which way bytes go: to the server, or back."""
+"""The direction of bytes: to the server, or back."""
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -22,7 +22,7 @@ _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close one end without a goodbye."""
+    """Reset one end (RST instead of FIN)."""
     if not writer.is_closing():
         end: socket.socket = writer.get_extra_info("socket")
         if end.family != socket.AF_UNIX:
@@ -31,18 +31,18 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class ProxiedConnection:
-    """A connection of the program, and the one to the server that belongs to it."""
+    """A connection of the program, and its connection to the server."""
 
     def __init__(self, number: int, near: Stream, far: Stream, fault: Fault, words: Iterable[bytes] = ()) -> None:
         self.number = number
-        """Links are counted from 1."""
+        """The number of the connection, from 1."""
         self.fault = fault
         self.doomed = False
-        """Nothing will heal it."""
+        """``heal`` has no effect on this connection."""
         self.passed: dict[Side, int] = {"request": 0, "reply": 0}
-        """Bytes that passed since its fault was set."""
+        """The bytes that passed since the fault was set."""
         self.said: set[bytes] = set()
-        """Those of the proxy's words that were in its requests."""
+        """The words of the proxy that occurred in the requests."""
         self._near = near
         self._far = far
         self._words = tuple(words)
@@ -50,7 +50,7 @@ class ProxiedConnection:
         self._change = asyncio.Event()
 
     async def run(self) -> None:
-        """Pass bytes both ways until one end is closed."""
+        """Copy bytes in both directions until one end is closed."""
         pumps = [
             asyncio.create_task(self._pump("request", self._near[0])),
             asyncio.create_task(self._pump("reply", self._far[0])),
@@ -67,7 +67,7 @@ class ProxiedConnection:
     # ---- for faults -------------------------------------------------------------------------
 
     def suffer(self, fault: Fault) -> None:
-        """From now on; what waits in an older fault goes on under this one."""
+        """Set the fault from now on. Bytes that wait in the older fault continue under this one."""
         if self.doomed:
             return
         self.fault = fault
@@ -77,29 +77,29 @@ class ProxiedConnection:
         fault.strike(self)
 
     async def changed(self, within: float | None = None) -> None:
-        """Wait for another fault, or the end of this one, at most so many seconds."""
+        """Wait for another fault, or the end of this one, at most this many seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._change.wait()
 
     async def meet(self, side: Side, data: bytes) -> None:
-        """Leave these bytes to the fault of this moment."""
+        """Give these bytes to the current fault."""
         await self.fault.meet(self, side, data)
 
     async def send(self, side: Side, data: bytes) -> None:
-        """Pass these bytes on."""
+        """Send these bytes."""
         writer = (self._far if side == "request" else self._near)[1]
         writer.write(data)
         self.passed[side] += len(data)
         await writer.drain()
 
     def cut(self) -> None:
-        """Close both ends in order."""
+        """Close both ends normally."""
         self._near[1].close()
         self._far[1].close()
 
     def reset(self) -> None:
-        """Close both ends without a goodbye."""
+        """Reset both ends (RST instead of FIN)."""
         reset(self._near[1])
         reset(self._far[1])
 
@@ -113,7 +113,7 @@ class ProxiedConnection:
                 await self.meet(side, data)
 
     def _hear(self, data: bytes) -> None:
-        """Note which words were said; one may lie across two pieces."""
+        """Record the words in these bytes. A word may be divided between two pieces."""
         if not self._words:
             return
         text = self._rest + data

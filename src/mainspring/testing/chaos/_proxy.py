@@ -1,4 +1,4 @@
-"""The proxy: a listening socket, its links, and a thread with a loop of its own."""
+"""The proxy: a listening socket, its connections, and a thread with an event loop of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class Proxy:
-    """A wire to the server of ``url``. Use it as a context manager and give ``wire.url`` to the program.
+    """A proxy to the server of ``url``. Use it as a context manager and give ``wire.url`` to the program.
 
     ``words``: bytes to look out for in requests; `Link.said` has those that a link has sent, so that a test
     can tell one connection from another.
@@ -38,7 +38,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The server's URL by way of this wire."""
+        """The URL of the server through this proxy."""
         return by_way_of(self._url, self._port)
 
     @property
@@ -47,7 +47,7 @@ class Proxy:
         return self._in_loop(lambda: list(self._links.values()))
 
     def set(self, fault: F, *links: ProxiedConnection) -> F:
-        """Let all connections, present and future, suffer this; or only those that are named. Returns the fault."""
+        """Set the fault on all connections, present and future, or on the given ones only. Returns the fault."""
 
         def strike() -> F:
             if not links:
@@ -59,12 +59,12 @@ class Proxy:
         return self._in_loop(strike)
 
     def heal(self) -> None:
-        """The wire is well again."""
+        """Remove all faults."""
         self.set(Fault())
 
     @contextlib.contextmanager
     def suffering(self, fault: F, *links: ProxiedConnection) -> Iterator[F]:
-        """The fault, for as long as the block lasts."""
+        """Set the fault for the time of the block."""
         try:
             yield self.set(fault, *links)
         finally:
@@ -81,7 +81,7 @@ class Proxy:
         self._in_loop(lambda: self._loop.add_reader(self._listener, self._accept))
 
     def close(self) -> None:
-        """Cut every connection and end."""
+        """Reset every connection and stop."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -101,7 +101,7 @@ class Proxy:
     def _accept(self) -> None:
         try:
             end, _ = self._listener.accept()
-        except OSError:  # who came is gone again
+        except OSError:  # the peer has closed its connection already
             return
         end.setblocking(False)
         serving = self._loop.create_task(self._serve(end))
@@ -134,7 +134,7 @@ class Proxy:
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for link in self._links.values():
-            link.reset()  # a peer that reads no more cannot hold us up
+            link.reset()  # a peer that does not read cannot delay the end
         for serving in self._serving:
             serving.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
@@ -142,7 +142,7 @@ class Proxy:
             await asyncio.sleep(0)
 
     def _in_loop(self, do: Callable[[], R]) -> R:
-        """Run it in the thread of the loop, where the links live."""
+        """Run it in the thread of the event loop that owns the connections."""
 
         async def call() -> R:
             return do()

@@ -1,17 +1,19 @@
-"""Was every promise kept? Pure functions over the history of a run, one for each invariant.
+"""Checks of the promises of Mainspring: pure functions over the history of a run, one for each invariant.
 
-A history is what three kinds of witnesses wrote down: the store (what became of each job, by its own clock and order),
-the clients (what they asked for and what they were told) and the bodies (when each began and ended, under which
-token). Add what was done to the fleet meanwhile, and what each job was promised, and ask:
+A history is recorded by three kinds of witnesses: the store (the steps of each job, by the store's clock and order),
+the clients (their calls and the answers) and the bodies (when each run began and ended, under which token). Add the
+disturbances of workers and store, and the promises of each job, and check:
 
 >>> from mainspring.testing.history import History, check
 >>> check(History())
 []
 
-`read` makes the store's part from the store itself, at the end of a run. What a history does not hold is not judged:
-without calls nobody can have lost a job.
+`read` makes the store's part from the store itself, at the end of a run. An invariant checks only what the history
+contains: in a history without calls, no job can be lost.
 """
 
+from mainspring.testing.history._breakers import BREAKERS
+from mainspring.testing.history._concurrency import CONCURRENCY
 from mainspring.testing.history._events import (
     Answer,
     BodyRun,
@@ -31,19 +33,17 @@ from mainspring.testing.history._events import (
     Snapshot,
     Violation,
 )
-from mainspring.testing.history._flow import FLOW
-from mainspring.testing.history._gates import GATES
+from mainspring.testing.history._jobs import JOBS
 from mainspring.testing.history._leases import LEASES, overlaps, recoveries
 from mainspring.testing.history._limits import LIMITS
-from mainspring.testing.history._lines import LINES
-from mainspring.testing.history._lives import LIVES
 from mainspring.testing.history._locks import LOCKS
+from mainspring.testing.history._order import ORDER
 from mainspring.testing.history._requests import REQUESTS
+from mainspring.testing.history._schedules import SCHEDULES
 from mainspring.testing.history._stored import StoredHistory, read
-from mainspring.testing.history._ticks import TICKS
 
-INVARIANTS = LIVES | LEASES | LIMITS | FLOW | REQUESTS | GATES | LINES | TICKS | LOCKS
-"""By name, I1 to I29 and I34 to I36: from a history to what is wrong with it."""
+INVARIANTS = JOBS | LEASES | LIMITS | CONCURRENCY | REQUESTS | BREAKERS | ORDER | SCHEDULES | LOCKS
+"""The invariants by name, I1 to I29 and I34 to I36: each yields the violations in a history."""
 
 __all__ = [
     "INVARIANTS",
@@ -73,5 +73,5 @@ __all__ = [
 
 
 def check(history: History) -> list[Violation]:
-    """Everything that is wrong with it, by invariant."""
+    """All violations in a history, by invariant."""
     return [Violation(name, job, what) for name, invariant in INVARIANTS.items() for job, what in invariant(history)]

@@ -1,4 +1,4 @@
-"""What a history is made of. Times are seconds of one clock: the store's, or one that agrees with it."""
+"""The records of a history. Times are in seconds of one clock: the store's, or a clock that agrees with it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mainspring.schedules.rules import RuleWindow
 from mainspring.states import Action, Reason, State
 
 Answer = Literal["ok", "failed", "unknown"]
-"""What a client was told; a call that timed out is unknown, never failed."""
+"""The answer to a client. A call that timed out is unknown, never failed."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of one job, as the store took it."""
+    """One step of one job in the store."""
 
     seq: int
-    """The store's order; events of one job are compared by it, never by time."""
+    """The store's order. Events of one job are compared by it, never by time."""
     at: float
     action: Action
     job: str
     state: State | None
-    """Where it led; None when the job is gone."""
+    """The new state; None if the job was deleted."""
     epoch: int = 1
     attempt: int = 0
     token: int = 0
@@ -32,13 +32,13 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
     outcome: Outcome | None = None
     wrote: int | None = None
-    """The token by which what is stored now was written, where that can be seen (a body returns its own)."""
+    """The token under which the stored result was written, where it is known (a body returns its own token)."""
     parent: str = ""
-    """Who spawned the job: no client asked for it."""
+    """The job that enqueued this job; then no client call did."""
 
 
 class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asked for and what it was told."""
+    """A call of a client and its answer."""
 
     verb: Literal["enqueue", "cancel", "retry", "delete"]
     jobs: tuple[str, ...]
@@ -46,34 +46,34 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     began: float = 0.0
     ended: float = 0.0
     transaction: Literal["", "committed", "rolled_back", "unknown"] = ""
-    """What became of the caller's own transaction, if the call was in one."""
+    """The end of the caller's own transaction, if the call was inside of one."""
     digests: tuple[str, ...] = ()
-    """Of the payloads, in the order of ``jobs``."""
+    """The digests of the payloads, in the order of ``jobs``."""
 
 
 class BodyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a body, as it wrote down itself; a body that was killed has no end."""
+    """One run of a body, as the body recorded it. A body that was killed has no end."""
 
     job: str
     token: int
     began: float
     ended: float | None = None
     digest: str = ""
-    """Of the payload as the body saw it."""
+    """The digest of the payload that the body got."""
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done to a worker, or to the store (``worker=""``), and for how long."""
+    """A disturbance of a worker, or of the store (``worker=""``), with its begin and end."""
 
     what: Literal["killed", "stopped", "cut_off", "terminated", "store_away"]
     began: float
     ended: float
-    """Of a kill: the same moment. Of a termination: when the process was gone."""
+    """For a kill, the same moment; for a termination, the moment at which the process was gone."""
     worker: str = ""
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job was promised."""
+    """The promises for one job."""
 
     retries: int | None = None
     crashes: int = 3
@@ -84,33 +84,33 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     undecodable: bool = False
     writes_down: bool = True
-    """Its body writes down its runs."""
+    """The body records its runs."""
     queue: str = "default"
     key: str = ""
-    """The unique key that it holds while it is live."""
+    """The unique key that the job holds while it is live."""
     buckets: tuple[str, ...] = ()
-    """The names of those that limit it."""
+    """The names of the buckets of the job."""
     breakers: tuple[str, ...] = ()
-    """The names of those that guard it."""
+    """The names of the breakers of the job."""
     line: str = ""
-    """The line that it joined when it was enqueued, of jobs that any slot of it may run; empty: it need not keep to
-    one."""
+    """The line that the job joined at its enqueue: jobs that the same slots may run, whose order is checked. Empty: the
+    order of the job is not checked."""
     stack: bool = False
-    """The newest of its line comes first."""
+    """The newest job of the line comes first."""
     priority: int = 0
     schedule: str = ""
-    """The schedule of which it is a run."""
+    """The schedule of which the job is a run."""
 
 
 class LimitBound(msgspec.Struct, frozen=True, kw_only=True):
-    """What a limit lets through: so many at once, or in each ``per`` seconds."""
+    """A limit: ``size`` jobs at once, or ``size`` starts in each ``per`` seconds."""
 
     size: int
     per: float = 0.0
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue was paused or disabled: from the answer that it is until it was asked to go on."""
+    """A queue was paused or disabled: from the answer of the pause until the request to resume."""
 
     queue: str
     began: float
@@ -119,44 +119,44 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """A breaker opened, by the store's clock, and was half open from ``until`` on."""
+    """A breaker opened at ``began`` by the store's clock, and was half open from ``until`` on."""
 
     breaker: str
     began: float
     until: float
     probes: int = 1
-    """How many it lets through at once while it is half open."""
+    """The number of probes at once while the breaker is half open."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """An enqueue under a key that stands for one request, and what it was told."""
+    """An enqueue under a key that identifies one request, and its answer."""
 
     key: str
     print: str
-    """Of all its arguments."""
+    """The digest of all arguments."""
     made: str
-    """The job that it would make."""
+    """The id of the job that the enqueue would make."""
     answer: Literal["ok", "refused", "unknown"]
     job: str = ""
-    """The job that it was given."""
+    """The id of the job that the answer names."""
     began: float = 0.0
     ended: float = 0.0
     keep: float = 0.0
-    """Seconds for which the key is held after its job has succeeded."""
+    """Seconds for which the key is held after its job succeeded."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A count of all jobs by state."""
 
     at: float
-    """When it was there."""
+    """When the answer arrived."""
     asked: float | None = None
-    """When it was asked for; None: at the same moment."""
+    """When the count was requested; None means the same moment."""
     counts: Mapping[State, int]
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """How large something was: the memory of a worker, the size of the store."""
+    """A measured size: the memory of a worker, the size of the store."""
 
     what: str
     at: float
@@ -164,28 +164,28 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things may take, in seconds."""
+    """The longest allowed times, in seconds."""
 
     lease: float = 15.0
     reclaim: float = 21.0
     """From the death of a worker until its leases are taken back."""
     ending: float = 32.0
-    """From the word to terminate until the process is gone."""
+    """From the request to terminate until the process is gone."""
     fence: float | None = None
-    """How long a body may go on beside its successor; None: as long as it likes, once its lease is over."""
+    """How long a body may run beside its successor; None means without a bound, once its lease is over."""
     kill: float = 5.0
     """From a time limit until the body has ended."""
     slack: float = 1.0
-    """How far the clocks of the witnesses may be apart."""
+    """The largest difference between the clocks of the witnesses."""
     growth: float = 1.1
     slots: int = 0
-    """Jobs of one line that a worker takes at once; 0: their order is not judged."""
+    """Jobs of one line that a worker claims at once; 0 means that the order is not checked."""
     aged: int = 20
-    """One claim of so many takes the oldest, whatever its priority."""
+    """One claim of this many takes the oldest job, whatever its priority."""
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one occurrence of a schedule, or a run that somebody asked for."""
+    """The record of one occurrence of a schedule, or of a run triggered by hand."""
 
     schedule: str
     at: int
@@ -193,27 +193,27 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     job: str = ""
     count: int = 1
-    """Of occurrences that stand in this record together."""
+    """The number of occurrences that share this record."""
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody held a lock, by its own words."""
+    """A process held a lock, as the process recorded it."""
 
     lock: str
     token: int
     asked: float
-    """When the try was sent that got it."""
+    """When the successful request was sent."""
     began: float
-    """When it knew."""
+    """When the answer arrived."""
     ttl: float
     ended: float | None = None
-    """When it began to give it back; None: it never came to that, for it was killed."""
+    """When the release began; None if the process was killed before."""
     kept: bool = False
-    """The store confirmed that it held it until then."""
+    """The store confirmed that the process held the lock until then."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a run."""
+    """Everything that is known of a run."""
 
     events: tuple[JobEvent, ...] = ()
     calls: tuple[ClientCall, ...] = ()
@@ -227,34 +227,34 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     pauses: tuple[Pause, ...] = ()
     openings: tuple[Opening, ...] = ()
     trips: Mapping[str, tuple[float, ...]] = {}
-    """By breaker: when somebody may have opened it by hand."""
+    """By breaker: the moments at which it may have been opened by hand."""
     requests: tuple[Request, ...] = ()
     occurrences: tuple[Occurrence, ...] = ()
     rules: Mapping[str, RuleWindow] = {}
-    """By schedule: when it is due, as it was stored."""
+    """By schedule: its stored rule."""
     holdings: tuple[Holding, ...] = ()
     listed: tuple[tuple[str, State], ...] = ()
-    """Every job that the store lists at the end, in each place where it is found."""
+    """Every job that the store lists at the end, as often as it is found."""
     durability: str = ""
-    """The class that the store says it keeps, e.g. ``redis:aof-always``."""
+    """The durability class of the store, for example ``redis:aof-always``."""
     asked: str = ""
-    """The class that was asked for: ``full`` or ``normal``."""
+    """The durability that was requested: ``full`` or ``normal``."""
     quiet: bool = True
-    """The run was given time to come to rest."""
+    """The run had time to finish all jobs."""
     bounds: Bounds = Bounds()
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was not kept."""
+    """A broken promise."""
 
     invariant: str
     job: str
-    """Its id, or what else it is about."""
+    """The id of the job, or the name of another thing."""
     what: str
 
 
 Found = Iterator[tuple[str, str]]
-"""What an invariant yields: the job and what is wrong."""
+"""An invariant yields the job and the violation."""
 
 
 class _OfJob(Protocol):

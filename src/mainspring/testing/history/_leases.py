@@ -1,4 +1,5 @@
-"""Invariants of leases: one owner at a time, late writes refused, the living left alone, the dead replaced."""
+"""Invariants of leases: one owner at a time, late writes refused, live workers keep their jobs, dead workers lose
+them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def tokens_grow(history: History) -> Found:
 
 
 def one_lease_at_a_time(history: History) -> Found:
-    """I6: a job is claimed only while nobody has it, by order and by time."""
+    """I6: a job is claimed only while no worker has it, by order and by time."""
     for job, events in lives(history).items():
         owner, free_at = None, 0.0
         for event in events:
@@ -52,7 +53,7 @@ def one_lease_at_a_time(history: History) -> Found:
 
 
 def late_writes_are_refused(history: History) -> Found:
-    """I7: whatever ends an attempt or is stored by a body carries the token and worker of the lease that is live."""
+    """I7: every end of an attempt and every write of a body has the token and worker of the valid lease."""
     for job, events in lives(history).items():
         live: tuple[int, str] | None = None
         for event in events:
@@ -67,7 +68,7 @@ def late_writes_are_refused(history: History) -> Found:
 
 
 def done_is_done(history: History) -> Found:
-    """I8: nobody claims a job that succeeded; no body runs but under a token that was given, once each."""
+    """I8: a job that succeeded is not claimed again; a body runs only under a given token, once for each."""
     runs = by_job(history.runs)
     for job, events in lives(history).items():
         done_in = None
@@ -91,7 +92,7 @@ def done_is_done(history: History) -> Found:
 
 
 def bodies_overlap_only_after_a_lease(history: History) -> Found:
-    """I10: a body goes on beside its successor only if its lease was over, and not for long."""
+    """I10: a body runs beside its successor only if its lease was over, and only for a short time."""
     known = lives(history)
     for older, newer in overlaps(history):
         events = known.get(older.job, [])
@@ -104,7 +105,7 @@ def bodies_overlap_only_after_a_lease(history: History) -> Found:
 
 
 def the_dead_are_replaced(history: History) -> Found:
-    """I11: what a killed worker held is taken back within the bound; while the store is away no time passes."""
+    """I11: the jobs of a killed worker are rescued within the bound; time without the store does not count."""
     for claim, end, killed in _held_at_death(history):
         if end is None:
             if history.quiet:
@@ -114,7 +115,7 @@ def the_dead_are_replaced(history: History) -> Found:
 
 
 def the_living_are_left_alone(history: History) -> Found:
-    """I12: a worker loses a lease only if it was silent for one, and crashes only if something was done to it."""
+    """I12: a worker is lost only if it was silent for a lease, and crashes only after a disturbance."""
     slack, troubles = history.bounds.slack, _of_worker(history)
     for event in history.events:
         mine = troubles.get(event.worker, [])
@@ -125,7 +126,7 @@ def the_living_are_left_alone(history: History) -> Found:
 
 
 def the_terminated_take_no_more(history: History) -> Found:
-    """I13: after the word to terminate a worker asks for no more, and it is gone within the bound."""
+    """I13: after the request to terminate a worker claims no job, and it is gone within the bound."""
     ends = [each for each in history.troubles if each.what == "terminated"]
     claims: dict[str, list[JobEvent]] = {}
     for event in history.events:
@@ -140,13 +141,13 @@ def the_terminated_take_no_more(history: History) -> Found:
 
 
 def _lay_with_the_store(history: History, asked: float, at: float) -> bool:
-    """Whether the store stood still from before one moment to the other: what it then does was asked of it before."""
+    """Whether the store was away from before one moment to the other: then the claim was requested before."""
     away = (each for each in history.troubles if each.what == "store_away")
     return any(each.began < asked and at <= each.ended + history.bounds.slack for each in away)
 
 
 def overlaps(history: History) -> Iterator[tuple[BodyRun, BodyRun]]:
-    """Runs of a job that went on after a newer one had begun."""
+    """Runs of a job that were still active after a newer run had begun."""
     for runs in by_job(history.runs).values():
         runs.sort(key=lambda run: run.token)
         for n, newer in enumerate(runs):
@@ -156,7 +157,7 @@ def overlaps(history: History) -> Iterator[tuple[BodyRun, BodyRun]]:
 def recoveries(history: History) -> list[float]:
     """How long each job of a killed worker waited until it was claimed again, in seconds.
 
-    Those that wait on purpose (a second crash) do not count; nor does time without the store.
+    Jobs that wait on purpose (a second crash) do not count; nor does time without the store.
     """
     known, found = lives(history), []
     for claim, end, killed in _held_at_death(history):
@@ -184,7 +185,8 @@ def _held_at_death(history: History) -> Iterator[tuple[JobEvent, JobEvent | None
 
 
 def _without_store(history: History, since: float, until: float) -> float:
-    """Seconds without the store between two moments; after each time a witness must begin again."""
+    """Seconds without the store between two moments, plus a lease for each outage: the rescuer starts its count
+    again."""
     away = (each for each in history.troubles if each.what == "store_away")
     return sum(
         each.ended - max(each.began, since) + history.bounds.lease
@@ -194,7 +196,7 @@ def _without_store(history: History, since: float, until: float) -> float:
 
 
 def _silenced(trouble: Disturbance, at: float, history: History) -> bool:
-    """Whether this explains that a worker was silent for a lease; its last beat may be a third of one older."""
+    """Whether this explains that a worker was silent for a lease. Its last beat may be a third of a lease older."""
     latest = at - history.bounds.lease * 2 / 3 + history.bounds.slack
     if trouble.what in ("killed", "terminated"):
         return trouble.ended <= latest

@@ -1,4 +1,4 @@
-"""Invariants of numbers and times: attempts, moments, clocks, durability, growth."""
+"""Invariants of numbers and times: attempts, delays, clocks, durability, growth."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mainspring.testing.history._events import Found, History, JobEvent, Sample,
 _CHARGED = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT})
 """Outcomes that use up an attempt; all others give it back."""
 _LONG_ENOUGH = 8
-"""Samples of one thing, before they say anything of growth."""
+"""The smallest number of samples of one thing for a check of growth."""
 
 
 def attempts_are_counted(history: History) -> Found:
-    """I9: an attempt counts when the job is to blame for its end; no more of them than retries and crashes allow."""
+    """I9: an attempt counts if the job caused its end; there are no more than retries and crashes allow."""
     for job, events in lives(history).items():
         promise, charged, crashes, epoch = promise_of(history, job), 0, 0, 0
         for event in events:
@@ -39,7 +39,7 @@ def _wrong_death(last: JobEvent, crashes: int, limit: int, *, early: bool) -> li
 
 
 def nothing_runs_too_early(history: History) -> Found:
-    """I14: no claim before the moment that was asked for, nor before a backoff is over."""
+    """I14: no claim before the requested moment, nor before a backoff is over."""
     for job, events in lives(history).items():
         promise, earliest = promise_of(history, job), 0.0
         if promise.not_before is not None:
@@ -66,7 +66,7 @@ def limits_of_time_hold(history: History) -> Found:
 
 
 def only_the_store_tells_the_time(history: History) -> Found:
-    """I34: in the order of the store times do not go back: none is of a worker's clock."""
+    """I34: in the order of the store, times do not go back: no time is of a worker's clock."""
     for job, events in lives(history).items():
         for before, after in pairwise(events):
             if after.at < before.at:
@@ -77,11 +77,11 @@ _KEPT = {
     "full": ("sqlite:full", "postgres:full", "redis:aof-everysec", "redis:aof-always"),
     "normal": ("sqlite:", "postgres:", "redis:aof-everysec", "redis:aof-always", "redis:rdb"),
 }
-"""What each class that can be asked for is held to."""
+"""The classes of stores that satisfy each requested durability."""
 
 
 def ok_means_kept(history: History) -> Found:
-    """I35: the store keeps the class that was asked for, and says which it keeps."""
+    """I35: the store has the requested durability, and reports it."""
     if history.asked and not history.durability:
         yield "durability", f"{history.asked} was asked for and the store does not say what it keeps"
     elif history.asked and not history.durability.startswith(_KEPT[history.asked]):

@@ -1,4 +1,4 @@
-"""Invariants of locks: who held what, under which number."""
+"""Invariants of locks: the holders and their fencing numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.testing.history._events import Found, History, Holding
 
 
 def one_holder_at_a_time(history: History) -> Found:
-    """I29: the numbers of a lock grow from holder to holder, and nobody gets it while the one before must have it."""
+    """I29: the numbers of a lock grow from holder to holder, and two processes never hold it at once."""
     found = defaultdict[str, list[Holding]](list)
     for each in sorted(history.holdings, key=lambda each: each.token):
         found[each.lock].append(each)
@@ -28,7 +28,7 @@ def one_holder_at_a_time(history: History) -> Found:
 
 
 def _free_at(holding: Holding) -> float:
-    """The first moment at which another may hold it."""
+    """The first moment at which another process may hold the lock."""
     ended = math.inf if holding.ended is None else holding.ended
     return ended if holding.kept else min(ended, holding.asked + holding.ttl)
 

@@ -1,4 +1,4 @@
-"""The invariant of keys that stand for one request: it is done once, and each who repeats it hears of that one job."""
+"""The invariant of keys that identify a request: the request makes one job, and each repeat returns that job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.testing.history._events import Found, History, JobEvent, Request
 
 
 class _KeyHold(msgspec.Struct, frozen=True):
-    """A job had the key, from its enqueue to its end and as long as it is kept."""
+    """A job held the key, from its enqueue to its end and as long as the key is kept."""
 
     job: str
     print: str
@@ -22,7 +22,7 @@ class _KeyHold(msgspec.Struct, frozen=True):
 
 
 def a_request_is_done_once(history: History) -> Found:
-    """I21: a request under its key is given the one job that has it; with other arguments it is refused."""
+    """I21: a request returns the one job that holds its key; with other arguments it is refused."""
     known, by_key = lives(history), defaultdict[str, list[Request]](list)
     for request in history.requests:
         by_key[request.key].append(request)

@@ -1,8 +1,8 @@
-"""The store's part of a history, made of what a store still knows at the end of a run.
+"""The store's part of a history, made from the store at the end of a run.
 
-A store keeps of each job its row and its ended attempts, not every step. The steps in between follow from
-the table: a retrying job that was claimed must have been promoted. Of a job that was retried by hand only the last
-epoch is told.
+A store keeps the row and the ended attempts of each job, not every step. The steps between follow from the transition
+table: a retrying job that was claimed must have been promoted. For a job that was retried by hand, only the last epoch
+is in the history.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from mainspring.stores.base import Store
 from mainspring.testing.history._events import JobEvent, Occurrence, Snapshot
 
 Shown = Callable[[JobRow], int | None]
-"""The token by which what a job shows was written."""
+"""Returns the token under which the result of a job was written."""
 
 _AFTER = {
     Outcome.FAILED: State.RETRYING,
     Outcome.TIMED_OUT: State.RETRYING,
     Outcome.SNOOZED: State.SCHEDULED,
 }
-"""Where an attempt leaves a job that goes on; ready otherwise."""
+"""The state of a live job after an attempt; ready for other outcomes."""
 
 
 class StoredHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store knows of a run."""
+    """The data of a run in the store."""
 
     jobs: tuple[tuple[JobRow, list[AttemptRow]], ...]
     """Every job with its ended attempts."""
@@ -46,7 +46,7 @@ class StoredHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read(store: Store, *, shown: Shown = lambda _: None) -> StoredHistory:
-    """All jobs of a store; it must be at rest."""
+    """Read all jobs of a store. No job may change meanwhile."""
     rows = [row async for page in pages(store, Query.everything(), 1000) for row in page]
     jobs = [(row, await store.attempts(row.id)) for row in {row.id: row for row in rows}.values()]
     events = [event for row, attempts in jobs for event in life_of(row, attempts, wrote=shown(row))]
@@ -63,7 +63,7 @@ async def read(store: Store, *, shown: Shown = lambda _: None) -> StoredHistory:
 
 
 async def _occurrences(store: Store, schedule: str) -> list[Occurrence]:
-    """What is still known of the occurrences of a schedule."""
+    """The stored occurrences of a schedule."""
     found, before = list[Occurrence](), None
     while runs := await store.schedule_runs(schedule, 1000, before):
         for run in runs:
@@ -114,7 +114,7 @@ class _Life:
         )  # fmt: skip
 
     def close(self) -> None:
-        """The last step, which left no attempt behind."""
+        """Add the last step, which has no attempt row."""
         row = self._row
         at, reason = row.finished or 0, row.reason
         if self.state is State.RUNNING:

@@ -1,4 +1,4 @@
-"""Real PostgreSQL and Valkey servers for tests, without Docker and without root's help.
+"""Real PostgreSQL and Valkey servers for tests, without Docker and without root rights.
 
 >>> from mainspring.testing import servers
 >>> with servers.postgres() as server:          # doctest: +SKIP

@@ -28,7 +28,7 @@ _STOP_WITHIN = 10.0
 
 
 class Server(ABC):
-    """A server process of our own and the directory it lives in. Use it as a context manager.
+    """A server process that this process starts, and its directory. Use it as a context manager.
 
     A ``home`` that is given is kept with all its data; one of our own making is removed at the end.
     """
@@ -45,7 +45,7 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """What to give to ``Mainspring(url)``."""
+        """The URL for ``Mainspring(url)``."""
 
     @property
     def pid(self) -> int:
@@ -53,12 +53,12 @@ class Server(ABC):
         return self._running.pid
 
     def start(self) -> None:
-        """Start, or start again after `stop` or `kill`; returns when the server takes connections."""
+        """Start, or start again after `stop` or `kill`; returns when the server accepts connections."""
         if not self._alive():
             self._launch()
 
     def stop(self) -> None:
-        """End in order. Data stays until the context ends."""
+        """Stop the server normally. Data stays until the context ends."""
         if not self._alive():
             return
         self.thaw()
@@ -71,7 +71,7 @@ class Server(ABC):
             self._forget()
 
     def kill(self) -> None:
-        """End every process of the server at once, as a power cut would."""
+        """Kill every process of the server at once, as a power cut would."""
         if not self._alive():
             return
         end_tree(psutil.Process(self.pid))
@@ -79,7 +79,7 @@ class Server(ABC):
         self._forget()
 
     def freeze(self) -> None:
-        """Stop time for the server: every process gets SIGSTOP, the one that makes new ones first.
+        """Freeze the server: every process gets SIGSTOP, the process that starts others first.
 
         Returns when all of them stand still; a busy one takes a moment to do so.
         """
@@ -90,21 +90,21 @@ class Server(ABC):
                 _stand_still(child)
 
     def thaw(self) -> None:
-        """Let a frozen server go on."""
+        """Continue a frozen server."""
         main = psutil.Process(self.pid)
         for process in (*main.children(recursive=True), main):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
 
     def close(self) -> None:
-        """Stop and remove everything that is not to be kept."""
+        """Stop the server and remove everything that is not to be kept."""
         self.stop()
         self._forget_entry()
         if not self.kept:
             shutil.rmtree(self.home, ignore_errors=True)
 
     def hand_over(self, name: str) -> None:
-        """Let the server live on until the test run ends, under a name by which other processes find it."""
+        """Keep the server running until the test run ends, under a name by which other processes find it."""
         _handed_over.append(self)
         self._forget_entry()
         self._entry = _ledger.write(self.pid, self.home, name=name, url=self.url)
@@ -130,7 +130,7 @@ class Server(ABC):
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Whether the server takes connections now."""
+        """Whether the server accepts connections now."""
 
     @property
     def _log(self) -> Path:
@@ -162,7 +162,7 @@ class Server(ABC):
         raise ServerFailed(f"{command[0]} did not become ready:\n{tail(self._log)}")
 
     def _note(self, pid: int) -> None:
-        """Write the process into the ledger at once, so that a crash of ours leaves nothing unknown."""
+        """Write the process into the ledger at once, so that a crash of this process leaves no unknown server."""
         self._entry = _ledger.write(pid, self.home, keep=self.kept)
 
     def _alive(self) -> bool:
@@ -187,7 +187,7 @@ _handed_over: list[Server] = []  # kept, so that their process objects are not c
 
 
 class External:
-    """A server that somebody else runs, known by its URL only."""
+    """A server that this process does not start, known by its URL only."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -231,7 +231,7 @@ def popen(command: list[str], account: pwd.struct_passwd | None, log: object, cw
 
 
 def guard(pid: int, number: signal.Signals) -> subprocess.Popen[bytes]:
-    """A process that ends the server when we have ended, however we did: its standard input tells it."""
+    """A process that ends the server when this process has ended in any way: then its standard input is closed."""
     born = psutil.Process(pid).create_time()
     command = [sys.executable, "-m", "mainspring.testing.servers._guard", str(pid), repr(born), str(int(number))]
     return subprocess.Popen(
@@ -240,7 +240,7 @@ def guard(pid: int, number: signal.Signals) -> subprocess.Popen[bytes]:
 
 
 def end_tree(main: psutil.Process) -> None:
-    """Kill a process and its children: the main one first, so that it starts no more."""
+    """Kill a process and its children: the main process first, so that it starts no others."""
     with contextlib.suppress(psutil.NoSuchProcess):
         main.suspend()
         children = main.children(recursive=True)
@@ -261,7 +261,7 @@ def _stand_still(process: psutil.Process) -> None:
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, or nothing."""
+    """The last lines of a log; empty if there is no log."""
     try:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
     except OSError:

@@ -1,10 +1,10 @@
-"""What can go wrong with servers of our own."""
+"""The errors of servers for tests."""
 
 from __future__ import annotations
 
 
 class EngineMissing(RuntimeError):
-    """No server of this kind can be had here; the text names the command that fixes it.
+    """This kind of server is not installed; the text names the command that fixes it.
 
     ``variable`` is where tests take a URL from instead.
     """

@@ -1,4 +1,4 @@
-"""The directories that servers live in: private, short enough for a socket, open to the account that runs them."""
+"""The directories of servers: private, short enough for a socket, accessible to the account of the server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _LONGEST_HOME = 80  # a socket path may have 107 bytes (103 on macOS)
 
 
 def is_too_long(home: Path) -> bool:
-    """Whether no socket can lie in it."""
+    """Whether the path is too long for a socket in it."""
     return len(bytes(home)) > _LONGEST_HOME
 
 
 def give_to(path: Path, account: pwd.struct_passwd | None) -> None:
-    """Let the server's account own a directory that we made."""
+    """Make the server's account the owner of a directory."""
     if account is not None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
 def temporary_base(account: pwd.struct_passwd | None) -> Path:
-    """A directory for temporary things with a short name, which the account may enter."""
+    """A temporary directory with a short name, which the account may enter."""
     base = Path(tempfile.gettempdir())
     if is_too_long(base) or (account is not None and not _others_may_enter(base)):
         base = Path("/tmp")  # noqa: S108  # what is made in it is private; the configured one is too long or closed

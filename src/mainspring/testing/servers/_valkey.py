@@ -28,7 +28,7 @@ _DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 def valkey(*, own: bool = False, durable: bool = False, settings: Mapping[str, str] | None = None) -> Valkey | External:
-    """A Valkey server to be used with ``with``.
+    """A Valkey server, for use in a ``with`` statement.
 
     ``own`` never takes the one given by URL, so that it can be killed and frozen; ``durable`` keeps an append-only
     file and syncs it at every write; ``settings`` are lines of its configuration.
@@ -40,7 +40,7 @@ def valkey(*, own: bool = False, durable: bool = False, settings: Mapping[str, s
 
 
 class Valkey(Server):
-    """A Valkey server of our own."""
+    """A Valkey server that this process starts."""
 
     def __init__(
         self, *, durable: bool = False, settings: Mapping[str, str] | None = None, home: Path | None = None
@@ -51,7 +51,7 @@ class Valkey(Server):
         self._settings = _ALWAYS | (_DURABLE if durable else _FAST) | dict(settings or {})
         before = _written(self._configuration)
         self._password = before.get("requirepass", secrets.token_hex(8))
-        self._wanted_port = int(before.get("port", 0))  # of an earlier life of a home that is kept
+        self._wanted_port = int(before.get("port", 0))  # of an earlier start with the same home
         self._port: int | None = None  # known after the first start
         self._listening_on = 0
 
@@ -64,7 +64,7 @@ class Valkey(Server):
             port = self._port or self._wanted_port or _free_port()
             try:
                 self._run(port)
-            except ServerFailed as error:  # somebody may take a free port before we do; a restart keeps its own
+            except ServerFailed as error:  # another process may take the free port first; a restart keeps its port
                 if self._port or not tries_left or "in use" not in str(error):
                     raise
                 self._wanted_port = 0

@@ -4,6 +4,7 @@
 -- have more fields: the mode; for how long after its success (mode KEPT) or its start (mode THROTTLE) the job counts;
 -- the print of its arguments; the job of the key that was started before; and the enqueue that replaced it last. Zeros
 -- stand for a missing value.
+-- gives: key_entry, pack_more, unpack_more, take_key, holder_of, window_of, drop_key
 local UNIQUE_KEYS = TAG .. 'unique_keys'
 local NO_ID = string.rep('\0', {ID_BYTES})
 

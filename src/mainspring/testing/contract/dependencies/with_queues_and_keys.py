@@ -254,7 +254,7 @@ class TestDependenciesAndKeys:
 
     async def test_a_follow_up_job_is_no_run(self, store: Store) -> None:
         follow = job(id=bytes(16), marks=[part_mark("x")])
-        with pytest.raises(StoreConflict, match="part"):
+        with pytest.raises(StoreConflict, match="is a run of a schedule"):
             await one(store, job(follows=[FollowUp(State.SUCCEEDED, follow)]))
 
     async def test_enqueue_now_obeys_dependencies(self, store: Store) -> None:

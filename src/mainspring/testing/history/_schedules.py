@@ -1,4 +1,4 @@
-"""Invariants of schedules: what occurs, and what becomes of it."""
+"""Invariants of schedules: their occurrences and the records of these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DECIDED = ("fired", "skipped", "coalesced", "rejected", "missed")
 
 
 def each_occurrence_has_one_end(history: History) -> Found:
-    """I27: of every occurrence there is one record, and one job if it was run; a run is of one occurrence."""
+    """I27: every occurrence has one record, and one job if it fired; a run has one occurrence."""
     records = defaultdict[tuple[str, int], list[str]](list)
     owners = defaultdict[str, set[tuple[str, int]]](set)
     for each in history.occurrences:
@@ -33,7 +33,7 @@ def each_occurrence_has_one_end(history: History) -> Found:
 
 
 def occurrences_are_those_of_the_rule(history: History) -> Found:
-    """I28: from the first to the last that was decided, what occurred is what the rule says, and nothing else."""
+    """I28: from the first to the last decided occurrence, the occurrences are exactly those of the rule."""
     for name, rule in history.rules.items():
         mine = [each for each in history.occurrences if each.schedule == name and each.what in _DECIDED]
         found = {each.at for each in mine}
@@ -49,7 +49,7 @@ def occurrences_are_those_of_the_rule(history: History) -> Found:
             yield name, f"lacks {absent} occurrences, and {together} stand in the records of others"
 
 
-TICKS: dict[str, Callable[[History], Found]] = {
+SCHEDULES: dict[str, Callable[[History], Found]] = {
     "I27": each_occurrence_has_one_end,
     "I28": occurrences_are_those_of_the_rule,
 }

@@ -1,4 +1,4 @@
-"""Invariants of what lets nothing through for a time: paused and disabled queues, breakers."""
+"""Invariants of breakers and of paused and disabled queues."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Action
+from mainspring.testing.history._concurrency import above, runs_of, span_of
 from mainspring.testing.history._events import Found, History, JobEvent, Opening, lives, promise_of
-from mainspring.testing.history._flow import above, runs_of, span_of
 
 Guarded = tuple[JobEvent, JobEvent | None]
 """The claim of a job behind a breaker, and its end."""
@@ -36,7 +36,7 @@ def closed_gates_hold(history: History) -> Found:
 
 
 def paused_queues_rest(history: History) -> Found:
-    """I25: no claim in a queue between the answer to its pause and its being resumed."""
+    """I25: no claim in a queue between the answer of its pause and the request to resume."""
     yield from _claimed_in_spite(history, disabled=False)
 
 
@@ -62,14 +62,14 @@ def _openings(history: History) -> Iterator[Opening]:
 
 
 def _over(history: History, opening: Opening) -> float:
-    """When it may have been opened anew. Those that run then are no probes any more."""
+    """When the breaker may have opened again. Jobs that run then are no probes any more."""
     opened = (each.began for each in history.openings if each.breaker == opening.breaker)
     moments = (*opened, *history.trips.get(opening.breaker, ()))
     return min((at for at in moments if at > opening.began), default=math.inf)
 
 
 def _too_many_probes(opening: Opening, runs: Sequence[Guarded], over: float) -> Found:
-    """Probes are what was claimed since it is half open, until one of them has decided what it is then."""
+    """Probes are the jobs claimed since the breaker is half open, until the first probe has closed or opened it."""
     probes = [(claim, end) for claim, end in runs if opening.until <= claim.at < over]
     ends = (end.at for _, end in probes if end is not None and end.outcome not in _UNDECIDED)
     decided = min(ends, default=math.inf)
@@ -77,7 +77,7 @@ def _too_many_probes(opening: Opening, runs: Sequence[Guarded], over: float) -> 
         yield job, f"was probe {n} of {opening.breaker!r}, which lets {opening.probes} through at once"
 
 
-GATES: dict[str, Callable[[History], Found]] = {
+BREAKERS: dict[str, Callable[[History], Found]] = {
     "I24": closed_gates_hold,
     "I25": paused_queues_rest,
 }

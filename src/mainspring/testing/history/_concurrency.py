@@ -1,4 +1,4 @@
-"""Invariants of what may run beside what: unique keys, limits, rates."""
+"""Invariants of concurrency: unique keys, limits, rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.states import FINAL, Action, State
 from mainspring.testing.history._events import Found, History, JobEvent, lives, promise_of
 
 Span = tuple[float, float, str]
-"""From, until, whose."""
+"""Begin, end, job."""
 
 
 def keys_are_held_once(history: History) -> Found:
@@ -27,7 +27,7 @@ def keys_are_held_once(history: History) -> Found:
 
 
 def limits_are_never_passed(history: History) -> Found:
-    """I22: at no moment run more jobs than their limits allow, whoever died meanwhile."""
+    """I22: at no moment run more jobs than their limits allow, also if workers die."""
     for bucket, found in _by_bucket(history).items():
         bound = history.limits[bucket]
         if not bound.per:
@@ -58,7 +58,7 @@ def _by_bucket(history: History) -> dict[str, list[Span]]:
 
 
 def runs_of(events: list[JobEvent]) -> Iterator[tuple[JobEvent, JobEvent | None]]:
-    """Each claim of a job, and what the store heard of its end."""
+    """Each claim of a job, and its end in the store."""
     claim: JobEvent | None = None
     for event in events:
         if claim is not None and event.state is not State.RUNNING:
@@ -75,7 +75,7 @@ def span_of(claim: JobEvent, end: JobEvent | None) -> Span:
 
 
 def above(spans: Iterable[Span], most: int) -> Iterator[tuple[str, int]]:
-    """Those who began while more than ``most`` were there, and how many were."""
+    """The jobs that began while more than ``most`` spans were open, and the number of open spans."""
     ends: list[float] = []
     for began, ended, job in sorted(spans):
         ends = [end for end in ends if end > began]
@@ -84,7 +84,7 @@ def above(spans: Iterable[Span], most: int) -> Iterator[tuple[str, int]]:
             yield job, len(ends)
 
 
-FLOW: dict[str, Callable[[History], Found]] = {
+CONCURRENCY: dict[str, Callable[[History], Found]] = {
     "I20": keys_are_held_once,
     "I22": limits_are_never_passed,
     "I23": rates_are_never_passed,

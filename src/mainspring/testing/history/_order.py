@@ -1,4 +1,4 @@
-"""The invariant of order: nobody is passed by many, and nobody waits for ever behind those that are more urgent."""
+"""The invariant of order: few jobs overtake another, and no job waits for ever behind jobs of higher priority."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Waited(msgspec.Struct, frozen=True):
 
 
 def lines_are_kept(history: History) -> Found:
-    """I26: of one priority few pass a job that is before them in line, and among all the oldest comes in time."""
+    """I26: within a priority few jobs overtake an earlier one, and the oldest of all jobs starts in time."""
     if not history.bounds.slots:
         return
     lines = defaultdict[str, list[_Waited]](list)
@@ -42,7 +42,7 @@ def lines_are_kept(history: History) -> Found:
 
 
 def _passed(history: History, one: _Waited, meanwhile: Sequence[_Waited]) -> Found:
-    """Claims of two workers may cross: each of them may be ahead by what it takes at once."""
+    """Claims of two workers may cross: each worker may be ahead by the jobs that it claims at once."""
     passers = [other for other in meanwhile if other.priority == one.priority and _is_behind(other, one)]
     most = history.bounds.slots * len({other.worker for other in passers} | {one.worker})
     if len(passers) > most:
@@ -50,7 +50,7 @@ def _passed(history: History, one: _Waited, meanwhile: Sequence[_Waited]) -> Fou
 
 
 def _starved(history: History, one: _Waited, meanwhile: Sequence[_Waited], older: int) -> Found:
-    """Each worker counts for itself when it has to take the oldest, and takes as many at once as it has slots."""
+    """Each worker counts its own claims until it takes the oldest job, and claims as many at once as it has slots."""
     urgent = [other for other in meanwhile if other.priority > one.priority]
     workers = len({other.worker for other in urgent} | {one.worker})
     most = (history.bounds.aged + 1) * (older + workers * (history.bounds.slots + 1))
@@ -63,8 +63,8 @@ def _is_behind(other: _Waited, one: _Waited) -> bool:
 
 
 def _is_older(other: _Waited, one: _Waited) -> bool:
-    """Whether it was waiting already when this one came."""
+    """Whether the other job was waiting already when this job was enqueued."""
     return other is not one and other.since <= one.since < other.until
 
 
-LINES: dict[str, Callable[[History], Found]] = {"I26": lines_are_kept}
+ORDER: dict[str, Callable[[History], Found]] = {"I26": lines_are_kept}

@@ -1,4 +1,4 @@
-"""Invariants of the life of a job: nothing is lost, nothing is made twice, every step is in the table."""
+"""Invariants of jobs: no job is lost, no job is made twice, every step is in the transition table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.testing.history._events import Answer, Found, History, Snapshot,
 
 
 def nothing_is_lost(history: History) -> Found:
-    """I1: a job whose enqueue was answered ok is there, and at rest it has ended."""
+    """I1: a job whose enqueue was answered ok exists, and at the end of the run it has ended."""
     known = lives(history)
     for job in _jobs(history, "enqueue", "ok"):
         if job not in known:
@@ -20,7 +20,7 @@ def nothing_is_lost(history: History) -> Found:
 
 
 def one_call_makes_one_job(history: History) -> Found:
-    """I2: no enqueue makes a job twice, a failed one makes none, and nobody else does."""
+    """I2: no enqueue makes a job twice, a failed enqueue makes none, and no job exists without an enqueue."""
     asked, failed = set(_jobs(history, "enqueue", "ok", "unknown")), set(_jobs(history, "enqueue", "failed"))
     for job, events in lives(history).items():
         there = False
@@ -35,7 +35,7 @@ def one_call_makes_one_job(history: History) -> Found:
 
 
 def a_transaction_decides(history: History) -> Found:
-    """I3: a job that was enqueued in its caller's transaction is there if that committed, and only then."""
+    """I3: a job that was enqueued in its caller's transaction exists if that committed, and only then."""
     known = lives(history)
     for call in history.calls:
         for job in call.jobs if call.verb == "enqueue" else ():
@@ -46,7 +46,7 @@ def a_transaction_decides(history: History) -> Found:
 
 
 def every_step_is_in_the_table(history: History) -> Found:
-    """I4: states follow each other as the table says; only a retry by hand leaves a final state, in a new epoch."""
+    """I4: every step is in the transition table; only a retry by hand leaves a final state, in a new epoch."""
     for job, events in lives(history).items():
         state, epoch = None, events[0].epoch
         for event in events:
@@ -59,7 +59,7 @@ def every_step_is_in_the_table(history: History) -> Found:
 
 
 def cancelled_is_final(history: History) -> Found:
-    """I16: after a cancel was answered ok nobody claims the job, and it ends as cancelled unless it had ended."""
+    """I16: after a cancel was answered ok the job is not claimed, and ends as cancelled unless it had ended."""
     slack, known = history.bounds.slack, lives(history)
     for call in history.calls:
         for job in call.jobs if (call.verb, call.answer) == ("cancel", "ok") else ():
@@ -73,7 +73,7 @@ def cancelled_is_final(history: History) -> Found:
 
 
 def the_dead_are_kept_once(history: History) -> Found:
-    """I17: each job is in one place; a dead one says why; each retry by hand opens one epoch."""
+    """I17: each job is listed once; a dead job has a reason; each retry by hand makes one epoch."""
     for job, places in Counter(job for job, _ in history.listed).items():
         if places > 1:
             yield job, f"is in {places} places"
@@ -87,7 +87,7 @@ def the_dead_are_kept_once(history: History) -> Found:
 
 
 def counts_are_exact(history: History) -> Found:
-    """I18: each count of the store has every job that was there, once; at rest state by state."""
+    """I18: each count of the store has every existing job once; at the end of the run, state by state."""
     slack = history.bounds.slack
     born = [event.at for event in history.events if event.action is Action.ENQUEUE]
     gone = [event.at for event in history.events if event.state is None]
@@ -105,7 +105,7 @@ def counts_are_exact(history: History) -> Found:
 
 
 def _taken_after(shot: Snapshot, history: History) -> float:
-    """A count may be as old as the question; and what a store that was away had begun, it has done only since."""
+    """A count may be as old as its request. A store that was away may have finished earlier calls only afterwards."""
     since = shot.at if shot.asked is None else shot.asked
     store = [each for each in history.troubles if each.what == "store_away"]
     lately = [each.began for each in store if each.began <= shot.at and each.ended >= since - history.bounds.slack]
@@ -113,7 +113,7 @@ def _taken_after(shot: Snapshot, history: History) -> float:
 
 
 def payloads_arrive_whole(history: History) -> Found:
-    """I19: a body sees what was enqueued; what cannot be read is dead with that reason and never runs."""
+    """I19: a body gets the payload that was enqueued; a job that cannot be decoded is dead and never runs."""
     sent = {job: digest for call in history.calls for job, digest in zip(call.jobs, call.digests, strict=False)}
     for run in history.runs:
         if run.digest and run.job in sent and run.digest != sent[run.job]:
@@ -128,7 +128,7 @@ def payloads_arrive_whole(history: History) -> Found:
 
 
 def _jobs(history: History, verb: str, *answers: Answer) -> list[str]:
-    """Those of calls with this verb and one of these answers, outside callers' transactions."""
+    """The jobs of calls with this verb and one of these answers, outside of callers' transactions."""
     calls = (call for call in history.calls if call.verb == verb and call.answer in answers and not call.transaction)
     return [job for call in calls for job in call.jobs]
 
@@ -137,7 +137,7 @@ def _in_transaction(history: History, job: str) -> bool:
     return any(call.transaction and job in call.jobs for call in history.calls)
 
 
-LIVES: dict[str, Callable[[History], Found]] = {
+JOBS: dict[str, Callable[[History], Found]] = {
     "I1": nothing_is_lost,
     "I2": one_call_makes_one_job,
     "I3": a_transaction_decides,
