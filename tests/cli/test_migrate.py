@@ -59,11 +59,11 @@ class TestSql:
         with psycopg.connect(postgres_owner_url, autocommit=True) as administrator:
             administrator.execute(script.encode())
         assert migrate(*place) == "schema version 1: nothing to do\n"
-        assert "nothing to run" in migrate(*place, "--sql")
+        assert "no SQL to run" in migrate(*place, "--sql")
 
     def test_where_there_is_none_it_says_so(self, tmp_path: Path, redis_url: str) -> None:
         for url in (f"sqlite:///{tmp_path}/new.db", redis_url):
-            assert "nothing to run" in migrate("--url", url, "--sql")
+            assert "no SQL to run" in migrate("--url", url, "--sql")
             assert json.loads(migrate("--url", url, "--sql", "--json")) == {"script": ""}
 
 
@@ -79,4 +79,4 @@ class TestRoles:
         url = f"sqlite:///{tmp_path}/new.db"
         ran = CliRunner().invoke(cli, ["migrate", "--url", url, "--sql", "--roles"], prog_name="mainspring")
         assert ran.exit_code != 0
-        assert "one at a time" in ran.stderr
+        assert "exclude each other" in ran.stderr

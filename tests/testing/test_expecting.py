@@ -116,7 +116,7 @@ def test_only_tasks_of_this_app_can_be_expected(app: Mainspring) -> None:
     with app.test() as t:
         with pytest.raises(UnknownTask, match="foreign"):
             t.assert_not_enqueued(foreign)
-        with pytest.raises(InvalidOption, match="is neither a task nor the name of one"):
+        with pytest.raises(InvalidOption, match="is neither a task nor the name of a task"):
             t.assert_not_enqueued(print)  # type: ignore[arg-type]  # wrong on purpose
 
 

@@ -142,7 +142,7 @@ def test_an_answer_that_comes_too_late_is_worth_nothing(
 ) -> None:
     with app.test() as t:
         slow(t, "31s")
-        with pytest.raises(StoreUnavailable, match="longer to answer than the ttl") as caught:
+        with pytest.raises(StoreUnavailable, match="took longer than the ttl") as caught:
             app.lock("nightly", ttl="30s").acquire()
         assert "longer ttl" in caught.value.hint
         monkeypatch.undo()

@@ -145,5 +145,5 @@ def test_a_handle_of_a_test_that_is_over_says_so(app: Mainspring) -> None:
 
     with app.test():
         job = work.enqueue()
-    with pytest.raises(NotOpen, match=r"belongs to an app\.test\(\) that is over"):
+    with pytest.raises(NotOpen, match=r"belongs to an app\.test\(\) that has ended"):
         job.info()

@@ -118,7 +118,7 @@ def test_in_ipython_itself(programs: Programs) -> None:
 def test_a_plain_prompt_has_no_project(programs: Programs) -> None:
     """Without a URL there is no file to keep jobs in; with one, an embedded worker runs what was typed."""
     said = programs.run("-", stdin="from mainspring import Mainspring\nMainspring().open()\n", code=1, quiet=False)
-    assert "an interactive session has no project to keep a file in" in said
+    assert "has no project directory for a SQLite file" in said
     code = """
         import warnings
         from mainspring import Mainspring
