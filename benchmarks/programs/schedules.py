@@ -22,9 +22,9 @@ from mainspring.jobs.lanes import base_lane
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import NewJob
-from mainspring.schedules.plan import TEMPLATE, Definition, encode, first
+from mainspring.schedules.plan import TEMPLATE, Definition, encode, new_plan
 from mainspring.schedules.records import ScheduleSwap
-from mainspring.schedules.rules import Every, window
+from mainspring.schedules.rules import Every, make_window
 from mainspring.schedules.service import Scheduler
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
@@ -38,20 +38,20 @@ SECOND = 1_000_000
 
 async def put(store: Store, queue: str, names: list[str], step: int) -> int:
     """Schedules of which one is due each ``step``, from two seconds after the last one is there; when that is."""
-    begin = (await store.look(1)).now + (2 + len(names) // 200) * SECOND
+    begin = (await store.due_schedules(1)).now + (2 + len(names) // 200) * SECOND
     job = NewJob(id=TEMPLATE.bytes, task="bench.noop", queue=queue, kind="async")
-    definition = Definition(job=job, rule=window(Every(COUNT * SECOND)))
+    definition = Definition(job=job, rule=make_window(Every(COUNT * SECOND)))
     for start in range(0, len(names), 50):
         swaps = []
         for n, name in enumerate(names[start : start + 50], start=start):
-            plan = first(definition, begin + n * step - COUNT * SECOND)
-            swaps.append(store.swap(ScheduleSwap(name=name, rev=0, doc=encode(plan), look=plan.due)))
+            plan = new_plan(definition, begin + n * step - COUNT * SECOND)
+            swaps.append(store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=encode(plan), look=plan.due)))
         await asyncio.gather(*swaps)
     return begin
 
 
 async def until(store: Store, moment: int) -> None:
-    while (left := moment - (await store.look(1)).now) > 0:  # noqa: ASYNC110 - it is the store's clock that is waited for
+    while (left := moment - (await store.due_schedules(1)).now) > 0:  # noqa: ASYNC110 - it is the store's clock that is waited for
         await asyncio.sleep(left / 1e6)
 
 
@@ -76,7 +76,7 @@ async def measure(url: str, seconds: float, meter: Meter) -> dict[str, float]:
     await scheduler.tick()
     began = meter.own()
     for _ in range(TICKS):
-        await store.look(200)
+        await store.due_schedules(200)
     found = {"tick": (meter.own() - began) / TICKS * 1e6}
     worker = await asyncio.create_subprocess_exec(sys.executable, "-m", __spec__.name, url, "work")
     running = asyncio.create_task(scheduler.run())
@@ -93,7 +93,7 @@ async def measure(url: str, seconds: float, meter: Meter) -> dict[str, float]:
     while made < HERD:
         made = sum((await store.count(Query(queues=("herd",)))).values())
         await asyncio.sleep(0.02)
-    found["herd"] = ((await store.look(1)).now - moment) / 1e6
+    found["herd"] = ((await store.due_schedules(1)).now - moment) / 1e6
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running

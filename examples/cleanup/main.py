@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from housekeeping import NOTES, app, sweep
 
-from mainspring.schedules import RunInfo
+from mainspring.schedules.info import RunInfo
 
 FLEET = 3
 

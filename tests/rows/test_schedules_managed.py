@@ -198,7 +198,7 @@ class TestPut:
         t.schedules.put("ann", report, every="10m")
         blocking("newer", _stored_by_a_newer_version(t, "lunar"))
         assert [info.name for info in t.schedules.list()] == ["ann"]
-        assert "schedule 'lunar' cannot be read here" in caplog.text
+        assert "this version cannot read schedule 'lunar'" in caplog.text
         t.schedules.put("bob", report, every="10m", depends_on="ann", blocks="ann")
         t.schedules.delete("bob")
         t.schedules.disable("ann")

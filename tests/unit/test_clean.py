@@ -26,9 +26,9 @@ def made(ask: Any) -> int:
 
 def test_rows_are_gone_and_the_schema_is_the_same(clean_schemas: CleanSchemas, ask: Any) -> None:
     before = made(ask)
-    ask("insert into {s}.docs select 'kind', 'name', 1, ''::bytea from generate_series(1, 1)")
+    ask("insert into {s}.documents select 'kind', 'name', 1, ''::bytea from generate_series(1, 1)")
     clean_schemas.clean("cleaning")
-    assert ask("select count(*) from {s}.docs").fetchone() == (0,)
+    assert ask("select count(*) from {s}.documents").fetchone() == (0,)
     assert ask("select count(*) from {s}.schema_version").fetchone() == (1,), "what the migration wrote stays"
     assert made(ask) == before
 

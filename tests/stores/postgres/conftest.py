@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest, clean_schemas: CleanSchemas) -> Iterator[str]:
-    """That of the test's store, made and empty; for a test without one or with `new_schema` it is unheard of."""
+    """The namespace of the test's store, migrated and empty; without a store or with `new_schema` a new one."""
     if "store" in request.fixturenames and not request.node.get_closest_marker("new_schema"):
         clean_schemas.clean("stores")
         yield "stores"

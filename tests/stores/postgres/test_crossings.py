@@ -67,7 +67,7 @@ class TestKeys:
         assert await put_in(store, keyed()) == [Enqueued(other.id, False)]
 
     async def test_two_batches_with_the_same_keys_in_opposite_order(self, store: PostgresStore, sides: Sides) -> None:
-        """Keys are locked in their own order, not in that of the batch: nobody waits crosswise."""
+        """Keys are locked in their own order, not in the order of the batch: no deadlock."""
         holder, first, second = await sides.open(), await sides.open(), await sides.open()
         await holder.enqueue(keyed(), batch=b"0")
         tasks = {
@@ -241,7 +241,7 @@ class TestActs:
         assert (await row(store, claim)).epoch == 2
 
     async def test_run_now_against_a_promotion(self, store: PostgresStore, sides: Sides) -> None:
-        """A promotion passes over what somebody has in hand; the job becomes ready once."""
+        """A promotion skips rows that another transaction has locked; the job becomes ready once."""
         made = await one(store, job(delay=SECOND))
         side = await sides.open()
         assert (await side.act(Action.RUN_NOW, made.id)).done == (made.id,)
@@ -274,7 +274,7 @@ class TestActs:
 
 class TestIdleBuckets:
     async def test_a_bucket_that_is_pruned_is_made_anew(self, store: PostgresStore, sides: Sides) -> None:
-        """The limit holds, and nobody waits for ever."""
+        """The limit holds, and no transaction waits for ever."""
         gate = bucket("gate", 1)
         hand, claim = await running(store, job(buckets=[gate]))
         await hand.succeed(claim)

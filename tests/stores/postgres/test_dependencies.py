@@ -1,4 +1,4 @@
-"""Parts that wait for others: pairs of transactions, one of them held; and callers whose transactions stay open."""
+"""Schedules that wait for others: pairs of transactions, one of them held; callers whose transactions stay open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def success(hand: Hand, claim: Claim) -> Turn:
 
 @pytest.fixture
 def caller(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """A connection of somebody else, whose transaction stays open."""
+    """A connection of a caller, whose transaction stays open."""
     with psycopg.connect(postgres_url) as connection:
         yield connection
         connection.rollback()
@@ -60,7 +60,7 @@ class TestMeeting:
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
     async def test_it_is_handed_back_while_the_other_succeeds(self, store: PostgresStore, sides: Sides) -> None:
-        """A turn does not wait for a part; the next promotion looks at it."""
+        """A turn does not wait for the row of a schedule; the next promotion looks at it."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         made = await one(store)
@@ -127,7 +127,7 @@ class TestMeeting:
         assert [await state(store, each) for each in (one_job, other)] == [State.READY, State.BLOCKED]
 
     async def test_a_part_is_linked_while_a_job_of_it_comes(self, store: PostgresStore, sides: Sides) -> None:
-        """It was there before: it waits for nobody, and nobody for it."""
+        """The job was inserted before: it waits for no schedule, and no schedule waits for it."""
         first = await sides.open()
         made = of("x")
         await first.enqueue(made)
@@ -136,7 +136,7 @@ class TestMeeting:
         assert (await state(store, made), await waiting(store)) == (State.READY, [])
 
     async def test_a_part_is_let_off_while_a_job_of_it_comes(self, store: PostgresStore, sides: Sides) -> None:
-        """The enqueue waits for the link and finds that there is nobody to wait for."""
+        """The enqueue waits for set_dependencies and finds that the schedule waits for no other."""
         await after(store, "x", "a")
         first, second = await sides.open(), await sides.open()
         made = of("x")
@@ -170,7 +170,7 @@ class TestMeeting:
         assert await noted(store) == {"b": False}
 
     async def test_a_child_of_the_very_job_that_succeeds(self, store: PostgresStore, sides: Sides) -> None:
-        """Parents are locked before parts, by both: nobody waits crosswise."""
+        """Both lock parents before schedules: no deadlock."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         made = of("x", after=[Edge(claim.id)])
@@ -181,7 +181,7 @@ class TestMeeting:
 
 
 class TestCancel:
-    """A job that somebody has in hand for long holds up nobody who releases it."""
+    """A job whose row another transaction has locked for long does not hold up the transaction that releases it."""
 
     @pytest.mark.parametrize("commits", [True, False])
     async def test_while_the_other_succeeds(self, store: PostgresStore, sides: Sides, commits: bool) -> None:
@@ -235,7 +235,7 @@ class TestCancel:
 
 
 class TestInside:
-    """A job of a part by a caller's transaction waits in any case; the promotion after the commit looks."""
+    """A run that a caller's transaction enqueues is held in any case; the promotion after the commit looks."""
 
     async def test_successes_do_not_wait_for_it(self, store: PostgresStore, caller: psycopg.Connection) -> None:
         await after(store, "x", "a")
@@ -297,7 +297,7 @@ class TestInside:
         assert await waiting(store) == []
 
     async def test_one_that_is_replaced_holds_nobody_up(self, store: PostgresStore, caller: psycopg.Connection) -> None:
-        """The caller has the row of the job that waits; whoever would release it leaves that to a promotion."""
+        """The caller has locked the row of the held job; the release is left to a promotion."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         key = UniqueKey(b"k" * 16, HOUR, mode="debounce")
@@ -319,7 +319,7 @@ class TestInside:
 async def test_plain_jobs_do_not_look_at_parts(
     store: PostgresStore, sides: Sides, marks: list[str], looks: int
 ) -> None:
-    """Neither an enqueue nor a turn; one of a part that nothing links does once at each."""
+    """Neither an enqueue nor a turn reads the tables; for a run of a schedule without dependencies each reads once."""
     await after(store, "x", "a")
     hand, claim = await running(store, job(marks=marks))
     side = await sides.open()
@@ -331,7 +331,7 @@ async def test_plain_jobs_do_not_look_at_parts(
 
 
 async def scans(side: Side) -> int:
-    """How often this transaction has looked at what is kept of parts."""
+    """How often this transaction has read the tables of dependencies."""
     ((found,),) = await side.run(
         """
         select coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0)::integer from pg_stat_xact_user_tables

@@ -1,4 +1,4 @@
-"""The server stands still for a while: nobody who lives is rescued."""
+"""The server is frozen for a while: no live worker is rescued."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ class TestGates:
 
 class TestCosts:
     async def test_what_costs_too_much_now_holds_back_no_other_lane(self, store: PostgresStore, sides: Sides) -> None:
-        """Twenty in front do not fit into what is left of the gate: they are parked until they do."""
+        """The first 20 jobs cost more than the unkeyed bucket has left: their lanes wait until it has enough."""
         gate = bucket("calls", 10, per=HOUR)
         await running(store, job(queue="own", buckets=[bucket("calls", 10, per=HOUR, cost=5)]))
         dear = bucket("calls", 10, per=HOUR, cost=6)
@@ -426,7 +426,7 @@ async def test_an_open_transaction_that_names_a_limit_or_queue_first_keeps_nobod
 
 class TestStirs:
     async def test_promotions_do_what_is_left_undone(self, store: PostgresStore, sides: Sides) -> None:
-        """Whoever changed the limit is gone before those who wait for it were looked at."""
+        """The client that changed the limit is gone before the waiting lanes were rechecked."""
         tenants = [bucket("tenant", 1, key=str(n)) for n in range(5)]
         await put_in(store, *(job(buckets=[each]) for each in tenants for _ in range(2)))
         hand = await Hand(store).join()

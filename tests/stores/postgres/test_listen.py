@@ -68,7 +68,7 @@ class TestBell:
 
 class TestNotifying:
     async def test_what_comes_in_the_quiet_time_is_heard_by_the_echo(self, store: PostgresStore) -> None:
-        """The second job is rung for by nobody; its worker may have looked before it came."""
+        """No notification is sent for the second job; its worker may have looked before it was inserted."""
         listener = await listening(store)
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
         assert await listener.wait(LONG)

@@ -1,4 +1,4 @@
-"""Dead rows that nobody can vacuum away: claims do not walk over them, and nothing is overlooked for long."""
+"""Dead rows that vacuum cannot remove: claims do not walk over them, and no job is overlooked for long."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TestMarks:
         await hand.succeed(*claims, *rest)
 
     async def test_a_stack_has_none(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
-        """Its newest job would lie below them, and be a stray."""
+        """The newest job of a lifo queue would lie below the marks, and be a stray."""
         await store.configure_queue("q", QueueSettings(order="lifo"))
         grave.dig(DEAD)
         made = await put_in(store, *(job() for _ in range(5)))

@@ -61,7 +61,7 @@ class TestWaits:
     async def test_workers_come_while_the_commit_waits_for_its_replica(
         self, server: str, absent: Callable[[bool], None], enqueue: Enqueue, pooler: bool
     ) -> None:
-        """Whoever enqueues has no answer before the replica has the job."""
+        """The enqueue does not return before the replica has the job."""
         store = PostgresStore(server, pooler=pooler, listen_url=server)
         await store.migrate()
         await store.open()
@@ -95,7 +95,7 @@ class TestWaits:
 
 class TestMoments:
     def test_one_that_came_a_moment_after_another_rings_only_if_it_took_long(self) -> None:
-        """Listeners wake a second time for what was committed in the moment after a ring, not for later commits."""
+        """Listeners wake a second time for commits in the moment after a notification, not for later commits."""
         notifier = Notifier("s")
         notifier.note(["q"], time.monotonic() + LONG)
         enqueue = NotifyingEnqueue(notifier, batch(), CALL)
@@ -115,7 +115,7 @@ class TestMoments:
         assert not NotifyingEnqueue(notifier, batch(), CALL).unsettled
 
     async def test_an_id_that_is_there_is_answered_the_same_way(self, store: PostgresStore) -> None:
-        """With a ring and without one."""
+        """With a notification and without one."""
         given = batch()
         first = await store.enqueue(given)
         said = await store.enqueue(given)

@@ -1,4 +1,4 @@
-"""History by the day: made ahead, dropped whole, and nobody waits for it."""
+"""History by the day: partitions are made ahead and dropped whole, and no call waits for that."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestDropped:
     async def test_a_job_that_is_still_there_is_there_with_all_that_stands_beside_it(
         self, store: PostgresStore, history: History
     ) -> None:
-        """Somebody may retry it while its day is being let go of: its attempts are known, its follow-up comes."""
+        """A job may be retried while its day is being deleted: its attempts are kept, its follow-up job is inserted."""
         claims = await finish(store, 4)
         old = history.make_old(ago=5)
         await store._db.sessions.rows(

@@ -227,7 +227,7 @@ async def test_a_look_reads_what_is_due(store: PostgresStore, sides: Sides) -> N
 
 
 async def test_a_success_reads_the_first_of_those_that_wait(store: PostgresStore, sides: Sides) -> None:
-    """Of all that wait for parts, and of all parts; and so does an enqueue."""
+    """An ack and an enqueue read a few rows, however many jobs are held and however many schedules there are."""
     await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("a", "b"))])
     hand = await Hand(store).join()
     meter = Meter(await sides.open(), hand)

@@ -1,4 +1,4 @@
-"""Settings of queues while transactions are open: nobody counts without the jobs of another, and no worker waits."""
+"""Settings of queues while transactions are open: no count misses the jobs of another transaction, no worker waits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TestDepth:
         await second.commit()
 
     async def test_workers_and_other_queues_do_not_wait(self, store: PostgresStore, sides: Sides) -> None:
-        """Claims, acks and returns to the queue, while somebody who enqueues there keeps his transaction open."""
+        """Claims, acks and hand-backs, while a caller that enqueued there keeps its transaction open."""
         await store.configure_queue("q", TWO)
         await one(store)
         side = await sides.open()

@@ -1,4 +1,4 @@
-"""Schedules: pairs of transactions, one of them held; what is left of those that went; what a look costs."""
+"""Schedules: pairs of transactions, one of them held; the rows that deleted schedules leave; the cost of a look."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def made(store: PostgresStore, name: str = "s") -> int:
 class TestMeeting:
     @pytest.mark.parametrize("is_there", [True, False])
     async def test_two_who_saw_the_same(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
-        """The second waits for the first and is told its number; whether they exchange it or make it."""
+        """The second swap waits for the first and gets its revision, for a new and for a stored schedule."""
         rev = await made(store) if is_there else 0
         first, second = await sides.open(), await sides.open()
         one_job, other = job(), job()
@@ -62,7 +62,7 @@ class TestMeeting:
     async def test_one_is_made_anew_while_what_is_left_of_it_is_tidied(
         self, store: PostgresStore, sides: Sides
     ) -> None:
-        """Whoever tidies passes over what is being made; whoever makes it waits for the tidying and makes the row."""
+        """A prune skips a row that is being inserted; a swap waits for the prune and inserts the row."""
         rev = await made(store)
         await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
         maker, tidier = await sides.open(), await sides.open()
@@ -78,7 +78,7 @@ class TestMeeting:
         assert [row.doc for row in await store.schedules()] == [b"newer"]
 
     async def test_others_go_on_meanwhile(self, store: PostgresStore, sides: Sides) -> None:
-        """Nobody waits for the exchange of another schedule, and nobody who only looks waits at all."""
+        """No swap waits for the swap of another schedule, and a read never waits."""
         rev = await made(store)
         side = await sides.open()
         await side.swap(ScheduleSwap(name="s", rev=rev, doc=b"new"), job())

@@ -72,7 +72,7 @@ def await_none(url: str, application: str) -> bool:
 
 
 _STUCK = "select 1 from pg_stat_activity where %(holder)s = any (pg_blocking_pids(pid))"
-"""Somebody waits for this one; others on the server may wait for whom they like."""
+"""A process waits for this holder; waits of other processes do not count."""
 
 
 class TestStart:
@@ -111,7 +111,7 @@ class TestStart:
         assert int(told["tcp_user_timeout"]) <= 10_000
 
     async def test_two_hundred_clients_at_once_find_a_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """More than the server has room for: they come again, each in its own rhythm."""
+        """More clients than the server accepts: they connect again, each after a random pause."""
         monkeypatch.setattr(pool, "_CONNECT_TRIES", patience(4 * pool._CONNECT_TRIES))
         with servers.postgres(own=True, settings={"max_connections": "50"}) as server:
 
@@ -362,7 +362,7 @@ class TestEndOfTheLoop:
     def test_what_a_loop_left_open_goes_without_a_word(
         self, postgres_url: str, recwarn: pytest.WarningsRecorder
     ) -> None:
-        """``asyncio.run`` of somebody who never closed the app."""
+        """``asyncio.run`` of a program that never closed the app."""
 
         async def leave(store: PostgresStore) -> None:
             await store.open()
@@ -403,7 +403,7 @@ class TestJoined:
     async def test_nobody_stands_behind_those_that_wait_for_a_key(
         self, store: PostgresStore, postgres_url: str
     ) -> None:
-        """However many wait for the end of somebody's transaction: who waits for nobody passes them."""
+        """Batches that no transaction holds up pass the batches that wait, however many wait."""
         key = UniqueKey(b"k" * 16)
         with psycopg.connect(postgres_url) as holder:
             store.enqueue_now(batch(job(unique=key)), holder)

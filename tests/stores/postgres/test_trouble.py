@@ -1,4 +1,4 @@
-"""Trouble that passes: a lost reply, a server that takes no writes, a row that somebody holds, an old snapshot."""
+"""Trouble that passes: a lost reply, a server that takes no writes, a locked row, an old snapshot."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class TestOldSnapshots:
     async def test_a_holder_that_ended_since_is_not_answered_with(
         self, store: PostgresStore, postgres_url: str, level: psycopg.IsolationLevel
     ) -> None:
-        """In a caller's transaction whose snapshot is old: nothing would be enqueued, and nobody would know."""
+        """In a caller's transaction with an old snapshot: the job would be lost without an error."""
         hand, claim = await running(store, job(unique=KEY))
         door = Door(store)
         with psycopg.connect(postgres_url) as connection:

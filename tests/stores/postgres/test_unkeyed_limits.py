@@ -1,4 +1,4 @@
-"""Gates with much room: turns share them, and together never start more than there are places."""
+"""Unkeyed limits with much capacity: turns share their locks, and together never start more than the size."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestShared:
         assert found.used == 2 * MOST
 
     async def test_all_that_share_one_fit_into_it(self, store: PostgresStore, sides: Sides, per: int) -> None:
-        """As many as may at once, from the least room that they may begin with; the next one waits."""
+        """As many turns as may share the lock, from the least capacity that allows sharing; the next turn waits."""
         await put_in(store, *(job(buckets=[bucket("gate", SIZE, per=per)]) for _ in range(SIZE + 50)))
         used = await (await Hand(store).join()).take(SIZE // 4)
         hands = [await Hand(store).join() for _ in range(SHARERS + 1)]
@@ -115,7 +115,7 @@ class TestPassed:
     async def test_a_rate_that_gets_room_while_a_turn_waits_is_not_forgotten(
         self, store: PostgresStore, sides: Sides, held: bool
     ) -> None:
-        """Nobody tells of a moment that has passed: a turn says that it could not look at the gate."""
+        """No transaction wakes a queue when a window ends: the turn says that it could not look at the bucket."""
         calls = bucket("calls", 1, per=HOUR)
         await put_in(store, job(buckets=[calls]), job(buckets=[calls]))
         hand, claim = await running(store, job(queue="own", buckets=[bucket("gate", 1)]))

@@ -12,9 +12,10 @@ dead process.
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import time
+
+from mainspring.common.pause import jittered
 
 from .errors import is_busy
 from .files import NO_LINK
@@ -111,7 +112,7 @@ def begin(cursor: sqlite3.Cursor, lock: WriteLock, *, may_give_up: bool = False)
 def _begin_again(cursor: sqlite3.Cursor, lock: WriteLock, *, may_give_up: bool) -> None:
     began, longest = time.monotonic(), FIRST_WAIT
     while True:
-        time.sleep(random.uniform(longest / 4, longest))
+        time.sleep(jittered(longest, least=0.25))
         longest = min(longest * WAIT_GROWTH, LONGEST_PAUSE / 2)
         try:
             cursor.execute("begin immediate")
