@@ -169,7 +169,9 @@ def test_a_password_in_a_bad_url_is_not_shown() -> None:
 
 @pytest.mark.stores("sqlite")
 def test_two_tasks_cannot_have_one_name(app: Mainspring, add: Any) -> None:
-    with pytest.raises(ConfigError, match=r"name='add': is already the name of .*add\n  Give one of them another name"):
+    with pytest.raises(
+        ConfigError, match=r"name='add': is already the name of .*add\n  Give one of the two tasks another name"
+    ):
 
         @app.task(name="add")
         def other(a: int) -> int:

@@ -378,7 +378,7 @@ class TestDecorator:
             yield 1
 
         for wrong in (task, pages, int, 7, staticmethod(pages), staticmethod(len)):
-            with pytest.raises(InvalidOption, match="cannot guard that") as caught:
+            with pytest.raises(InvalidOption, match="cannot be guarded") as caught:
                 app.lock("nightly")(wrong)  # type: ignore[type-var]  # that is the point
             assert "below @app.task" in str(caught.value)
 
