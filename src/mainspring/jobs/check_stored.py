@@ -15,7 +15,7 @@ from mainspring.errors import JobNotFound, MainspringError, UnknownTask
 from mainspring.jobs import actions
 from mainspring.jobs.query import Query
 from mainspring.states import LIVE, State
-from mainspring.worker.run.decode import decode_record
+from mainspring.worker.run.executor import decode_record
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.jobs.lanes import limit_label, limits_in
 from mainspring.jobs.outcomes import Ack
 from mainspring.limits.declare import BoundLimit, buckets_of
-from mainspring.worker.run.decode import decode_record
+from mainspring.worker.run.executor import decode_record
 
 if TYPE_CHECKING:
     import asyncio

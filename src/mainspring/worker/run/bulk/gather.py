@@ -16,7 +16,7 @@ from mainspring.jobs.lanes import is_suspect
 from mainspring.tasks.bulk import Bulk
 from mainspring.worker.eligibility import bulk_lane_kinds, can_run
 from mainspring.worker.run.bulk.attempt import BulkAttempt
-from mainspring.worker.run.decode import decode_record
+from mainspring.worker.run.executor import decode_record
 
 if TYPE_CHECKING:
     from mainspring.tasks.spec import TaskSpec
