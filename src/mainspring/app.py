@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mainspring.client import blocking
 from mainspring.client.client import Client
 from mainspring.errors import InvalidOption, NotBuilt, did_you_mean
-from mainspring.jobs.batch import aenqueue, enqueue
-from mainspring.jobs.call import Call, checked_calls
+from mainspring.jobs.call import Call, aenqueue, checked_calls, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget
 from mainspring.options import checks

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from mainspring import Mainspring
 from mainspring.errors import EnqueueError, KeyConflict, StoreError, StoreUnavailable
-from mainspring.jobs.batch import PreparedBatch, prepare
 from mainspring.jobs.call import Call as Asked
+from mainspring.jobs.call import PreparedBatch, prepare
 from mainspring.jobs.records import Enqueued
 from mainspring.testing.history import Answer, ClientCall, Request
 

@@ -12,7 +12,7 @@ import pytest
 from mainspring import Call, Context, Depends, Mainspring, Middleware, Tasks
 from mainspring.common.ids import derived_id
 from mainspring.errors import InvalidOption, NoApp, UnknownArgument
-from mainspring.jobs.batch import prepare
+from mainspring.jobs.call import prepare
 from mainspring.jobs.new_job import JobOrigin
 from mainspring.jobs.query import parent_mark
 from mainspring.jobs.records import FollowUp, JobBody, NewJob

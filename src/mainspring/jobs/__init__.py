@@ -10,7 +10,7 @@ What they promise
 - ``job.why()`` explains, by the rules of the claim, what prevents a job from running.
 
 How they work
-- A producer builds a call (``call``), turns it into a ``NewJob`` (``new_job``) and sends it in a batch (``batch``). The
+- A producer builds a call (``call``), turns it into a ``NewJob`` (``new_job``) and sends it in a batch (``call``). The
   record of a job is JSON (``JobBody``). The store keeps it and does not interpret it; what the store must know (queue,
   lane, priority, times, key, buckets) has fields of its own.
 - The lane of a job (``lanes``) names everything that can hold it back: queue, kind of slot, labels, pinned version,
@@ -26,8 +26,8 @@ What they do not do
 - A handle does not cache: each call of ``info`` reads the store.
 - Results and ended jobs are not kept for ever: see retention (``keep``, ``keep_dead``).
 
-Files: ``records``, ``outcomes``, ``query`` (what crosses the store contract), ``keys``, ``lanes``, ``call``,
-``new_job``, ``batch`` (from a call to the store), ``job`` (the handle), ``info`` and ``why`` (what users read),
-``actions`` (changes of many jobs), ``manager`` (``app.jobs``), ``dead`` (``app.dead``), ``check_stored`` (checks stored
-jobs against the code).
+Files: ``records``, ``outcomes``, ``query`` (what crosses the store contract), ``keys``, ``lanes``, ``call`` and
+``new_job`` (from a call to the store), ``job`` (the handle), ``info`` and ``why`` (what users read), ``actions``
+(changes of many jobs), ``manager`` (``app.jobs``), ``dead`` (``app.dead``), ``check_stored`` (checks stored jobs against
+the code).
 """

@@ -12,8 +12,7 @@ from mainspring.codec import ItemSignature, Signature
 from mainspring.common.callables import is_async, yields
 from mainspring.common.ids import parse_id
 from mainspring.errors import BadSignature, InvalidOption
-from mainspring.jobs.batch import aenqueue, enqueue
-from mainspring.jobs.call import Call
+from mainspring.jobs.call import Call, aenqueue, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.lanes import on_terms
 from mainspring.jobs.new_job import NO_PART, CallTarget, ScheduleMembership, key_of
