@@ -126,6 +126,6 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "no-listener-woken", "An enqueue of another client wakes the listeners", "claims.wake_ups",
-        ("driver/writer.py", "            if woken:\n", "            if False:\n"),
+        ("driver/database.py", "            if woken:\n", "            if False:\n"),
     ),
 )  # fmt: skip

@@ -28,6 +28,6 @@ What they do not do
 
 Files: ``records``, ``outcomes``, ``query`` (what crosses the store contract), ``keys``, ``lanes``, ``call`` and
 ``new_job`` (from a call to the store), ``job`` (the handle), ``info`` and ``why`` (what users read), ``actions``
-(changes of many jobs), ``manager`` (``app.jobs``), ``dead`` (``app.dead``), ``check_stored`` (checks stored jobs against
-the code).
+(changes of many jobs), ``manager`` (``app.jobs``), ``dead`` (``app.dead``), ``check_stored`` (checks stored jobs
+against the code).
 """

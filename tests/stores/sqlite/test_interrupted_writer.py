@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.jobs.records import Enqueued
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.driver.writer import SqliteWriter
+from mainspring.stores.sqlite.driver.database import SqliteWriter
 
 from .helpers import PATIENCE, batch, job, run, states
 

@@ -2,8 +2,8 @@
 
 | module | holds |
 |---|---|
-| ``database`` | one database as the store uses it: ``write`` and ``read`` run a function in a transaction |
-| ``writer``, ``reader`` | the writing connection of the process with its group commit; the reading connection |
+| ``database`` | ``write`` and ``read`` run a function in a transaction; the writing connection with its group commit |
+| ``reader`` | the reading connection of the process |
 | ``transaction`` | ``Tx``: the open transaction as the functions of the engine see it; blocks of ``seq`` values |
 | ``statements``, ``constants`` | the SQL texts of ``sql/*.sql``, and the names that are filled into them |
 | ``schema`` | the numbered migrations |

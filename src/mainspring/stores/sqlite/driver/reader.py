@@ -10,9 +10,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .transaction import Tx
-from .writer import DatabaseCall
 
 if TYPE_CHECKING:
+    from .database import DatabaseCall
     from .files import FileIdentity
     from .statements import SqliteStatements
 
@@ -38,8 +38,8 @@ class SqliteReader:
         self._calls: SimpleQueue[DatabaseCall | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def send(self, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
-        call = DatabaseCall(work, loop=asyncio.get_running_loop())
+    def send(self, call: DatabaseCall) -> asyncio.Future[Any]:
+        """Run the call on a snapshot; the future is awaited on the loop of the call."""
         assert call.future is not None
         if self._thread is None:
             self._start_thread()
