@@ -5,6 +5,10 @@
     begin(attempt, slot)        the body starts
     ack_success(attempt, value) the ack for a body that returned
     ack_failure(attempt, error) the ack for a body that raised, or that could not start
+    end(attempt)                the body has ended
+
+``run_async`` does all of this for an ``async def`` task. The threads of ``slots/thread_slots.py`` take the steps one by
+one, because an exception can be thrown into them between two steps.
 
 Encoding never raises: there is an ack for every possible end of a body. ``decode_record``, at the end of this file,
 decodes the stored record of a job into the arguments of its call.
@@ -30,6 +34,7 @@ from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.context import context_of, current
+from mainspring.worker.run.timeouts import AttemptTimeouts, WithSoftTimeout
 
 if TYPE_CHECKING:
     from mainspring.tasks.middleware import Middleware
@@ -158,6 +163,32 @@ class Executor:
             allowed = classify.may_retry(plain, error)
             self._retry_delays[key] = classify.retry_delay(plain, number, error) if allowed else -1
         return self._retry_delays[key]
+
+
+async def run_async(
+    executor: Executor | BulkExecutor, attempt: RunningAttempt, slot: int, timeouts: AttemptTimeouts
+) -> Ack:
+    """Run the attempt of an ``async def`` task in ``slot``, from the stored record to the ack."""
+    try:
+        ack = executor.refuse(attempt)
+        if ack is None:
+            fn, args, kwargs = executor.prepare_call(attempt)
+            executor.begin(attempt, slot)
+            if attempt.check_at < timeouts.check_at:
+                timeouts.arm(attempt.check_at)
+            if attempt.spec.soft_timeout:
+                value = await WithSoftTimeout(attempt, fn(*args, **kwargs))
+            else:
+                value = await fn(*args, **kwargs)
+            ack = executor.ack_success(attempt, value)
+    except BaseException as error:  # SystemExit in a handler ends its attempt, not the worker
+        if timeouts.loop.is_closed():  # the interpreter discards this coroutine; there is no loop to report to
+            raise
+        ack = executor.ack_failure(attempt, error)
+    attempt.finished = True
+    if attempt.begun:
+        executor.end(attempt)
+    return ack
 
 
 class DecodedCall(msgspec.Struct, frozen=True):

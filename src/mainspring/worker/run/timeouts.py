@@ -8,9 +8,11 @@ no timer, and no entry in a heap that outlives the job.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any
 
 from mainspring.common.clock import boottime
+from mainspring.errors import SoftTimeout
 from mainspring.worker.run import cancel
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 
@@ -32,7 +34,8 @@ class AttemptTimeouts:
         self._running = running
         self._grace = grace
         self._on_stuck = on_stuck
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """The loop of the worker."""
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self, at: float) -> None:
@@ -42,11 +45,11 @@ class AttemptTimeouts:
         if self._timer is not None:
             self._timer.cancel()
         self.check_at = at
-        self._timer = self._loop.call_later(max(0.0, at - boottime()), self._fire)
+        self._timer = self.loop.call_later(max(0.0, at - boottime()), self._fire)
 
     def arm_from_thread(self, at: float) -> None:
         """Like :meth:`arm`, from any thread."""
-        self._loop.call_soon_threadsafe(self.arm, at)
+        self.loop.call_soon_threadsafe(self.arm, at)
 
     def request_end(self, attempt: RunningAttempt, ending: Ending, reason: str = "") -> bool:
         """Ask a body to end, and check that it does."""
@@ -83,3 +86,42 @@ class AttemptTimeouts:
             cancel.raise_soft_timeout(attempt)
         else:  # ctx.check() raised SoftTimeout first
             attempt.check_at = min(attempt.soft_at, attempt.deadline)
+
+
+class WithSoftTimeout:
+    """Awaits a body, and raises ``SoftTimeout`` in it in place of the cancellation that means "soft limit"."""
+
+    __slots__ = ("_attempt", "_body")
+
+    def __init__(self, attempt: RunningAttempt, body: Coroutine[Any, Any, Any]) -> None:
+        self._attempt = attempt
+        self._body = body
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        body = self._body
+        step: Callable[[Any], Any] = body.send
+        value: Any = None
+        while True:
+            try:
+                awaited = step(value)
+            except StopIteration as end:
+                return end.value
+            try:
+                step, value = body.send, (yield awaited)
+            except GeneratorExit:
+                body.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - passed on to the body
+                step, value = body.throw, self._translate(error)
+
+    def _translate(self, error: BaseException) -> BaseException:
+        attempt = self._attempt
+        if not (isinstance(error, asyncio.CancelledError) and attempt.soft_pending):
+            return error
+        attempt.soft_pending = False
+        if attempt.ending is not Ending.NONE:
+            return error
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        return SoftTimeout(attempt.spec.soft_timeout / 1e6)
