@@ -11,7 +11,6 @@ from mainspring.common.sizes import Size
 from mainspring.errors import InvalidOption, UnknownOption, mask_url
 from mainspring.jobs.records import Retention
 from mainspring.options.table import options_for, resolve_options
-from mainspring.schedules.plan import group_limit
 from mainspring.settings.project import default_url
 from mainspring.settings.table import OF_ONE_RUN, TABLE, WORKER
 from mainspring.stores.connect import StoreAddress
@@ -180,6 +179,8 @@ class AppSettings:
         def learn(name: str) -> TaskSpec | None:
             task = tasks.find(name)
             return None if task is None else task.spec()._replace(result_limit=self.result_limit)
+
+        from mainspring.schedules.plan import group_limit  # not at the top: declaring an app needs no schedules
 
         groups = tasks.groups.items()
         return WorkerConfig(

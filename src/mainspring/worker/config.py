@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from mainspring.jobs.records import Retention
 from mainspring.limits.records import Limit
 from mainspring.queues.records import QueueSettings
-from mainspring.schedules.sync import CodeSchedules
 from mainspring.stores.connect import StoreAddress
 from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware
 from mainspring.tasks.spec import TaskSpec
+
+if TYPE_CHECKING:
+    from mainspring.schedules.sync import CodeSchedules
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
