@@ -43,6 +43,7 @@ CLAIMS: tuple[Mutation, ...] = (
     mutation(
         "rescued-ack-is-already", "The ack of a rescued owner is stale, not already", "claims.turns",
         ("sql/fleet.sql", "else ?6 end,\n    worker = null\n", "else ?6 end\n"),
+        ("sql/ack.sql", "\n    and not exists (select 1 from {t}attempts where job = :id and token = :token)", ""),
     ),
     mutation(
         "unstorable-poisons", "One unstorable ack never blocks the others", "claims.turns",
@@ -119,6 +120,7 @@ CLAIMS: tuple[Mutation, ...] = (
     mutation(
         "running-expires", "A job that started in time does not expire", "claims.promote",
         ("sql/promote.sql", "where expires is not null and state <> {RUNNING} and expires <= ?", "where expires <= ?"),
+        ("sql/finish.sql", " and state <> {RUNNING}", ""),
     ),
     mutation(
         "next-due-unknown", "A promotion returns the next due time", "claims.promote",

@@ -99,6 +99,10 @@ LIMITS: tuple[Mutation, ...] = (
         ("lanes.py", "max(costs.get(each.name, 0), each.cost)", "1"),
     ),
     mutation(
+        "costs-added", "A bucket that is named twice counts once, with the highest cost", "limits.rates",
+        ("lanes.py", "max(costs.get(each.name, 0), each.cost)", "costs.get(each.name, 0) + each.cost"),
+    ),
+    mutation(
         "expensive-job-stuck", "A cost above the size counts as the whole size", "limits.rates",
         ("limits/rates.py", "min(max(cost, 1), self.size) <= self.available()", "cost <= self.available()"),
     ),

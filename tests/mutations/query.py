@@ -20,6 +20,7 @@ QUERY: tuple[Mutation, ...] = (
     mutation(
         "conditions-forgotten", "An action obeys every condition of its query", "query.conditions",
         ("actions.py", "msgspec.structs.replace(query, states=tuple(states))", "Query(states=tuple(states))"),
+        ("actions.py", "if found is None or not check.matches(job, found[0]):", "if found is None:"),
     ),
     mutation(
         "since-exclusive", "'since' includes its moment", "query.conditions",
