@@ -83,7 +83,7 @@ def test_a_block_that_cannot_give_its_lock_back_has_done_its_work(
 ) -> None:
     with app.lock("nightly", ttl="1h"):
         wire.set(chaos.Reset())
-    assert "could not be given back" in caplog.text
+    assert "could not be released" in caplog.text
 
 
 @OVER_A_WIRE

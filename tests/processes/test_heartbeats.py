@@ -93,7 +93,6 @@ class TestBeater:
         first = kept.board.lease_end
         until(lambda: numbers(fleet, kept.id)(5))
         assert kept.board.lease_end > first
-        assert not kept.low
         assert not kept.lost.is_set()
 
     async def test_a_lost_worker_registers_again_under_a_new_id(self, fleet: Fleet, kept: Kept) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainspring import Concurrency, Mainspring, Rate, RateLimited
+from mainspring.common.pause import GrowingPause
 from mainspring.errors import InvalidOption, LimitTimeout
 from mainspring.limits import limiter
 from mainspring.states import State
@@ -228,12 +229,15 @@ class TestRate:
         asked, go_on = threading.Event(), threading.Event()
         order: list[str] = []
 
-        def refused(low: float, high: float) -> float:
-            asked.set()
-            return low
+        class RefusedOnce(GrowingPause):
+            """The pause of the block, after the store refused it."""
+
+            def next(self) -> float:
+                asked.set()
+                return super().next()
 
         monkeypatch.setattr(limiter, "KEEP", int(LIMIT * 1e6))
-        monkeypatch.setattr("mainspring.common.pause.random.uniform", refused)
+        monkeypatch.setattr(limiter, "GrowingPause", RefusedOnce)
         one = app.limiter("one", Concurrency(1))
 
         @app.task(name="backlog.job", limit=one)
