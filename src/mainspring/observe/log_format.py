@@ -135,8 +135,8 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
 def _error_of(record: logging.LogRecord) -> dict[str, str] | None:
     if record.exc_info and record.exc_info[1] is not None:
         return _error(record.exc_info[1])
-    told = getattr(record, ERROR, None)
-    return None if told is None else {"type": told.type, "message": told.message, "traceback": told.traceback}
+    error = getattr(record, ERROR, None)
+    return None if error is None else {"type": error.type, "message": error.message, "traceback": error.traceback}
 
 
 def _error(error: BaseException) -> dict[str, str]:

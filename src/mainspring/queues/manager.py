@@ -169,11 +169,11 @@ class Queues(Reserved):
             hint = f"app.queues.configure({queue!r}, max_depth=10_000)"
             raise InvalidOption("settings", (), "are empty: give at least one setting", subject=subject, hint=hint)
         resolved = resolve_options("queue", settings, subject=subject)
-        told = {given: resolved[given] or 0 for given in settings}
+        changed = {given: resolved[given] or 0 for given in settings}
         store = await self._app.client.store()
         rows = {row.name: row for row in await store.queues()}
         before = rows[queue].given if queue in rows else QueueSettings()
-        given_now = msgspec.convert(told, QueueSettings).over(before)
+        given_now = msgspec.convert(changed, QueueSettings).over(before)
         code = self._app.tasks.declared_queues.settings.get(queue, QueueSettings())
         holds = given_now.over(rows[queue].declared if queue in rows else QueueSettings()).over(code)
         if settings.get("on_full", "error") != "error" and not holds.max_depth:

@@ -9,7 +9,7 @@ import click
 
 from mainspring.cli.common import answers, listing, on_store, sure
 from mainspring.cli.document import document
-from mainspring.cli.jobs.actions import told, yes_flag
+from mainspring.cli.jobs.actions import describe_count, yes_flag
 from mainspring.cli.output import Shown, Table, complain
 from mainspring.cli.root import NO
 from mainspring.cli.text import when
@@ -86,7 +86,7 @@ def purge(app: Mainspring, name: str, yes: bool) -> Shown:
     """Delete all waiting jobs of this queue. Running jobs continue."""
     sure(f"All waiting jobs of queue {name!r} will be deleted.", yes)
     count = app.queues.purge(name)
-    return Shown({"done": count}, [told("deleted", count)])
+    return Shown({"done": count}, [describe_count("deleted", count)])
 
 
 @queues.command()

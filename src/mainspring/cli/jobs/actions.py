@@ -110,7 +110,7 @@ def each_of(app: Mainspring, ids: Sequence[str], done: str, act: Callable[[Job[A
         except JobNotFound as error:
             why, code = error.message, WRONG
         refused.append({"id": id, "why": why})
-    lines = [told(done, count), *(f"refused: {each['why']}" for each in refused)]
+    lines = [describe_count(done, count), *(f"refused: {each['why']}" for each in refused)]
     return Shown({"done": count, "refused": refused}, ["\n".join(lines)], code)
 
 
@@ -118,10 +118,10 @@ def all_of(app: Mainspring, query: Query | None, done: str, yes: bool, act: Call
     """Apply ``act`` to all jobs of the query, after confirmation."""
     assert query is not None, "one_way has checked it"
     if not yes:
-        sure(f"{told('found', app.jobs.count(query).total)}. Those in a suitable state will be {done}.", yes)
+        sure(f"{describe_count('found', app.jobs.count(query).total)}. Those in a suitable state will be {done}.", yes)
     count = act(query)
-    return Shown({"done": count, "refused": []}, [told(done, count)])
+    return Shown({"done": count, "refused": []}, [describe_count(done, count)])
 
 
-def told(done: str, count: int) -> str:
+def describe_count(done: str, count: int) -> str:
     return f"{done} {count} job{'' if count == 1 else 's'}"

@@ -9,7 +9,7 @@ import click
 
 from mainspring.cli.common import OF_DEAD, answers, filters, listing, on_store, sure
 from mainspring.cli.document import documents
-from mainspring.cli.jobs.actions import each_of, ids_argument, one_way, rate_flag, told, yes_flag
+from mainspring.cli.jobs.actions import describe_count, each_of, ids_argument, one_way, rate_flag, yes_flag
 from mainspring.cli.jobs.tables import job_blocks, job_document, job_table, whole_document
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.text import when
@@ -82,7 +82,7 @@ def retry(app: Mainspring, ids: Sequence[str], query: Query | None, everything: 
     if not everything:
         sure("Dead jobs will be retried.", yes)
     count = app.dead.retry(wanted, rate=rate)
-    return Shown({"done": count, "refused": []}, [told("retried", count)])
+    return Shown({"done": count, "refused": []}, [describe_count("retried", count)])
 
 
 @dead.command()
@@ -100,7 +100,7 @@ def rm(app: Mainspring, ids: Sequence[str], query: Query | None, older_than: str
         return each_of(app, ids, "deleted", lambda job: job.delete())
     sure("Dead jobs will be deleted for good.", yes)
     count = app.dead.delete(query, older_than=older_than)
-    return Shown({"done": count, "refused": []}, [told("deleted", count)])
+    return Shown({"done": count, "refused": []}, [describe_count("deleted", count)])
 
 
 def group_table(groups: Sequence[DeadGroup], by: str, *, title: str = "") -> Table:

@@ -65,8 +65,8 @@ def show(app: Mainspring, id: str) -> Shown:
     """Show one job: arguments, timeline, every attempt with its error, the result."""
     job = app.jobs.get(id)
     info, result = job.info(), _result(app, job)
-    told = [] if result is None else [output.FactList([("result", compact(result))])]
-    return Shown(whole_document(info, result=result), [*job_blocks(info), *told])
+    extra = [] if result is None else [output.FactList([("result", compact(result))])]
+    return Shown(whole_document(info, result=result), [*job_blocks(info), *extra])
 
 
 @jobs.command()
@@ -127,9 +127,9 @@ def watch(app: Mainspring, id: str, as_json: bool) -> int:
 
 def _news(info: JobInfo) -> str:
     at = (iso(info.finished or info.started or info.enqueued) or "")[:19] + "Z"
-    told = progress(info.progress) if info.progress and not info.final else ""
+    extra = progress(info.progress) if info.progress and not info.final else ""
     why = info.reason or ""
-    return line(f"{at} {info.state} attempt {info.attempt} {why}{told}".rstrip())
+    return line(f"{at} {info.state} attempt {info.attempt} {why}{extra}".rstrip())
 
 
 for each in (cancel, retry, run_now, rm, run):

@@ -54,13 +54,13 @@ def _about(info: JobInfo, now: datetime) -> str:
     return short(": ".join(part for part in (info.reason, info.note) if part))
 
 
-def progress(told: Mapping[str, Any]) -> str:
+def progress(report: Mapping[str, Any]) -> str:
     """``40 of 100 (40%) resizing``."""
-    done, total = told.get("done"), told.get("total")
+    done, total = report.get("done"), report.get("total")
     text = f"{done:g}" if isinstance(done, int | float) else str(done)
     if isinstance(total, int | float) and total and isinstance(done, int | float):
         text += f" of {total:g} ({done / total:.0%})"
-    return short(f"{text} {told.get('note', '')}".strip())
+    return short(f"{text} {report.get('note', '')}".strip())
 
 
 def error_line(error: ErrorRecord) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.common import answers, on_code
-from mainspring.cli.jobs.actions import told
+from mainspring.cli.jobs.actions import describe_count
 from mainspring.cli.output import FactList, Shown, Table
 from mainspring.cli.root import NO
 
@@ -28,6 +28,6 @@ def check(app: Mainspring, limit: int | None) -> Shown:
     names = ("id", "state", "task", "queue", "why")
     document = {"looked": found.looked, "refused": [dict(zip(names, map(str, row), strict=True)) for row in rows]}
     blocks: list[Table | FactList | str] = [
-        f"{told('checked', found.looked)}: this code cannot run {len(rows)} of them"
+        f"{describe_count('checked', found.looked)}: this code cannot run {len(rows)} of them"
     ]
     return Shown(document, [*blocks, Table(names, rows)] if rows else blocks, NO if rows else 0)

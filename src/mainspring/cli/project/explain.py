@@ -42,10 +42,10 @@ def explain(app: Mainspring, task: str) -> Shown:
     table = [*options_for("task"), *(options_for("bulk") if found.declared.bulk is not None else ())]
     rows = [_row(found, option) for option in table if option.name not in ("name", "aliases")]
     document = {**facts, "options": {name: {"value": value, "origin": origin} for name, value, origin in rows}}
-    told = FactList(
+    facts_block = FactList(
         [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in facts.items() if value]
     )
-    return Shown(document, [told, Table(("option", "value", "origin"), rows, title="options")])
+    return Shown(document, [facts_block, Table(("option", "value", "origin"), rows, title="options")])
 
 
 def _row(task: BaseTask[Any, Any], option: Option) -> tuple[str, str, str]:

@@ -30,11 +30,11 @@ def migrate(app: Mainspring, plan: bool, sql: bool, roles: bool) -> Shown:
         raise ConfigError("--plan, --sql and --roles exclude each other", hint="Give only one of them.")
     if not (plan or sql or roles):
         before, after = run("app.client.migrate", app.client.migrate())
-        told = f"schema version {before} -> {after}" if before != after else f"schema version {after}: nothing to do"
-        return Shown({"before": before, "after": after}, [told])
+        text = f"schema version {before} -> {after}" if before != after else f"schema version {after}: nothing to do"
+        return Shown({"before": before, "after": after}, [text])
     found = run("app.client.plan", app.client.plan())
     if plan:
-        return Shown({"before": found.before, "after": found.after}, [_told(found)])
+        return Shown({"before": found.before, "after": found.after}, [_describe_plan(found)])
     text = found.script if sql else found.access
     key = "script" if sql else "roles"
     return Shown({key: text}, [text.rstrip() or (_NO_SCRIPT if sql else _NO_ROLES)])
@@ -44,7 +44,7 @@ _NO_SCRIPT = "-- There is no SQL to run. `mainspring migrate --plan` shows what 
 _NO_ROLES = "SQLite has no roles: every user who can read and write the file can use the store."
 
 
-def _told(found: MigrationPlan) -> str:
+def _describe_plan(found: MigrationPlan) -> str:
     if found.before == found.after:
         return f"schema version {found.after}: nothing to do"
     if found.before > found.after:

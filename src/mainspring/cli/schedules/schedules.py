@@ -12,7 +12,7 @@ import click
 from mainspring.cli.common import a_moment, answers, listing, moment, on_code, on_store, sure
 from mainspring.cli.completion import schedule_names
 from mainspring.cli.document import documents, iso
-from mainspring.cli.jobs.actions import told
+from mainspring.cli.jobs.actions import describe_count
 from mainspring.cli.jobs.enqueue import refuse_timeout, waited
 from mainspring.cli.output import FactList, Shown, Table, complain
 from mainspring.cli.root import NO
@@ -199,7 +199,9 @@ def backfill(app: Mainspring, name: str, start: str, end: str) -> Shown:
     moments = {run.job: run.at for run in app.schedules.history(name, MOST_RUNS)} if jobs else {}
     document = [{"id": str(job.id), "at": iso(moments.get(job.id))} for job in jobs]
     rows = [(to_second(moments[job.id]) if job.id in moments else "-", job.id) for job in jobs]
-    text = told("created", len(jobs)) if jobs else "nothing to do: every past occurrence in that time has a job"
+    text = (
+        describe_count("created", len(jobs)) if jobs else "nothing to do: every past occurrence in that time has a job"
+    )
     blocks: list[Table | FactList | str] = [text]
     if rows:
         blocks.append(Table(("occurrence", "job"), rows))

@@ -32,8 +32,8 @@ def schedule_table(schedules: Sequence[ScheduleInfo], now: datetime, *, empty: s
 def summary_table(status: ScheduleStatus, *, title: str = "") -> Table:
     document = summary_document(status)
     ahead = due_first(status)
-    told = "-" if ahead is None else f"{ahead[1]} {_ahead(ahead[0], status.at)}"
-    rows = [[*(value for name, value in document.items() if name != "next"), told]] if status.schedules else []
+    next_run = "-" if ahead is None else f"{ahead[1]} {_ahead(ahead[0], status.at)}"
+    rows = [[*(value for name, value in document.items() if name != "next"), next_run]] if status.schedules else []
     return Table([name.replace("_", " ") for name in document], rows, title=title, empty="no schedules")
 
 
