@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from mainspring.breakers.declare import DeclaredBreaker, is_failure
 from mainspring.client import blocking
 from mainspring.codec.failures import words_of
-from mainspring.common.callables import is_async
-from mainspring.common.guardable import check_guardable
+from mainspring.common.callables import check_guardable, is_async
 from mainspring.common.handles import Handle
 from mainspring.errors import BreakerOpen, InvalidOption, StoreError
 from mainspring.limits.declare import bind

@@ -11,6 +11,8 @@ from contextlib import suppress
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple, cast, get_args
 
+from mainspring.errors import InvalidOption
+
 UNRUN = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 """Types of return values that have not run yet."""
 
@@ -120,3 +122,13 @@ def name_of(fn: Callable[..., Any]) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return cast("str", getattr(fn, "__name__", type(fn).__name__))
+
+
+def check_guardable(fn: Any, option: str, subject: str, of_a_task: str) -> None:
+    """Refuse everything but a ``def`` or an ``async def``.
+
+    A generator function would be guarded when the generator is made, not while it runs. A static method would become an
+    ordinary method: put the guard below ``@staticmethod``."""
+    if not callable(fn) or isinstance(fn, (type, staticmethod)) or hasattr(fn, "declared") or yields(fn):
+        hint = f"Decorate a def or an async def; {of_a_task}"
+        raise InvalidOption(option, fn, "cannot be guarded", subject=subject, hint=hint)

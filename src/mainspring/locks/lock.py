@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 from mainspring.client import blocking
-from mainspring.common.callables import is_async
-from mainspring.common.guardable import check_guardable
+from mainspring.common.callables import check_guardable, is_async
 from mainspring.common.handles import Handle
 from mainspring.common.pause import GrowingPause
 from mainspring.errors import InvalidOption, LockBusy, LockLost, StoreError, UseError
