@@ -22,8 +22,8 @@ from mainspring.schedules.records import ScheduleDependency, ScheduleRun, Schedu
 from mainspring.states import Action, Reason
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.driver.migrations import VERSION
-from mainspring.stores.postgres.enqueue import enqueue_call
 from mainspring.stores.postgres.fleet import beat_call
+from mainspring.stores.postgres.jobs.enqueue import enqueue_call
 from mainspring.stores.postgres.turn import turn_call
 from mainspring.stores.records import Document
 from mainspring.testing import servers

@@ -7,7 +7,7 @@ from .mutation import Mutation, mutation
 CLAIMS: tuple[Mutation, ...] = (
     mutation(
         "ack-token", "An ack is compared by its token", "claims.turns",
-        ("ack.py",
+        ("jobs/ack.py",
          "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
          "job.worker != worker or job.state != State.RUNNING"),
     ),
@@ -17,20 +17,20 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "ack-worker", "An ack is compared by its worker", "claims.turns",
-        ("ack.py",
+        ("jobs/ack.py",
          "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
          "job.token != ack.token or job.state != State.RUNNING"),
     ),
     mutation(
         "ack-not-running", "A late ack changes nothing of a job that waits again", "claims.turns jobs.transitions",
-        ("ack.py",
+        ("jobs/ack.py",
          "job.token != ack.token or job.worker != worker or job.state != State.RUNNING",
          "job.token != ack.token or job.worker != worker"),
     ),
     mutation(
         "ack-repeat-is-stale", "A repeated ack of the same owner is answered 'already'",
         "claims.turns claims.lost_replies",
-        ("ack.py", 'return bool(tx.all("ended_by"', 'return False and bool(tx.all("ended_by"'),
+        ("jobs/ack.py", 'return bool(tx.all("ended_by"', 'return False and bool(tx.all("ended_by"'),
     ),
     mutation(
         "other-ack-is-already", "A different ack of the same owner is answered 'stale'", "claims.turns",
@@ -38,7 +38,7 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "stale-ack-is-already", "A stale ack is answered 'stale'", "claims.turns",
-        ("ack.py", 'return bool(tx.all("ended_by"', 'return True or bool(tx.all("ended_by"'),
+        ("jobs/ack.py", 'return bool(tx.all("ended_by"', 'return True or bool(tx.all("ended_by"'),
     ),
     mutation(
         "rescued-ack-is-already", "The ack of a rescued owner is stale, not already", "claims.turns",
@@ -47,19 +47,19 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "unstorable-poisons", "One unstorable ack never blocks the others", "claims.turns",
-        ("ack.py", "        verdicts.unstorable.append(lease)\n\n\n", "        raise\n\n\n"),
+        ("jobs/ack.py", "        verdicts.unstorable.append(lease)\n\n\n", "        raise\n\n\n"),
     ),
     mutation(
         "refund-forgotten", "Snoozed and interrupted attempts are given back", "claims.acks",
-        ("ack.py", "job.attempt - 1 if ack.refund else job.attempt", "job.attempt"),
+        ("jobs/ack.py", "job.attempt - 1 if ack.refund else job.attempt", "job.attempt"),
     ),
     mutation(
         "attempt-by-number", "Attempts are kept by token, because attempt numbers repeat", "claims.acks",
-        ("ack.py", "tx.add_attempt((ack.id, job.token, *facts))", "tx.add_attempt((ack.id, job.attempt, *facts))"),
+        ("jobs/ack.py", "tx.add_attempt((ack.id, job.token, *facts))", "tx.add_attempt((ack.id, job.attempt, *facts))"),
     ),
     mutation(
         "park-ignored", "A parked job waits for a worker that knows its task", "claims.turns",
-        ("ack.py",
+        ("jobs/ack.py",
          "    if ack.park:\n        placement = placement._replace(lane=parked_lane_of(job.lane",
          "    if False:\n        placement = placement._replace(lane=parked_lane_of(job.lane"),
     ),
@@ -91,7 +91,7 @@ CLAIMS: tuple[Mutation, ...] = (
         "order-by-id", "The order is by seq of the store, not by the id of the client",
         "claims.order claims.tokens_and_clocks",
         ("rows.py", "return -row[5], row[14]", "return -row[5], row[0]"),
-        ("claim/picker.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
+        ("jobs/claim/picker.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
     ),
     mutation(
         "priority-ignored", "Higher priority comes first", "claims.order",
@@ -99,7 +99,7 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "oldest-ignored", "Jobs of the lowest priority do not starve", "claims.order",
-        ("claim/wants.py", "if left > 0 and want.oldest > 0:", "if False:"),
+        ("jobs/claim/wants.py", "if left > 0 and want.oldest > 0:", "if False:"),
     ),
     mutation(
         "expired-handed-out", "An expired job is never handed out", "claims.order",

@@ -15,15 +15,16 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "repeat-unchecked", "A repeated enqueue makes each job once", "jobs.enqueue claims.lost_replies",
-        ("enqueue.py", "if not repeat and not waiting and _are_plain", "if not waiting and _are_plain"),
+        ("jobs/enqueue.py", "if not repeat and not waiting and _are_plain", "if not waiting and _are_plain"),
     ),
     mutation(
         "late-first-try", "A first try that arrives after its retry makes no job twice", "jobs.enqueue",
-        ("enqueue.py", 'batch.retry or tx.first("batch_was_retried", (batch.id,)) is not None', "batch.retry"),
+        ("jobs/enqueue.py", 'batch.retry or tx.first("batch_was_retried", (batch.id,)) is not None', "batch.retry"),
     ),
     mutation(
         "half-a-batch", "A batch is inserted as a whole or not at all", "jobs.enqueue",
-        ("enqueue.py", "            raise StoreConflict(", "            return 1\n            raise StoreConflict("),
+        ("jobs/enqueue.py",
+         "            raise StoreConflict(", "            return 1\n            raise StoreConflict("),
     ),
     mutation(
         "ended-parent-waited-for", "A parent that has ended before is resolved at once", "jobs.enqueue",
@@ -33,40 +34,40 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "child-of-dead-parent", "A new child of a dead parent is cancelled at once", "jobs.enqueue",
-        ("enqueue.py", "state == PARENT_FAILED and edge.policy == EDGE_FAIL", "False"),
+        ("jobs/enqueue.py", "state == PARENT_FAILED and edge.policy == EDGE_FAIL", "False"),
     ),
     mutation(
         "children-forgotten", "Every end of a parent resolves its children", "jobs.edges",
-        ("finish.py", "if flags & FLAG_HAS_CHILDREN:", "if False:"),
+        ("jobs/finish.py", "if flags & FLAG_HAS_CHILDREN:", "if False:"),
     ),
     mutation(
         "policy-ignored", "A failed parent cancels the child unless the policy is ignore", "jobs.edges",
-        ("finish.py", "policy == EDGE_FAIL and not succeeded", "False"),
+        ("jobs/finish.py", "policy == EDGE_FAIL and not succeeded", "False"),
     ),
     mutation(
         "cascade-stops", "A cancelled child resolves its own children", "jobs.edges",
-        ("finish.py", "                ended.append((child, False))\n", ""),
+        ("jobs/finish.py", "                ended.append((child, False))\n", ""),
     ),
     mutation(
         "released-with-one-parent", "A child waits for all of its parents", "jobs.edges",
-        ("dependencies.py", "if job.deps > 1:", "if False:"),
+        ("jobs/dependencies.py", "if job.deps > 1:", "if False:"),
     ),
     mutation(
         "delay-forgotten", "An unblocked child waits until it is due", "jobs.edges",
-        ("dependencies.py", "if job.due is not None and job.due > tx.now:", "if False:"),
+        ("jobs/dependencies.py", "if job.due is not None and job.due > tx.now:", "if False:"),
     ),
     mutation(
         "deleted-parent-waited-for", "No job waits for a deleted parent", "jobs.edges",
-        ("actions.py", "        resolve_children(tx, job, succeeded=False)\n", "        pass\n"),
+        ("jobs/actions.py", "        resolve_children(tx, job, succeeded=False)\n", "        pass\n"),
     ),
     mutation(
         "act-in-any-state", "An action works only from the states of the transition table",
         "jobs.transitions jobs.actions",
-        ("actions.py", "if state not in sources(action):", "if state not in sources(action) | {State.RUNNING}:"),
+        ("jobs/actions.py", "if state not in sources(action):", "if state not in sources(action) | {State.RUNNING}:"),
     ),
     mutation(
         "retried-in-two-tables", "A retried job is in one table", "jobs.actions",
-        ("actions.py", '    tx.run("drop_" + table, (job,))\n    tx.run("drop_progress", (job,))\n', ""),
+        ("jobs/actions.py", '    tx.run("drop_" + table, (job,))\n    tx.run("drop_progress", (job,))\n', ""),
     ),
     mutation(
         "retry-token-from-zero", "The tokens of a retried job go on", "jobs.actions",
@@ -78,11 +79,11 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "empty-query-obeyed", "An empty query is refused", "jobs.actions",
-        ("actions.py", "if query.empty:", "if False:"),
+        ("jobs/actions.py", "if query.empty:", "if False:"),
     ),
     mutation(
         "slices-without-end", "Work in slices reaches every job and ends", "jobs.actions",
-        ("actions.py", 'return "cancel_order is null", []', 'return "1", []'),
+        ("jobs/actions.py", 'return "cancel_order is null", []', 'return "1", []'),
     ),
     mutation(
         "report-unguarded", "Only the owner of a good lease may report", "jobs.reports jobs.stream_items",
@@ -90,15 +91,15 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "log-lines-unlimited", "At most 1,000 log lines are kept for each job", "jobs.reports",
-        ("reports.py", "last + len(lines) - LINES_KEPT)", "last + len(lines) - 100 * LINES_KEPT)"),
+        ("jobs/reports.py", "last + len(lines) - LINES_KEPT)", "last + len(lines) - 100 * LINES_KEPT)"),
     ),
     mutation(
         "young-pruned", "A job that ended within keep_at_least is not pruned", "jobs.pruning",
-        ("prune.py", "return min(before, tx.now - retention.keep_at_least)", "return before"),
+        ("jobs/prune.py", "return min(before, tx.now - retention.keep_at_least)", "return before"),
     ),
     mutation(
         "dead-pruned-early", "Dead jobs are kept longer", "jobs.pruning",
-        ("prune.py", "retention.keep_dead,", "retention.keep,"),
+        ("jobs/prune.py", "retention.keep_dead,", "retention.keep,"),
     ),
     mutation(
         "older-document-wins", "An older version never replaces a newer one", "store.documents",
@@ -110,7 +111,7 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "follow-ups-left-behind", "A pruned job leaves no follow-up jobs behind", "jobs.pruning",
-        ("actions.py", ', "drop_follow_ups")', ")"),
+        ("jobs/actions.py", ', "drop_follow_ups")', ")"),
     ),
     mutation(
         "note-not-read", "The note of a cancelled job can be read", "jobs.marks_and_notes",
@@ -122,11 +123,11 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "items-outlive-a-retry", "A retry by hand starts with an empty stream", "jobs.stream_items",
-        ("actions.py", '    tx.run("drop_items", (job,))\n', ""),
+        ("jobs/actions.py", '    tx.run("drop_items", (job,))\n', ""),
     ),
     mutation(
         "dropped-lines-uncounted", "Log lines that are not kept are numbered too", "jobs.reports",
-        ("reports.py", "enumerate(report.logs, last + 1)", "enumerate(report.logs[-LINES_KEPT:], last + 1)"),
+        ("jobs/reports.py", "enumerate(report.logs, last + 1)", "enumerate(report.logs[-LINES_KEPT:], last + 1)"),
     ),
     mutation(
         "logs-from-the-start", "'logs' returns the lines after a number", "jobs.reports",
@@ -146,15 +147,15 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "too-few-kept", "keep_count jobs are kept at least", "jobs.pruning",
-        ("prune.py", "return last[0] if", "return last[0] + 1 if"),
+        ("jobs/prune.py", "return last[0] if", "return last[0] + 1 if"),
     ),
     mutation(
         "dead-without-count", "Dead jobs are pruned by number too", "jobs.pruning",
-        ("prune.py", "retention.keep_dead_count", "10**9"),
+        ("jobs/prune.py", "retention.keep_dead_count", "10**9"),
     ),
     mutation(
         "follow-up-forgotten", "Every end inserts its follow-up job", "jobs.follow_up_ends",
-        ("finish.py", "        insert_follow_ups(tx, job, ending.state)\n", "        pass\n"),
+        ("jobs/finish.py", "        insert_follow_ups(tx, job, ending.state)\n", "        pass\n"),
     ),
     mutation(
         "follow-up-forgotten-in-bulk", "A success in bulk inserts its follow-up job",
@@ -169,30 +170,30 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "follow-up-without-epoch", "Each epoch has its own follow-up job", "jobs.follow_ups",
-        ("follow_ups.py", "(epoch % EPOCHS).to_bytes(EPOCH_BYTES)", "bytes(EPOCH_BYTES)"),
+        ("jobs/follow_ups.py", "(epoch % EPOCHS).to_bytes(EPOCH_BYTES)", "bytes(EPOCH_BYTES)"),
     ),
     mutation(
         "follow-up-once-only", "A retried job has its follow-up jobs again", "jobs.follow_ups",
-        ("actions.py",
+        ("jobs/actions.py",
          '    flags |= flags_of_follow_ups([state for (state,) in tx.all("followed_states", (job,))])\n',
          ""),
     ),
     mutation(
         "follow-up-doubled", "A follow-up job that exists is not inserted again", "jobs.follow_ups",
-        ("follow_ups.py", "    if job_exists(tx, job.id, anywhere=True):\n        return\n", ""),
+        ("jobs/follow_ups.py", "    if job_exists(tx, job.id, anywhere=True):\n        return\n", ""),
     ),
     mutation(
         "follow-up-of-a-child-forgotten", "A job that ends with its parent inserts its follow-up job",
         "jobs.follow_up_ends",
-        ("finish.py", "_move(tx, child, flags, JobEnding(State", "_move(tx, child, 0, JobEnding(State"),
+        ("jobs/finish.py", "_move(tx, child, flags, JobEnding(State", "_move(tx, child, 0, JobEnding(State"),
     ),
     mutation(
         "follow-up-not-found", "A follow-up job can be claimed at once", "jobs.follow_ups",
-        ("follow_ups.py", "        enter_ready(tx, job.queue, placement_of(row), row[6])\n", "        pass\n"),
+        ("jobs/follow_ups.py", "        enter_ready(tx, job.queue, placement_of(row), row[6])\n", "        pass\n"),
     ),
     mutation(
         "follow-up-unchecked", "A follow-up job that could not be inserted is refused", "jobs.follow_ups",
-        ("follow_ups.py", "            check_follow_ups(job)\n", "            pass\n"),
+        ("jobs/follow_ups.py", "            check_follow_ups(job)\n", "            pass\n"),
     ),
     mutation(
         "keep-forgotten-in-bulk", "A success in bulk is pruned by its own keep", "jobs.marks_and_notes jobs.keep",
@@ -204,11 +205,11 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "label-forgotten", "A dead job has the label of its error", "jobs.marks_and_notes query.tally",
-        ("ack.py", "label=ack.label", "label=None"),
+        ("jobs/ack.py", "label=ack.label", "label=None"),
     ),
     mutation(
         "note-forgotten", "A cancelled job has the note of its cancel order", "jobs.marks_and_notes",
-        ("ack.py", "        note = job.cancel_order or None\n", "        note = None\n"),
+        ("jobs/ack.py", "        note = job.cancel_order or None\n", "        note = None\n"),
     ),
     mutation(
         "note-forgotten-in-rescue", "A job cancelled by a rescue has the note of its cancel order",
@@ -217,6 +218,6 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "expired-not-named", "A promotion names the jobs that expired", "jobs.marks_and_notes",
-        ("promote.py", "ended=done.ended + part.ended,", "ended=part.ended,"),
+        ("jobs/promote.py", "ended=done.ended + part.ended,", "ended=part.ended,"),
     ),
 )  # fmt: skip

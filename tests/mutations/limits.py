@@ -23,8 +23,8 @@ LIMITS: tuple[Mutation, ...] = (
     ),
     mutation(
         "uneven-costs", "A lane is claimed in bulk only if its jobs have equal costs", "limits.plentiful",
-        ("claim/wants.py", "costs_in(found.pop()) if len(found) == 1 else", "costs_in(min(found)) if found else"),
-        ("claim/wants.py", "return not found and min(", "return min("),
+        ("jobs/claim/wants.py", "costs_in(found.pop()) if len(found) == 1 else", "costs_in(min(found)) if found else"),
+        ("jobs/claim/wants.py", "return not found and min(", "return min("),
     ),
     mutation(
         "one-bucket-is-enough", "A job with two buckets needs capacity in both", "limits.buckets",
@@ -60,29 +60,29 @@ LIMITS: tuple[Mutation, ...] = (
     ),
     mutation(
         "capacity-lies-idle", "Capacity that one lane cannot use goes to the next lane", "limits.declared",
-        ("claim/keyed.py", "            if name != parked_on and not", "            if False and not"),
+        ("jobs/claim/keyed.py", "            if name != parked_on and not", "            if False and not"),
     ),
     mutation(
         "full-lanes-hide-others", "Lanes with capacity are found behind any number of full lanes", "limits.declared",
-        ("claim/wants.py",
+        ("jobs/claim/wants.py",
          "self.more = self.more or any(source.looked >= PATIENCE for source in sources)",
          "self.more = False"),
     ),
     mutation(
         "new-priority-not-found", "A claim finds a job whose priority was changed", "limits.declared",
-        ("actions.py", "    if is_ready:\n", "    if False:\n"),
+        ("jobs/actions.py", "    if is_ready:\n", "    if False:\n"),
     ),
     mutation(
         "keys-by-priority-only", "The oldest job of all keys is claimed by age", "limits.declared",
-        ("claim/keyed.py", "(lane.seq,) if self._aged else", "(lane.rank, lane.seq) if self._aged else"),
+        ("jobs/claim/keyed.py", "(lane.seq,) if self._aged else", "(lane.rank, lane.seq) if self._aged else"),
     ),
     mutation(
         "scarce-jobs-unlimited", "A want gets no more jobs with scarce limits than it asks for", "limits.declared",
-        ("claim/picker.py", "self.limited -= picked.is_scarce", "self.limited -= 0"),
+        ("jobs/claim/picker.py", "self.limited -= picked.is_scarce", "self.limited -= 0"),
     ),
     mutation(
         "starts-unwritten", "A rate counts over turns and workers", "limits.rates",
-        ("claim/wants.py", "        capacities.write()\n", "        pass\n"),
+        ("jobs/claim/wants.py", "        capacities.write()\n", "        pass\n"),
     ),
     mutation(
         "window-too-short", "No window has more starts than the rate allows", "limits.rates",
@@ -130,7 +130,7 @@ LIMITS: tuple[Mutation, ...] = (
     ),
     mutation(
         "recheck-not-returned", "A promotion returns when a lane that waits for a rate can start", "limits.rates",
-        ("promote.py", "(next_due, _open_lanes(tx))", "(next_due,)"),
+        ("jobs/promote.py", "(next_due, _open_lanes(tx))", "(next_due,)"),
     ),
     mutation(
         "holder-never-expires", "An expired holder holds nothing", "limits.declared",

@@ -7,43 +7,43 @@ from .mutation import Mutation, mutation
 QUERY: tuple[Mutation, ...] = (
     mutation(
         "one-mark-is-enough", "A job of a query has all of its marks", "query.conditions",
-        ("query.py", "enumerate(_by_rarity(query.marks))", "enumerate(_by_rarity(query.marks)[:1])"),
+        ("jobs/query.py", "enumerate(_by_rarity(query.marks))", "enumerate(_by_rarity(query.marks)[:1])"),
     ),
     mutation(
         "marks-walked-once", "Any job with the mark is found behind any number of newer ones", "query.conditions",
-        ("query.py", "if len(ids) < size:", "if len(ids) <= size:"),
+        ("jobs/query.py", "if len(ids) < size:", "if len(ids) <= size:"),
     ),
     mutation(
         "mark-left-behind", "A deleted job leaves no marks behind", "query.conditions jobs.pruning",
-        ("actions.py", '"drop_marks", ', ""),
+        ("jobs/actions.py", '"drop_marks", ', ""),
     ),
     mutation(
         "conditions-forgotten", "An action obeys every condition of its query", "query.conditions",
-        ("actions.py", "msgspec.structs.replace(query, states=tuple(states))", "Query(states=tuple(states))"),
-        ("actions.py", "if found is None or not check.matches(job, found[0]):", "if found is None:"),
+        ("jobs/actions.py", "msgspec.structs.replace(query, states=tuple(states))", "Query(states=tuple(states))"),
+        ("jobs/actions.py", "if found is None or not check.matches(job, found[0]):", "if found is None:"),
     ),
     mutation(
         "since-exclusive", "'since' includes its moment", "query.conditions",
-        ("query.py", "enqueued >= ?", "enqueued > ?"),
+        ("jobs/query.py", "enqueued >= ?", "enqueued > ?"),
     ),
     mutation(
         "until-inclusive", "'until' does not include its moment", "query.conditions",
-        ("query.py", "enqueued < ?", "enqueued <= ?"),
+        ("jobs/query.py", "enqueued < ?", "enqueued <= ?"),
     ),
     mutation(
         "ended-inclusive", "'ended_before' does not include its moment", "query.conditions",
-        ("query.py", "finished < ?", "finished <= ?"),
+        ("jobs/query.py", "finished < ?", "finished <= ?"),
     ),
     mutation(
         "errors-by-type-only", "A dead job without an error is found by its reason", "query.conditions",
-        ("query.py", 'add_one_of("coalesce(label, reason)"', 'add_one_of("label"'),
+        ("jobs/query.py", 'add_one_of("coalesce(label, reason)"', 'add_one_of("label"'),
     ),
     mutation(
         "tally-of-the-last-chunk", "A tally counts every id of a long list", "query.tally",
-        ("query.py", "_add(found[key], each) if key in found else each", "each"),
+        ("jobs/query.py", "_add(found[key], each) if key in found else each", "each"),
     ),
     mutation(
         "tally-by-enqueue", "A tally of ended jobs returns when they ended", "query.tally",
-        ("query.py", '"dead": "finished"', '"dead": "enqueued"'),
+        ("jobs/query.py", '"dead": "finished"', '"dead": "enqueued"'),
     ),
 )  # fmt: skip

@@ -7,11 +7,11 @@ from .mutation import Mutation, mutation
 QUEUES: tuple[Mutation, ...] = (
     mutation(
         "pause-not-checked", "A paused queue hands out nothing", "queues.modes",
-        ("claim/wants.py", "paused_queues(tx) if wants else None", "None"),
+        ("jobs/claim/wants.py", "paused_queues(tx) if wants else None", "None"),
     ),
     mutation(
         "pause-of-all-queues", "A pause is for its queue only", "queues.modes",
-        ("claim/wants.py", "if queue_of(lane) not in paused", "if False"),
+        ("jobs/claim/wants.py", "if queue_of(lane) not in paused", "if False"),
     ),
     mutation(
         "draining-not-checked", "A draining queue takes no new jobs", "queues.modes",
@@ -19,7 +19,7 @@ QUEUES: tuple[Mutation, ...] = (
     ),
     mutation(
         "draining-takes-bulk", "A draining queue takes no plain jobs either", "queues.modes",
-        ("enqueue.py", "if stored and any(", "if False and any("),
+        ("jobs/enqueue.py", "if stored and any(", "if False and any("),
     ),
     mutation(
         "opening-wakes-no-listener", "Opening a queue wakes its listeners", "queues.modes",
@@ -31,7 +31,7 @@ QUEUES: tuple[Mutation, ...] = (
     ),
     mutation(
         "depth-not-checked", "No more than max_depth jobs wait", "queues.depth",
-        ("enqueue.py", "    if excess <= 0:\n", "    if True:\n"),
+        ("jobs/enqueue.py", "    if excess <= 0:\n", "    if True:\n"),
     ),
     mutation(
         "depth-of-running-jobs", "Running jobs do not count for the depth", "queues.depth",
@@ -43,19 +43,19 @@ QUEUES: tuple[Mutation, ...] = (
     ),
     mutation(
         "follow-ups-uncounted", "A follow-up job counts for the depth", "queues.depth",
-        ("follow_ups.py", "        count_if_limited(tx, job, queue)\n", "        pass\n"),
+        ("jobs/follow_ups.py", "        count_if_limited(tx, job, queue)\n", "        pass\n"),
     ),
     mutation(
         "retries-uncounted", "A retry by hand counts for the depth", "queues.depth",
-        ("actions.py", '"counted": is_counted(tx, queue)', '"counted": False'),
+        ("jobs/actions.py", '"counted": is_counted(tx, queue)', '"counted": False'),
     ),
     mutation(
         "accepted-refused", "A job that was accepted before is let in", "queues.depth",
-        ("enqueue.py", " and not accepted:", ":"),
+        ("jobs/enqueue.py", " and not accepted:", ":"),
     ),
     mutation(
         "drops-its-own-batch", "drop_oldest drops no job of the batch itself", "queues.depth",
-        ("enqueue.py", " if id not in batch]", "]"),
+        ("jobs/enqueue.py", " if id not in batch]", "]"),
     ),
     mutation(
         "newest-dropped", "drop_oldest drops the oldest jobs", "queues.depth",
@@ -71,7 +71,7 @@ QUEUES: tuple[Mutation, ...] = (
     ),
     mutation(
         "skip-ignored", "A queue that is disabled to skip cancels new jobs", "queues.disabled_and_settings",
-        ("enqueue.py", "    if queue.disabled == DisabledMode.SKIP:\n", "    if False:\n"),
+        ("jobs/enqueue.py", "    if queue.disabled == DisabledMode.SKIP:\n", "    if False:\n"),
     ),
     mutation(
         "opening-enables", "Opening a queue does not enable it", "queues.disabled_and_settings",
@@ -122,7 +122,7 @@ QUEUES: tuple[Mutation, ...] = (
     ),
     mutation(
         "queue-limits-of-follow-ups", "A follow-up job names the limits of its queue", "queues.order_and_limits",
-        ("follow_ups.py",
+        ("jobs/follow_ups.py",
          "job, seq = add_queue_limits(job, queue), seq_in_queue(seq, queue)",
          "job, seq = job, seq_in_queue(seq, queue)"),
     ),

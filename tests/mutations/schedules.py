@@ -58,7 +58,7 @@ SCHEDULES: tuple[Mutation, ...] = (
     ),
     mutation(
         "any-end-noted", "Only a success is noted", "dependencies.recorded_successes",
-        ("finish.py",
+        ("jobs/finish.py",
          "if flags & FLAG_DEPENDENCY and ending.state is State.SUCCEEDED:",
          "if flags & FLAG_DEPENDENCY:"),
     ),
@@ -84,7 +84,7 @@ SCHEDULES: tuple[Mutation, ...] = (
     ),
     mutation(
         "notes-not-cleared", "A release clears the notes", "dependencies.release",
-        ("dependencies.py", '    tx.run("clear_notes", (mark,))\n', ""),
+        ("jobs/dependencies.py", '    tx.run("clear_notes", (mark,))\n', ""),
     ),
     mutation(
         "newest-released-first", "The waiting job that was enqueued first is released first", "dependencies.release",
@@ -98,42 +98,42 @@ SCHEDULES: tuple[Mutation, ...] = (
     ),
     mutation(
         "seq-lost-at-release", "A job that is released at its enqueue keeps its seq", "dependencies.release",
-        ("dependencies.py", "_release_first(tx, mark, keeps_place=True)", "_release_first(tx, mark)"),
+        ("jobs/dependencies.py", "_release_first(tx, mark, keeps_place=True)", "_release_first(tx, mark)"),
     ),
     mutation(
         "forced-keeps-notes", "A forced job clears the notes", "dependencies.set_dependencies",
-        ("enqueue.py", "            note_start(tx, mark, job.id)\n", "            pass\n"),
+        ("jobs/enqueue.py", "            note_start(tx, mark, job.id)\n", "            pass\n"),
     ),
     mutation(
         "skipped-clears-notes", "A skipped job does not clear the notes", "dependencies.with_queues_and_keys",
-        ("dependencies.py", '    if tx.all("job_is_live", {"id": job})[0][0]:\n', "    if True:\n"),
+        ("jobs/dependencies.py", '    if tx.all("job_is_live", {"id": job})[0][0]:\n', "    if True:\n"),
     ),
     mutation(
         "forced-replacement-waits", "A forced job that replaces a waiting one is released",
         "dependencies.with_queues_and_keys",
-        ("enqueue.py", "        stop_waiting(tx, job.id)\n", "        pass\n"),
+        ("jobs/enqueue.py", "        stop_waiting(tx, job.id)\n", "        pass\n"),
     ),
     mutation(
         "retried-success-not-noted", "The success of a job that was retried by hand is noted",
         "dependencies.recorded_successes",
-        ("actions.py",
+        ("jobs/actions.py",
          'return flags | (FLAG_DEPENDENCY if tx.all("has_dependency_mark", (job,))[0][0] else 0)',
          "return flags"),
     ),
     mutation(
         "new-dependencies-forget-notes", "A note of a dependency that stays is kept", "dependencies.set_dependencies",
-        ("dependencies.py",
+        ("jobs/dependencies.py",
          "            if before not in after:\n                tx.run",
          "            if before:\n                tx.run"),
     ),
     mutation(
         "new-dependencies-release-none", "New dependencies release jobs that do not have to wait any more",
         "dependencies.set_dependencies",
-        ("dependencies.py", "sorted(after)])\n            _release_first(tx, dependent)\n", "sorted(after)])\n"),
+        ("jobs/dependencies.py", "sorted(after)])\n            _release_first(tx, dependent)\n", "sorted(after)])\n"),
     ),
     mutation(
         "dependent-left-behind", "Nothing is kept of a name without dependencies", "dependencies.set_dependencies",
-        ("dependencies.py", '            tx.run("drop_dependent", (dependent,))\n', ""),
+        ("jobs/dependencies.py", '            tx.run("drop_dependent", (dependent,))\n', ""),
     ),
     mutation(
         "claim-before-release-counts", "A claim before the release is not the start", "dependencies.handed_back",
@@ -142,16 +142,16 @@ SCHEDULES: tuple[Mutation, ...] = (
     mutation(
         "handed-back-not-flagged", "The success of a job that was handed back with a part is noted",
         "dependencies.handed_back",
-        ("dependencies.py", '    tx.run("flag_dependency", (job,))\n', ""),
+        ("jobs/dependencies.py", '    tx.run("flag_dependency", (job,))\n', ""),
     ),
     mutation(
         "handed-back-does-not-wait", "A job that is handed back with a part waits for its dependencies",
         "dependencies.handed_back",
-        ("dependencies.py", "    if found is None or found[0] != job:\n        return True\n", ""),
+        ("jobs/dependencies.py", "    if found is None or found[0] != job:\n        return True\n", ""),
     ),
     mutation(
         "second-part", "A job that has a part keeps it", "dependencies.handed_back",
-        ("ack.py", "joins = ack.part and not job.flags & FLAG_DEPENDENCY", "joins = ack.part"),
+        ("jobs/ack.py", "joins = ack.part and not job.flags & FLAG_DEPENDENCY", "joins = ack.part"),
     ),
     mutation(
         "follow-up-with-a-part", "A follow-up job has no part", "dependencies.with_queues_and_keys",

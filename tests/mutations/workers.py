@@ -65,7 +65,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "many-suspects", "A worker holds at most one suspect", "workers.crashes",
-        ("claim/wants.py", "min(want.n, suspects)", "want.n"),
+        ("jobs/claim/wants.py", "min(want.n, suspects)", "want.n"),
     ),
     mutation(
         "early-job-begins-twice", "An early job never begins twice", "claims.cancel_orders",
@@ -77,7 +77,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "cancel-overwritten", "A late success does not undo a cancel order", "claims.cancel_orders claims.races",
-        ("ack.py", "ordered = job.flags & FLAG_CANCEL_ORDERED", "ordered = 0"),
+        ("jobs/ack.py", "ordered = job.flags & FLAG_CANCEL_ORDERED", "ordered = 0"),
         ("sql/actions.sql", "flags = flags | {FLAG_CANCEL_ORDERED}", "flags = flags"),
     ),
 )  # fmt: skip

@@ -11,19 +11,23 @@ import mainspring.stores
 STORES = Path(mainspring.stores.__file__).parent
 ENGINES = ("sqlite", "postgres", "redis")
 TEXTS = {"sqlite": "sql", "postgres": "sql", "redis": "lua"}
+JOBS = {
+    *("enqueue", "claim", "ack", "finish", "follow_ups", "keys", "dependencies"),
+    *("query", "actions", "prune", "promote", "reports"),
+}
+"""The modules or packages of ``jobs/``."""
 NAMES = {
-    *("__init__", "store", "enqueue", "claim", "ack", "turn", "finish", "follow_ups", "limits", "holders", "breakers"),
-    *("keys", "queues", "schedules", "dependencies", "fair", "lanes", "query", "actions", "prune", "promote", "fleet"),
-    *("reports", "documents", "rows", "driver"),
+    *("__init__", "store", "turn", "jobs", "limits", "holders", "breakers", "fair", "lanes", "queues", "schedules"),
+    *("fleet", "documents", "rows", "driver"),
 }
 OWN = {"redis": {"__main__"}}
 """``python -m mainspring.stores.redis`` prints the access rules of a user."""
 
 
-def names(engine: str) -> set[str]:
-    """The modules and packages directly in the folder of an engine; a module and a package of one name are alike."""
+def names(folder: Path) -> set[str]:
+    """The modules and packages directly in a folder; a module and a package of one name are alike."""
     found = set()
-    for path in (STORES / engine).iterdir():
+    for path in folder.iterdir():
         if path.suffix == ".py":
             found.add(path.stem)
         elif path.is_dir() and path.name != "__pycache__":
@@ -33,7 +37,8 @@ def names(engine: str) -> set[str]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_has_a_module_or_package_for_every_feature_and_no_other(engine: str) -> None:
-    assert names(engine) == NAMES | OWN.get(engine, set()) | {TEXTS[engine]}
+    assert names(STORES / engine) == NAMES | OWN.get(engine, set()) | {TEXTS[engine]}
+    assert names(STORES / engine / "jobs") == JOBS | {"__init__"}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -43,4 +48,4 @@ def test_sql_files_are_named_after_a_feature(engine: str) -> None:
     Redis has a script for each method of the contract, made from parts that are named by feature.
     """
     found = {path.stem for path in (STORES / engine / "sql").iterdir()}
-    assert found - NAMES <= {"schema"}
+    assert found - NAMES - JOBS <= {"schema"}

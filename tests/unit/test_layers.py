@@ -47,14 +47,10 @@ def test_few_modules_lie_flat_in_the_package() -> None:
 
 
 def test_no_package_has_too_many_modules() -> None:
-    """``__init__`` is not counted. The package of an engine has a module for each feature."""
+    """``__init__`` is not counted."""
     large = {}
-    for folder in {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE, *ENGINES}:
+    for folder in {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE}:
         count = len([path for path in folder.glob("*.py") if path.stem != "__init__"])
         if count > MOST_MODULES:
             large[str(folder.relative_to(PACKAGE))] = count
     assert large == {}
-
-
-ENGINES = {PACKAGE / "stores" / engine for engine in ("sqlite", "postgres", "redis")}
-"""They have the 25 names of ``test_engines_mirror.py``."""

@@ -16,21 +16,13 @@ from mainspring.queues.records import QueueMode
 from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, SwapResult
 from mainspring.states import Action
 from mainspring.stores.base import CRASH_DELAYS
-from mainspring.stores.postgres import (
-    PostgresStore,
-    actions,
-    dependencies,
-    fleet,
-    holders,
-    queues,
-    reports,
-    schedules,
-)
-from mainspring.stores.postgres.claim import LowWaterMarks
+from mainspring.stores.postgres import PostgresStore, fleet, holders, queues, schedules
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Step
 from mainspring.stores.postgres.driver.statements import fill_schema
-from mainspring.stores.postgres.enqueue import enqueue_call, enqueue_reply
+from mainspring.stores.postgres.jobs import actions, dependencies, reports
+from mainspring.stores.postgres.jobs.claim import LowWaterMarks
+from mainspring.stores.postgres.jobs.enqueue import enqueue_call, enqueue_reply
 from mainspring.stores.postgres.limits import limits_json
 from mainspring.stores.postgres.turn import turn as run_turn
 from mainspring.testing.contract.hands import limits_of

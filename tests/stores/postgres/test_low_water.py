@@ -15,7 +15,7 @@ import pytest_asyncio
 from mainspring.jobs.records import Batch, NewJob
 from mainspring.queues.records import QueueSettings
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.claim import low_water
+from mainspring.stores.postgres.jobs.claim import low_water
 from mainspring.stores.postgres.turn import turn_call
 from mainspring.testing.contract.hands import LANE, Hand, bucket, ids, job, put_in
 from mainspring.worker.records import Claim, Turn, Want

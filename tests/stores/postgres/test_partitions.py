@@ -178,10 +178,10 @@ class TestDropped:
     ) -> None:
         await finish(store, 7)
         old = history.make_old(ago=5)
-        monkeypatch.setattr("mainspring.stores.postgres.prune._SLICE", 2)
+        monkeypatch.setattr("mainspring.stores.postgres.jobs.prune._SLICE", 2)
         said: list[int] = []
         for seconds in (0.0, 0.0, 10.0):
-            monkeypatch.setattr("mainspring.stores.postgres.prune._SWEEP_TIME", seconds)
+            monkeypatch.setattr("mainspring.stores.postgres.jobs.prune._SWEEP_TIME", seconds)
             assert old in history.days()
             said.append(await store.prune(KEEP, limit=100))
         assert said == [100, 100, 7]

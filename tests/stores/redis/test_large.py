@@ -17,9 +17,9 @@ from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
-from mainspring.stores.redis import query as query_calls
 from mainspring.stores.redis.driver.catalogue import tag
 from mainspring.stores.redis.driver.constants import LARGE
+from mainspring.stores.redis.jobs import query as query_calls
 from mainspring.testing.contract.hands import Hand, ids, job, lease, put_in, row
 
 HOUR = 3_600_000_000

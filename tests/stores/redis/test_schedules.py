@@ -13,8 +13,9 @@ from mainspring.jobs.records import Retention
 from mainspring.schedules.records import ScheduleDependency, ScheduleRow, ScheduleRun, ScheduleSwap, part_mark
 from mainspring.states import State
 from mainspring.stores.door import Door
-from mainspring.stores.redis import RedisStore, dependencies
+from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver.catalogue import tag
+from mainspring.stores.redis.jobs import dependencies
 from mainspring.testing.contract.hands import Hand, ids, job, put_in, state
 
 COST = 54

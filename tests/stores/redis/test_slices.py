@@ -14,8 +14,8 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
-from mainspring.stores.redis.actions import SLICE
-from mainspring.stores.redis.query import TALLY_SLICE
+from mainspring.stores.redis.jobs.actions import SLICE
+from mainspring.stores.redis.jobs.query import TALLY_SLICE
 from mainspring.testing.contract.hands import Hand, ids, job, paged, put_in
 
 MANY = 2 * TALLY_SLICE + 500

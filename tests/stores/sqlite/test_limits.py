@@ -19,7 +19,7 @@ from mainspring.queues.records import FairKey
 from mainspring.states import Action
 from mainspring.stores.base import NUMBERS_KEPT
 from mainspring.stores.sqlite import SqliteStore, limits
-from mainspring.stores.sqlite.claim import wants
+from mainspring.stores.sqlite.jobs.claim import wants
 from mainspring.stores.sqlite.limits import waiting
 from mainspring.worker.records import Claim, Turn, Want
 

@@ -14,11 +14,11 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import Retention
 from mainspring.states import Action, Reason, State
 from mainspring.stores.sqlite import SqliteStore
-from mainspring.stores.sqlite.actions import find_candidates
 from mainspring.stores.sqlite.driver.statements import SqliteStatements
 from mainspring.stores.sqlite.driver.transaction import Tx
-from mainspring.stores.sqlite.prune import find_prunable
-from mainspring.stores.sqlite.query import count, find, tally
+from mainspring.stores.sqlite.jobs.actions import find_candidates
+from mainspring.stores.sqlite.jobs.prune import find_prunable
+from mainspring.stores.sqlite.jobs.query import count, find, tally
 
 from .helpers import Worker, batch, jobs, run, succeeded
 

@@ -8,11 +8,11 @@ import msgspec
 
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import State
-from mainspring.stores.postgres.ack import ACKS, ack_params, sift_acks
 from mainspring.stores.postgres.driver.arrays import numbers
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
+from mainspring.stores.postgres.jobs.ack import ACKS, ack_params, sift_acks
 from mainspring.stores.postgres.rows import breaker_row, worker_row
 from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 

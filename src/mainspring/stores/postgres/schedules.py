@@ -12,7 +12,7 @@ from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
 from mainspring.stores.postgres.driver.wakeups import ready_queues
-from mainspring.stores.postgres.enqueue import enqueue_call, enqueue_reply, freed_queues
+from mainspring.stores.postgres.jobs.enqueue import enqueue_call, enqueue_reply, freed_queues
 from mainspring.stores.postgres.rows import schedule_row
 
 _SWAP = """

@@ -35,10 +35,7 @@ from mainspring.schedules.records import (
 )
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Listener, TallyBy
-from mainspring.stores.postgres.actions import act
 from mainspring.stores.postgres.breakers import report_breaker, reset_breaker, trip_breaker
-from mainspring.stores.postgres.claim import LowWaterMarks
-from mainspring.stores.postgres.dependencies import dependencies, set_dependencies
 from mainspring.stores.postgres.documents import documents, put_document
 from mainspring.stores.postgres.driver import migrations
 from mainspring.stores.postgres.driver.connections import make_listen_connect
@@ -48,16 +45,19 @@ from mainspring.stores.postgres.driver.errors import translate
 from mainspring.stores.postgres.driver.session import Sessions
 from mainspring.stores.postgres.driver.statements import schema_of
 from mainspring.stores.postgres.driver.wakeups import ListenerHub
-from mainspring.stores.postgres.enqueue import BlockingProducer, JointProducers
 from mainspring.stores.postgres.fleet import beat, rescue, retire, workers
 from mainspring.stores.postgres.holders import hold, holders, release
+from mainspring.stores.postgres.jobs.actions import act
+from mainspring.stores.postgres.jobs.claim import LowWaterMarks
+from mainspring.stores.postgres.jobs.dependencies import dependencies, set_dependencies
+from mainspring.stores.postgres.jobs.enqueue import BlockingProducer, JointProducers
+from mainspring.stores.postgres.jobs.promote import promote
+from mainspring.stores.postgres.jobs.prune import PartitionKeeper, prune
+from mainspring.stores.postgres.jobs.query import count, find, tally
+from mainspring.stores.postgres.jobs.reports import attempts, items, logs, report
 from mainspring.stores.postgres.limits import buckets as read_buckets
 from mainspring.stores.postgres.limits import declare_limits, forget_limit, limits, set_limit_size
-from mainspring.stores.postgres.promote import promote
-from mainspring.stores.postgres.prune import PartitionKeeper, prune
-from mainspring.stores.postgres.query import count, find, tally
 from mainspring.stores.postgres.queues import configure_queue, disable_queues, queues, set_queue_mode
-from mainspring.stores.postgres.reports import attempts, items, logs, report
 from mainspring.stores.postgres.schedules import due_schedules, schedule_runs, schedules, swap_schedule
 from mainspring.stores.postgres.turn import turn as run_turn
 from mainspring.stores.records import Document, MigrationPlan

@@ -9,12 +9,12 @@ from psycopg import errors as pg
 
 from mainspring.breakers.records import BreakerRow
 from mainspring.jobs.outcomes import Ack
-from mainspring.stores.postgres.ack import ACKS, Pair, ack_params, is_plain, sift_acks
-from mainspring.stores.postgres.claim import LowWaterMarks, Marks, add_large_records, claim_params
 from mainspring.stores.postgres.driver.arrays import numbers, some
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Params, Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
+from mainspring.stores.postgres.jobs.ack import ACKS, Pair, ack_params, is_plain, sift_acks
+from mainspring.stores.postgres.jobs.claim import LowWaterMarks, Marks, add_large_records, claim_params
 from mainspring.stores.postgres.limits import spent_json
 from mainspring.stores.postgres.rows import breaker_row
 from mainspring.worker.records import CancelOrder, Claim, Turn, TurnResult

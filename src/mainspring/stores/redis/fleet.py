@@ -11,9 +11,10 @@ from mainspring.errors import StoreConflict
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
-from . import ack, rows
+from . import rows
 from .breakers import breaker_row
 from .driver.client import RedisClient
+from .jobs import ack
 
 LONGEST_NAME: Final = 255
 """Bytes of the name of a worker: a stored job has its length in one byte."""

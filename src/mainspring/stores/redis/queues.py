@@ -13,7 +13,7 @@ from mainspring.states import LIVE
 from mainspring.stores.shared.depth import stored
 
 from .driver.client import RedisClient
-from .query import pack_query
+from .jobs.query import pack_query
 
 SLICE: Final = 1_000
 """Jobs that one script looks at."""

@@ -30,7 +30,7 @@ from mainspring.schedules.records import PART
 from mainspring.states import Reason, State
 from mainspring.stores.shared.constants import HIGHEST_PRIORITY
 
-from . import keys, lanes, limits
+from . import lanes, limits
 from .driver.constants import (
     CODES,
     EXACT,
@@ -48,6 +48,7 @@ from .driver.constants import (
     OFFSETS,
     STATES,
 )
+from .jobs import keys
 
 _LENGTH = Struct(">H")
 _size = Struct(">I").pack

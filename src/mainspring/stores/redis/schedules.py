@@ -9,9 +9,9 @@ from mainspring.errors import StoreConflict
 from mainspring.jobs.records import Batch
 from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun, ScheduleSwap, SwapResult
 
-from . import enqueue
 from .driver.client import RedisClient
 from .driver.constants import ID_BYTES
+from .jobs import enqueue
 from .rows import framed
 
 

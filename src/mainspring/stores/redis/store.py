@@ -39,17 +39,18 @@ from mainspring.stores.base import CRASH_DELAYS, TallyBy
 from mainspring.stores.records import Document, MigrationPlan
 from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
-from . import actions, breakers, dependencies, documents, fleet, holders, promote, prune, schedules
+from . import breakers, documents, fleet, holders, schedules
 from . import limits as limit_calls
-from . import query as query_calls
 from . import queues as queue_calls
-from . import reports as report_calls
 from . import turn as turn_calls
 from .driver import acl, listen, schema
 from .driver.client import RedisClient
 from .driver.errors import translate
 from .driver.schema import RequestedDurability
-from .enqueue import JointEnqueue
+from .jobs import actions, dependencies, promote, prune
+from .jobs import query as query_calls
+from .jobs import reports as report_calls
+from .jobs.enqueue import JointEnqueue
 
 DURABILITIES = ("full", "normal")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]+")

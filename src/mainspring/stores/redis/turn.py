@@ -6,10 +6,10 @@ import msgspec
 
 from mainspring.worker.records import CancelOrder, Turn, TurnResult
 
-from .ack import Leases, pack_acks, storable
 from .breakers import breaker_row
-from .claim import read_claim, want_arguments
 from .driver.client import RedisClient
+from .jobs.ack import Leases, pack_acks, storable
+from .jobs.claim import read_claim, want_arguments
 from .rows import moment
 
 _pack = msgspec.msgpack.Encoder().encode

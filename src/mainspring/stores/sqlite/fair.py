@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainspring.jobs.lanes import is_limited, weight_of
 
-from .claim.keyed import BELOW_ALL_SEQS, KeyedLane, KeyedLaneSet
-from .claim.picker import JobSource, LaneHead, PickedJob, Picker, SortKey, head_of
+from .jobs.claim.keyed import BELOW_ALL_SEQS, KeyedLane, KeyedLaneSet
+from .jobs.claim.picker import JobSource, LaneHead, PickedJob, Picker, SortKey, head_of
 from .lanes import queue_of
 from .limits.waiting import BELOW_ALL_RANKS, open_due_lanes
 

@@ -12,10 +12,10 @@ from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import Reason, State
 from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
 
-from .ack import apply_acks
 from .breakers import report_lost
 from .driver.constants import FLAG_CANCEL_ORDERED
-from .finish import JobEnding, finish
+from .jobs.ack import apply_acks
+from .jobs.finish import JobEnding, finish
 from .lanes import Placement, enter_ready, suspect_lane_of
 from .limits.buckets import Capacities
 from .limits.waiting import release_jobs, settle_released

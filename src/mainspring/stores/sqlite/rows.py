@@ -10,8 +10,8 @@ from mainspring.jobs.records import JobRow, NewJob
 from mainspring.states import Reason, State
 from mainspring.worker.records import Claim
 
-from .dependencies import mark_of
 from .driver.constants import FLAG_DEPENDENCY, FLAG_FOLLOWED_OTHER, FLAG_FOLLOWED_SUCCESS
+from .jobs.dependencies import mark_of
 from .lanes import READY, flags_of_limits, read_buckets, write_buckets
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun, ScheduleSwap, SwapResult
 
-from .enqueue import enqueue
+from .jobs.enqueue import enqueue
 
 if TYPE_CHECKING:
     from mainspring.jobs.records import Batch

@@ -38,21 +38,21 @@ from mainspring.stores.base import CRASH_DELAYS, TallyBy
 from mainspring.stores.records import Document, MigrationPlan
 from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
 
-from .actions import act
 from .breakers import report_breaker, reset_breaker, trip_breaker
-from .dependencies import dependencies, set_dependencies
 from .documents import documents, put_document
 from .driver.database import SqliteDatabase
-from .enqueue import enqueue
 from .fleet import beat, rescue, retire, workers
 from .holders import HoldRequest, hold, holders, release
+from .jobs.actions import act
+from .jobs.dependencies import dependencies, set_dependencies
+from .jobs.enqueue import enqueue
+from .jobs.promote import promote
+from .jobs.prune import prune
+from .jobs.query import count, find, tally
+from .jobs.reports import attempts, items, logs, report
 from .limits import buckets as read_buckets
 from .limits import declare_limits, forget_limit, limits, set_limit_size
-from .promote import promote
-from .prune import prune
-from .query import count, find, tally
 from .queues import configure_queue, disable_queues, queues, set_queue_mode
-from .reports import attempts, items, logs, report
 from .schedules import due_schedules, schedule_runs, schedules, swap_schedule
 from .turn import turn as run_turn
 

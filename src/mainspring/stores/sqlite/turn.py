@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from mainspring.errors import StoreConflict
 from mainspring.worker.records import CancelOrder, Claim, TurnResult
 
-from .ack import apply_acks
 from .breakers import reports_of
-from .claim.wants import TurnClaims, hand_out
+from .jobs.ack import apply_acks
+from .jobs.claim.wants import TurnClaims, hand_out
 from .limits.buckets import Capacities
 from .limits.waiting import settle_released
 from .rows import claim_of, claim_order
