@@ -364,3 +364,16 @@ def test_the_connection_of_many_calls_is_settled_once(monkeypatch: pytest.Monkey
     connection = object()
     assert prepare(app, [send.s("a@b.c") for _ in range(50)], connection).connection is connection
     assert checks == [50]
+
+
+@pytest.mark.parametrize("owner", [Mainspring, Tasks])
+def test_the_decorators_are_methods_that_a_subclass_can_override(owner: type[Mainspring] | type[Tasks]) -> None:
+    class Own(owner):  # type: ignore[misc, valid-type]  # the base is a parameter of the test
+        def task(self, fn: Any = None, **o: Any) -> Any:
+            return super().task(fn, **{"priority": 7, **o})
+
+    def work() -> None: ...
+
+    assert Own().task(name="work")(work).declared.options["priority"] == 7
+    for name in ("task", "bulk_task", "schedule"):
+        assert getattr(owner, name).__doc__, f"help({owner.__name__}.{name}) shows nothing"
