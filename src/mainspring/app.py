@@ -16,9 +16,8 @@ from mainspring.options import checks
 from mainspring.options.table import resolve_options
 from mainspring.queues.queue import Queue
 from mainspring.settings.settings import AppSettings
-from mainspring.tasks import naming
+from mainspring.tasks import decorators, naming
 from mainspring.tasks.declaration import TaskHome
-from mainspring.tasks.decorators import Declarer
 from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware
 from mainspring.tasks.registry import Registry
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
         ScheduleEvent,
         ScheduleEventName,
     )
+    from mainspring.tasks.task import BaseTask
     from mainspring.testing.app import TestApp, TestOptions
     from mainspring.worker.config import WorkerConfig
     from mainspring.worker.manager import Workers
@@ -104,12 +104,12 @@ class Mainspring:
         self._limiters: dict[str, tuple[Limit, ...]] = {}
         self._breakers: dict[str, Limit] = {}
         self._semaphores: dict[str, int] = {}
-        declarer = Declarer(lambda: TaskHome(self), self.tasks.add, self._add_schedule)
-        self.task = declarer.task
-        self.bulk_task = declarer.bulk_task
-        self.schedule = declarer.schedule
 
     # ---- declare ------------------------------------------------------------------------------
+
+    task = decorators.task
+    bulk_task = decorators.bulk_task
+    schedule = decorators.schedule
 
     def lifespan(self, fn: F) -> F:
         """Run a generator function once around the jobs of each worker process; the yielded value is ``ctx.state``.
@@ -398,6 +398,12 @@ class Mainspring:
             raise AttributeError(f"'Mainspring' object has no attribute {name!r}{did_you_mean(name, known)}")
 
     # ---- private ------------------------------------------------------------------------------
+
+    def _task_home(self) -> TaskHome:
+        return TaskHome(self)
+
+    def _add_task(self, task: BaseTask[Any, Any]) -> None:
+        self.tasks.add(task)
 
     def _add_schedule(self, declared: Declaration) -> None:
         if declared.call is not None and declared.call.app is not self:

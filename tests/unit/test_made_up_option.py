@@ -18,13 +18,14 @@ from mainspring.errors import InvalidOption
 from mainspring.jobs.records import JobBody
 from mainspring.options import checks
 from mainspring.options.table import Option, added_option, options_for
+from mainspring.schedules.build_definition import build_code_definitions
 
 COLOUR = Option(
     "colour",
     "str | None",
     None,
     "The colour of the job.",
-    frozenset({"job", "task"}),
+    frozenset({"job", "task", "schedule"}),
     checks.choice("red", "blue", None),
 )  # fmt: skip
 RED: Any = {"colour": "red"}
@@ -66,6 +67,12 @@ def test_the_task_keeps_its_value_for_the_worker_and_stays_plain(app: Mainspring
     assert body_of(task.s().new_job().record).options == {}
 
 
+def test_a_schedule_gives_it_to_its_jobs(app: Mainspring) -> None:
+    cast("Any", app).schedule(every="1h", colour="red")(app.task(name="paint")(lambda: None))
+    (definition,) = build_code_definitions(app).values()
+    assert body_of(definition.job.record).options == {"colour": "red"}
+
+
 def test_its_value_is_checked(app: Mainspring) -> None:
     task = app.task(name="paint")(lambda: None)
     with pytest.raises(InvalidOption, match="colour"):
@@ -105,8 +112,9 @@ def test_it_is_in_the_reference_and_in_the_typed_dictionary() -> None:
     with added_option(COLOUR), added_option(ECHO):
         page, typed = reference.options_page(), reference.typed_dictionaries()
     assert page.count("| `colour` | `str \\| None` | `None` | The colour of the job. |") == 2
+    assert "| `colour` | `str \\| None` | the task's | The colour of the job. |" in page
     assert "| `echo` | `Duration` | 1s | The time between two echoes. |" in page
-    assert typed.count("    colour: str | None\n") == 2
+    assert typed.count("    colour: str | None\n") == 3
     assert "    echo: Duration\n" in typed
 
 

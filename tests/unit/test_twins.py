@@ -41,6 +41,7 @@ NO_STORE: dict[type, set[str]] = {
     Call: {"build", "new_job", "options", "retargeted"},
     Mainspring: {
         "breaker",
+        "bulk_task",
         "call",
         "election",
         "import_included",
@@ -52,7 +53,9 @@ NO_STORE: dict[type, set[str]] = {
         "on",
         "parts",
         "queue",
+        "schedule",
         "semaphore",
+        "task",
     },
 }
 """Public methods that do not look into the store."""

@@ -237,14 +237,16 @@ def prepare(
     records: list[NewJob] = []
     jobs: list[Job[R]] = []
     limits: dict[str, Limit] = {}
+    differs = False
     for id, call in zip(ids, calls):  # noqa: B905 - both are of one length, and the check costs time
         target = call.target
         records.append(call.new_job(code, origin, id))
         jobs.append(Job(id, target.name, client, target.decode))
         if target.bounds:
             limits.update((limit.name, limit) for limit in call.limits)
-        if call.connection is not connection:
-            connection = _shared_connection(calls, connection)
+        differs = differs or call.connection is not connection
+    if differs:
+        connection = _shared_connection(calls, connection)
     batch = Batch(id=ids[0], jobs=tuple(records), limits=tuple(limits.values()) if limits else ())
     if origin is not None:
         batch = replace(batch, retry=True, accepted=True)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mainspring.errors import UnknownTask
 from mainspring.jobs.lanes import unpinned
 from mainspring.jobs.new_job import FOLLOW_UPS
-from mainspring.schedules.declare import JOB_OPTIONS
+from mainspring.options.table import options_for
 from mainspring.schedules.plan import TEMPLATE, Definition
 from mainspring.tasks.middleware import wrap_call
 
@@ -89,5 +89,5 @@ def _build_call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLi
             kind=unpinned(target.kind),  # a schedule outlives the version that declares it
         )
     )  # fmt: skip
-    given = {name: declared.given[name] for name in JOB_OPTIONS if name in declared.given}
+    given = {each.name: declared.given[each.name] for each in options_for("job") if each.name in declared.given}
     return call.options(**given) if given else call

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mainspring.tasks.task import BaseTask
 
 WHEN = ("cron", "every", "at", "after")
-JOB_OPTIONS = ("queue", "priority", "expires", "retries", "timeout", "tags", "meta")
-"""Options of a schedule that become options of its jobs."""
 _RULE_OPTIONS = ("tz", "start", "end", "jitter", "misfire", "immediate")
 _REFUSED_CALL_OPTIONS = ("delay", "run_at", "connection")
 

@@ -1,6 +1,7 @@
 """``@app.task``, ``@app.bulk_task`` and ``@app.schedule``, which an app and a ``Tasks()`` share.
 
-A :class:`Declarer` has the three decorators. An app, and a ``Tasks()``, makes one and takes its methods as its own.
+The three functions are methods of both classes: each class names them in its body, so ``help(Mainspring)`` shows them
+and a subclass can override them.
 """
 
 from __future__ import annotations
@@ -101,115 +102,117 @@ class CallScheduled(Protocol):
     def __call__(self, fn: T, /) -> T: ...
 
 
-class Declarer:
-    """The decorators that declare tasks and schedules for their owner."""
+class TaskOwner(Protocol):
+    """An app or a ``Tasks()``: ``task``, ``bulk_task`` and ``schedule`` below are methods of both."""
 
-    def __init__(
-        self,
-        home: Callable[[], TaskHome],
-        add_task: Callable[[BaseTask[Any, Any]], None],
-        add_schedule: Callable[[Declaration], None],
-    ) -> None:
-        """``home`` makes the home of a new task; ``add_task`` and ``add_schedule`` register with the owner."""
-        self._home = home
-        self._add_task = add_task
-        self._add_schedule = add_schedule
+    def _task_home(self) -> TaskHome:
+        """The home of a new task."""
+        ...
 
-    @overload
-    def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
-        self, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
-        self, fn: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
-    @overload
-    def task(self, **o: Unpack[TaskOptions]) -> TaskDecorator: ...
-    def task(self, fn: Any = None, **o: Any) -> Any:
-        """Make a function a task: ``@app.task`` or ``@app.task(queue="email", retries=3)``.
+    def _add_task(self, task: BaseTask[Any, Any], /) -> None: ...
 
-        ``async def`` runs on the worker's event loop, ``def`` in a thread. A first parameter that is annotated with
-        ``Context`` or ``AsyncContext`` gets the context of the job and is not an argument of the job.
-        """
-        return self._declare(fn, o) if fn is not None else lambda fn: self._declare(fn, o)
+    def _add_schedule(self, declared: Declaration, /) -> None: ...
 
-    def bulk_task(
-        self, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Unpack[TaskOptions]
-    ) -> BulkDecorator:
-        """Make a function that handles many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
 
-        Each job has one item. A worker collects up to ``size`` items, for at most ``wait`` after the first item, and
-        calls the function once with the list. The function returns one outcome for each item, in the same order: the
-        result of the job, or the exception that the job fails with.
-        """
-        gather = {"size": size, "wait": wait, "by": by}
-        made: Any = lambda fn: self._declare(fn, dict(o), gather)  # noqa: E731 - it has the type of the overloads
-        decorator: BulkDecorator = made
-        return decorator
+@overload
+def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
+    self: TaskOwner, fn: Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]], /
+) -> AsyncTask[P, R]: ...
+@overload
+def task(  # type: ignore[overload-overlap]  # as in TaskDecorator
+    self: TaskOwner, fn: Callable[P, Coroutine[Any, Any, R]], /
+) -> AsyncTask[P, R]: ...
+@overload
+def task(self: TaskOwner, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+@overload
+def task(self: TaskOwner, fn: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(self: TaskOwner, **o: Unpack[TaskOptions]) -> TaskDecorator: ...
+def task(self: TaskOwner, fn: Any = None, **o: Any) -> Any:
+    """Make a function a task: ``@app.task`` or ``@app.task(queue="email", retries=3)``.
 
-    @overload
-    def schedule(
-        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
-        at: datetime | None = None, after: Duration | None = None, call: None = None, **o: Unpack[ScheduleOptions],
-    ) -> ScheduleDecorator: ...  # fmt: skip
-    @overload
-    def schedule(
-        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
-        at: datetime | None = None, after: Duration | None = None, call: Call[Any], **o: Unpack[ScheduleOptions],
-    ) -> CallScheduled: ...  # fmt: skip
-    def schedule(
-        self, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
-        at: datetime | None = None, after: Duration | None = None, call: Call[Any] | None = None, **o: Any,
-    ) -> Any:  # fmt: skip
-        """Run a task on a schedule: ``@app.schedule(cron="0 3 * * *", tz="Europe/Kyiv")`` on a task or a function.
+    ``async def`` runs on the worker's event loop, ``def`` in a thread. A first parameter that is annotated with
+    ``Context`` or ``AsyncContext`` gets the context of the job and is not an argument of the job.
+    """
+    return _declare(self, fn, o) if fn is not None else lambda fn: _declare(self, fn, o)
 
-        The name of the schedule is the name of the task, unless one is given. A task may have several schedules with
-        different names. With ``call=report.s("eu")`` the schedule is declared at once, with arguments, and needs no
-        function under it. Workers store the schedule when they start. If it is the only schedule of its task, it
-        governs every job of the task: jobs enqueued by hand also wait for ``depends_on``, ``blocks`` and ``group``.
-        """
-        when = {"cron": cron, "every": every, "at": at, "after": after}
-        if name is not None and not isinstance(name, str):
-            hint = 'Write @app.schedule(every="1h"), with parentheses.'
-            raise InvalidOption("schedule", name, "is not the name of a schedule", hint=hint)
-        if call is not None:
-            return self._schedule_call(name, call, when, o)
 
-        def decorate(fn: Any) -> Any:
-            task = fn if isinstance(fn, BaseTask) else self._declare(fn, {})
-            self._add_schedule(_declaration(name, task, when, o))
-            return task
+def bulk_task(
+    self: TaskOwner, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Unpack[TaskOptions]
+) -> BulkDecorator:
+    """Make a function that handles many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
 
-        return decorate
+    Each job has one item. A worker collects up to ``size`` items, for at most ``wait`` after the first item, and
+    calls the function once with the list. The function returns one outcome for each item, in the same order: the
+    result of the job, or the exception that the job fails with.
+    """
+    gather = {"size": size, "wait": wait, "by": by}
+    made: Any = lambda fn: _declare(self, fn, dict(o), gather)  # noqa: E731 - it has the type of the overloads
+    decorator: BulkDecorator = made
+    return decorator
 
-    def _schedule_call(
-        self, name: str | None, call: Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> Callable[[Any], Any]:
-        from mainspring.jobs.call import Call
 
-        if not isinstance(call, Call):
-            hint = "A call is task.s(...), with its arguments, or app.call(name, ...)."
-            raise InvalidOption("call", call, "is not a call", subject="schedule", hint=hint)
-        self._add_schedule(_declaration(name, call, when, given))
+@overload
+def schedule(
+    self: TaskOwner, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+    at: datetime | None = None, after: Duration | None = None, call: None = None, **o: Unpack[ScheduleOptions],
+) -> ScheduleDecorator: ...  # fmt: skip
+@overload
+def schedule(
+    self: TaskOwner, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+    at: datetime | None = None, after: Duration | None = None, call: Call[Any], **o: Unpack[ScheduleOptions],
+) -> CallScheduled: ...  # fmt: skip
+def schedule(
+    self: TaskOwner, name: str | None = None, *, cron: str | None = None, every: Duration | None = None,
+    at: datetime | None = None, after: Duration | None = None, call: Call[Any] | None = None, **o: Any,
+) -> Any:  # fmt: skip
+    """Run a task on a schedule: ``@app.schedule(cron="0 3 * * *", tz="Europe/Kyiv")`` on a task or a function.
 
-        def decorate(fn: Any) -> Any:
-            if not isinstance(fn, BaseTask) or fn.name != call.task:
-                hint = "The call already declares the schedule: leave the decorator out."
-                raise InvalidOption("call", call, "is not a call of the decorated task", subject="schedule", hint=hint)
-            return fn
+    The name of the schedule is the name of the task, unless one is given. A task may have several schedules with
+    different names. With ``call=report.s("eu")`` the schedule is declared at once, with arguments, and needs no
+    function under it. Workers store the schedule when they start. If it is the only schedule of its task, it
+    governs every job of the task: jobs enqueued by hand also wait for ``depends_on``, ``blocks`` and ``group``.
+    """
+    when = {"cron": cron, "every": every, "at": at, "after": after}
+    if name is not None and not isinstance(name, str):
+        hint = 'Write @app.schedule(every="1h"), with parentheses.'
+        raise InvalidOption("schedule", name, "is not the name of a schedule", hint=hint)
+    if call is not None:
+        return _schedule_call(self, name, call, when, o)
 
-        return decorate
-
-    def _declare(
-        self, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
-    ) -> BaseTask[Any, Any]:
-        task = declare(self._home(), fn, given, gather)
-        self._add_task(task)
+    def decorate(fn: Any) -> Any:
+        task = fn if isinstance(fn, BaseTask) else _declare(self, fn, {})
+        self._add_schedule(_declaration(name, task, when, o))
         return task
+
+    return decorate
+
+
+def _schedule_call(
+    self: TaskOwner, name: str | None, call: Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
+) -> Callable[[Any], Any]:
+    from mainspring.jobs.call import Call
+
+    if not isinstance(call, Call):
+        hint = "A call is task.s(...), with its arguments, or app.call(name, ...)."
+        raise InvalidOption("call", call, "is not a call", subject="schedule", hint=hint)
+    self._add_schedule(_declaration(name, call, when, given))
+
+    def decorate(fn: Any) -> Any:
+        if not isinstance(fn, BaseTask) or fn.name != call.task:
+            hint = "The call already declares the schedule: leave the decorator out."
+            raise InvalidOption("call", call, "is not a call of the decorated task", subject="schedule", hint=hint)
+        return fn
+
+    return decorate
+
+
+def _declare(
+    self: TaskOwner, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
+) -> BaseTask[Any, Any]:
+    task = declare(self._task_home(), fn, given, gather)
+    self._add_task(task)
+    return task
 
 
 def _declaration(
@@ -238,10 +241,10 @@ class Tasks:
         self._declared: list[BaseTask[Any, Any]] = []
         self._scheduled: list[Declaration] = []
         self._apps: list[Mainspring] = []
-        declarer = Declarer(TaskHome, self._add, self._add_schedule)
-        self.task = declarer.task
-        self.bulk_task = declarer.bulk_task
-        self.schedule = declarer.schedule
+
+    task = task
+    bulk_task = bulk_task
+    schedule = schedule
 
     def join(self, app: Mainspring) -> None:
         """Add these tasks, and tasks declared later, to the app. May be repeated, after a test that undid it."""
@@ -261,7 +264,10 @@ class Tasks:
     def __repr__(self) -> str:
         return f"<Tasks: {', '.join(task.name for task in self._declared) or 'none yet'}>"
 
-    def _add(self, task: BaseTask[Any, Any]) -> None:
+    def _task_home(self) -> TaskHome:
+        return TaskHome()
+
+    def _add_task(self, task: BaseTask[Any, Any]) -> None:
         self._declared.append(task)
         for app in self._apps:
             app.tasks.add(task.join(app))
