@@ -135,14 +135,15 @@ def events_page() -> str:
         "| event | when |",
         "|---|---|",
     ]
-    told: list[tuple[str, str]] = [
+    meanings: list[tuple[str, str]] = [
         *events.MEANINGS.items(), *events.BREAKER_MEANINGS.items(), *events.SCHEDULE_MEANINGS.items(),
     ]  # fmt: skip
-    told_by = ", ".join(f"`{name}`" for name in events.BreakerEvent.__struct_fields__)
-    end = f"\nEvents of breakers are told by a `BreakerEvent` with {told_by}. See [the guide](../guides/breakers.md).\n"
+    breaker_fields = ", ".join(f"`{name}`" for name in events.BreakerEvent.__struct_fields__)
+    end = f"\nA handler of a breaker event gets a `BreakerEvent` with {breaker_fields}."
+    end += " See [the guide](../guides/breakers.md).\n"
     of_schedules = ", ".join(f"`{name}`" for name in events.ScheduleEvent.__struct_fields__)
-    end += f"\nEvents of schedules are told by a `ScheduleEvent` with {of_schedules}.\n"
-    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in told)]) + "\n" + end
+    end += f"\nA handler of a schedule event gets a `ScheduleEvent` with {of_schedules}.\n"
+    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in meanings)]) + "\n" + end
 
 
 def pages() -> dict[str, str]:

@@ -14,7 +14,7 @@ from mainspring.errors import WouldBlockLoop
 
 
 class Shelf:
-    PATH = "app.shelf"
+    _PATH = "app.shelf"
 
     async def atake(self, name: str, /, n: int = 1, *, fast: bool = False) -> list[str]:
         """Take books.

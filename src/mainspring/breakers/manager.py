@@ -58,7 +58,7 @@ BreakerNames = list[str]
 class Breakers(Reserved):
     """The breakers of the whole fleet. A breaker is in the store after the first job named it or code entered it."""
 
-    PATH = "app.breakers"
+    _PATH = "app.breakers"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

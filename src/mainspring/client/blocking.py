@@ -31,11 +31,11 @@ R = TypeVar("R")
 def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     """Make the blocking method ``x`` of the async method ``ax``, with the same parameters and docstring.
 
-    The class says in ``PATH`` how users write its objects (``"app.jobs"``). ``WouldBlockLoop`` names the method with
+    The class says in ``_PATH`` how users write its objects (``"app.jobs"``). ``WouldBlockLoop`` names the method with
     it: ``app.jobs.get() would block the running event loop. Use: await app.jobs.aget(...)``.
 
     >>> class Greeter:
-    ...     PATH = "greeter"
+    ...     _PATH = "greeter"
     ...     async def agreet(self, name: str = "you") -> str:
     ...         "Greet somebody by name."
     ...         return f"Hello, {name}"
@@ -47,7 +47,7 @@ def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> R:
         made: Coroutine[Any, Any, R] = cast("Any", method)(self, *args, **kwargs)
-        return run(f"{self.PATH}.{name}", made)
+        return run(f"{self._PATH}.{name}", made)
 
     return cast("Callable[P, R]", _named(call, method))
 
@@ -57,7 +57,7 @@ def iterator_twin(method: Callable[P, AsyncIterator[R]]) -> Callable[P, Iterator
     name = method.__name__[1:]
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[R]:
-        return each(f"{self.PATH}.{name}", cast("Any", method)(self, *args, **kwargs).batches)
+        return each(f"{self._PATH}.{name}", cast("Any", method)(self, *args, **kwargs).batches)
 
     twin = _named(call, method)
     wanted = inspect.signature(method)

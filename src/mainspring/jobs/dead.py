@@ -44,7 +44,7 @@ DeadGroups = list[DeadGroup]
 class Dead(Reserved):
     """The dead jobs: jobs that failed and are not retried. Every query is restricted to dead jobs; see ``app.jobs``."""
 
-    PATH = "app.dead"
+    _PATH = "app.dead"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

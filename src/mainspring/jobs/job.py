@@ -33,7 +33,7 @@ class Job(Handle, Generic[R_co]):
     __slots__ = ("_client", "_decode", "_id", "created", "task")
 
     INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
-    PATH = "job"
+    _PATH = "job"
 
     def __init__(
         self, id: UUID | bytes, task: str, client: Client, decode: Callable[[bytes], R_co], created: bool = True

@@ -61,7 +61,7 @@ class Jobs(Reserved):
     ``Query.everything()`` for every job. It changes the jobs whose state allows it, and returns their number.
     """
 
-    PATH = "app.jobs"
+    _PATH = "app.jobs"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

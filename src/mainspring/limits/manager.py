@@ -46,7 +46,7 @@ class Limits(Reserved):
     A size from ``set`` holds until ``reset``, whatever size the code declares.
     """
 
-    PATH = "app.limits"
+    _PATH = "app.limits"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

@@ -30,7 +30,7 @@ class Election(Handle):
     """
 
     INSTEAD = "Call app.election(name) where you need it."
-    PATH = "election"
+    _PATH = "election"
 
     def __init__(
         self, app: Mainspring, lock_name: LockName, ttl: Duration, elected: Callback | None, lost: Callback | None

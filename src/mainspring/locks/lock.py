@@ -51,7 +51,7 @@ class Lock(Handle):
     """
 
     INSTEAD = "Call app.lock(name) where you need it."
-    PATH = "lock"
+    _PATH = "lock"
 
     def __init__(
         self, app: Mainspring, lock_name: LockName, ttl: Duration, wait: Duration | None, on_busy: OnBusy

@@ -40,7 +40,7 @@ LockInfos = list[LockInfo]
 class Locks(Reserved):
     """The locks of the whole fleet."""
 
-    PATH = "app.locks"
+    _PATH = "app.locks"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

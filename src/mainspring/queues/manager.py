@@ -79,7 +79,7 @@ class Configured(TypedDict, total=False):
 class Queues(Reserved):
     """The queues of the whole fleet. A queue exists once its name is used. Its mode and settings survive restarts."""
 
-    PATH = "app.queues"
+    _PATH = "app.queues"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

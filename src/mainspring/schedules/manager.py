@@ -42,7 +42,7 @@ class Schedules(Reserved):
     by its name, or by its task if the task has exactly one schedule.
     """
 
-    PATH = "app.schedules"
+    _PATH = "app.schedules"
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

@@ -56,7 +56,7 @@ WorkerInfos = list[WorkerInfo]
 class Workers(Reserved):
     """The workers of this store."""
 
-    PATH = "app.workers"
+    _PATH = "app.workers"
 
     LATER = frozenset({"drain", "restart", "stop"})
 

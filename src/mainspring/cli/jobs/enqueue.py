@@ -98,8 +98,11 @@ def read_arguments(words: Sequence[str], texts: frozenset[int] = frozenset()) ->
 # ---- the task -------------------------------------------------------------------------------------
 
 
-def name_of(app: Mainspring, task: str, *, unknown: bool = False) -> str:
-    """The full name of a known task. An unknown name is an error, because it is most likely misspelt."""
+def name_of(app: Mainspring, task: str, *, unknown: bool | None = None) -> str:
+    """The full name of a known task. An unknown name is an error, because it is most likely misspelt.
+
+    ``unknown`` is the flag ``--unknown`` of the command; None: the command does not have this flag.
+    """
     app.import_included()
     names = sorted(app.tasks)
     if unknown or task in names:
@@ -109,7 +112,9 @@ def name_of(app: Mainspring, task: str, *, unknown: bool = False) -> str:
         return near[0]
     if near:
         raise UnknownTask(task, hint=f"Several tasks end with this name: {', '.join(near)}.")
-    hint = f"Known tasks: {', '.join(names) or 'none'}. If workers of another app run this task, add --unknown."
+    hint = f"Known tasks: {', '.join(names) or 'none'}."
+    if unknown is not None:
+        hint += " If workers of another app run this task, add --unknown."
     raise UnknownTask(task, names, hint=hint)
 
 
