@@ -34,7 +34,7 @@ from tests.unit.codec_samples import Invoice, Line, Point, User
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_result_comes_back_as_declared(annotation: Any, value: Any) -> None:
+def test_a_value_that_cannot_be_stored_becomes_a_note_and_never_an_exception(annotation: Any, value: Any) -> None:
     data, note = encode_result(value, annotation)
     assert note is None
     assert data is not None
@@ -102,7 +102,7 @@ def test_a_result_too_large_is_dropped_with_its_size() -> None:
     assert (note.size, note.limit) == (102, 50)
 
 
-def test_a_signature_knows_its_result() -> None:
+def test_a_signature_has_its_result_type() -> None:
     signature = Signature.of(samples.later)
     data, note = signature.encode_result(Point(1, 2))
     assert note is None
@@ -115,6 +115,6 @@ def test_a_return_type_that_cannot_be_resolved_does_not_lose_a_plain_result() ->
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_a_result_or_undecodable(data: bytes) -> None:
+def test_any_bytes_decode_to_a_result_or_are_undecodable(data: bytes) -> None:
     with contextlib.suppress(Undecodable):
         decode_result(data, list[int])

@@ -133,7 +133,7 @@ class TestBlame:
         assert b"HardTimeout" in (ack.error or b"")
         assert b"91 s" in (ack.error or b"")
 
-    def test_without_a_retry_left_it_is_dead(self) -> None:
+    def test_only_the_job_past_its_limit_is_charged(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)
         _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)

@@ -54,7 +54,7 @@ def test_cron_in_words(expression: str, words: str) -> None:
     assert describe(make_rule(cron=expression, tz="Europe/Kyiv")) == words
 
 
-def test_the_others_in_words() -> None:
+def test_other_rules_in_words() -> None:
     assert describe(Every.of("5m")) == "every 5 minutes"
     assert describe(Every.of("1h")) == "every hour"
     assert describe(Every.of("7d")) == "every week"
@@ -141,7 +141,7 @@ def read(words: str) -> tuple[set[tuple[int, int, int]], str]:
 @settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(expressions())
 def test_a_sentence_means_what_the_expression_means(expression: str) -> None:
-    """Every sentence that is made is read back as the same times and the same days."""
+    """Each sentence is parsed back to the same times and days."""
     try:
         words = describe(Cron.of(expression))
     except InvalidOption:
@@ -156,8 +156,7 @@ def test_a_sentence_means_what_the_expression_means(expression: str) -> None:
     assert [day for day in SOME_YEARS if match.on(day)] == [d for d in SOME_YEARS if meant.on(d)], words
 
 
-def test_sentences_are_made_for_ordinary_rules() -> None:
-    """The words above are no exception: most of what people write has its sentence."""
+def test_most_ordinary_rules_have_a_sentence() -> None:
     ordinary = [
         "0 3 * * *",
         "*/5 * * * *",
