@@ -20,7 +20,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.row("O2", "O3", "O4", "O5", "O6", "O8")
-def test_orchestra(home: Path, store_url: str) -> None:
+def test_the_orchestra_example(home: Path, store_url: str) -> None:
     env = dict(os.environ) | {"MAINSPRING_URL": store_url}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=home, env=env, capture_output=True, text=True, timeout=110, check=False

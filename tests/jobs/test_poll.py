@@ -40,8 +40,8 @@ class WakesNobody:
 
 
 @pytest.mark.option("worker.poll")
-async def test_each_poll_claims_work(world: World) -> None:
-    """The app itself would look once an hour."""
+async def test_each_poll_claims_jobs(world: World) -> None:
+    """The poll interval of the app itself is an hour."""
     app = Mainspring(world.url, poll="1h")
 
     @app.task(name="one")

@@ -123,7 +123,7 @@ class TestDeathLock:
 
 class TestFamily:
     def test_all_descendants_are_found_and_ended(self, started: list[subprocess.Popen[str]]) -> None:
-        """Also one that took a session of its own and whose parent is gone."""
+        """Also a process with its own session whose parent has ended."""
         leader = program(
             started,
             """

@@ -70,7 +70,7 @@ def test_supervisor_and_worker_stopped_past_the_lease(fleet: Fleet, tmp_path: Pa
 
 @pytest.mark.row("W2")
 def test_a_stopped_supervisor_makes_no_job_run_twice(fleet: Fleet, tmp_path: Path) -> None:
-    """Its worker beats for itself, and finishes."""
+    """Its worker sends its own heartbeats, and finishes."""
     stopped = fleet.start()
     (pid,) = stopped.wait_ready()
     gate = tmp_path / "gate"
