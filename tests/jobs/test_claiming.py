@@ -292,8 +292,8 @@ async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> 
 
 @pytest.mark.parametrize("fair", [None, FairKey("acme")])
 @pytest.mark.parametrize("more", [True, False])
-async def test_a_job_with_only_a_breaker_is_claimed_ahead(world: World, more: bool, fair: FairKey | None) -> None:
-    """A job in a queue with a limit is not, although the task does not know the limit."""
+async def test_a_breaker_alone_does_not_make_a_body_guarded(world: World, more: bool, fair: FairKey | None) -> None:
+    """The limit of its queue does, although the task does not know that limit."""
     seen: list[tuple[bool, bool]] = []
 
     async def look() -> None:

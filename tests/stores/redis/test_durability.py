@@ -171,7 +171,7 @@ class TestReplicas:
         namespace: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """No false success: the outcome is unknown, reads and beats go on, and the repeat finds the job."""
+        """The outcome is unknown, reads and heartbeats work, and the repeat finds the job."""
         monkeypatch.setattr(confirm, "WAIT_TIMEOUT", 200)
         store = Door(RedisStore(primary.url, namespace=namespace, replicas=1))
         made = job()

@@ -115,7 +115,7 @@ def reserved(store: SqliteStore) -> int:
 
 @pytest.mark.asyncio
 class TestFullDisk:
-    async def test_acks_go_on_while_enqueue_is_refused(self, disk: Disk) -> None:
+    async def test_acks_work_while_enqueue_is_refused(self, disk: Disk) -> None:
         store = SqliteStore(str(disk.folder / "jobs.db"))
         worker = await Worker(store).join()
         await store.enqueue(batch(*jobs(50, record=RECORD)))
