@@ -132,6 +132,7 @@ def test_the_workers_end_with_the_dev_command(project: Shop) -> None:
 
 
 def test_workers_that_ended_by_themselves_are_reported(project: Shop) -> None:
+    """``says`` fails if the line is not printed within its time limit."""
     with Running(project, "dev", "app.py", "--until-empty") as dev:
         dev.says("the workers ended with exit code 0; waiting for a change")
         say(project, 2)

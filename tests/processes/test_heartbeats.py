@@ -195,6 +195,7 @@ class TestHelper:
         _, _, worker = host
         run("register", register(fleet, worker))
         until(lambda: numbers(fleet, worker)(8), what="beats over several leases")
+        assert row_of(fleet, worker) is not None
 
     def test_the_heartbeat_process_sends_no_heartbeats_for_a_stopped_host(self, fleet: Fleet, host: Host) -> None:
         program, _, worker = host
@@ -226,6 +227,7 @@ class TestHelper:
         program.wait()
         until(lambda: row_of(fleet, worker) is None, what="the worker is retired")
         until(lambda: not alive(pid), what="the helper ends")
+        assert row_of(fleet, worker) is None
 
     def test_the_heartbeat_process_ends_without_a_store_call_after_its_worker(self, fleet: Fleet, host: Host) -> None:
         program, pid, worker = host

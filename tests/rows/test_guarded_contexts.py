@@ -65,6 +65,7 @@ async def test_a_probe_cancelled_while_it_enters_releases_its_place(
         with contextlib.suppress(asyncio.CancelledError, BreakerOpen):
             await task
     await asyncio.to_thread(until, lambda: app.breakers.get("api").probing == 0, "no place is taken")
+    assert (await app.breakers.aget("api")).probing == 0
 
 
 @pytest.mark.asyncio

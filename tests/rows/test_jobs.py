@@ -179,6 +179,7 @@ class TestWatch:
             job.watch()
 
     def test_a_watcher_closed_early_leaves_nothing_behind(self, app: Mainspring) -> None:
+        """``nothing_is_left`` fails if a task or a thread of a watcher is still there."""
         job = app.call("nobody.knows").enqueue()
         for _ in range(20):
             next(job.watch())

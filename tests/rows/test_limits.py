@@ -148,6 +148,7 @@ class TestConcurrency:
 
         with newer.worker():
             until(lambda: app.limits.get("limits.sized:at-once").size == 7, "the worker declares it")
+        assert app.limits.get("limits.sized:at-once").size == 7
         newer.close()
 
     def test_the_places_of_a_killed_process_are_released(self, tasks: Tasks, crew: Crew, tmp_path: Path) -> None:

@@ -216,6 +216,7 @@ class TestQueueLimits:
             until(lambda: any(each.kind == "limit" for each in job.why().obstacles), "it is told")
             app.limits.reset("queue/mail:at-once")
             job.result(timeout=LIMIT)
+        assert app.limits.get("queue/mail:at-once").size == 2
 
 
 class TestBadInput:

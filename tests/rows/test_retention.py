@@ -192,4 +192,6 @@ def test_a_worker_prunes_with_the_retention_of_its_app(store_url: str) -> None:
         until(lambda: gone(job) or job.info().state is State.SUCCEEDED, "it has run")
     with app.worker():  # prunes when it starts
         until(lambda: gone(job), "it is deleted")
+    with pytest.raises(JobNotFound):
+        job.info()
     app.close()

@@ -42,6 +42,7 @@ class TestWorkers:
         assert {worker.pid for worker in tasks.app.workers.list()} == {second.pid}
 
     def test_a_killed_worker_is_not_listed(self, tasks: Tasks, crew: Crew) -> None:
+        """``until`` fails if the list still has the killed worker at its time limit."""
         first, second = crew.start(), crew.start()
         first.kill()
         until(lambda: {worker.pid for worker in tasks.app.workers.list()} == {second.pid}, "the killed one is gone")

@@ -116,5 +116,6 @@ def test_a_return_type_that_cannot_be_resolved_does_not_lose_a_plain_result() ->
 
 @given(st.binary(max_size=40))
 def test_any_bytes_decode_to_a_result_or_are_undecodable(data: bytes) -> None:
+    """Any other exception fails the test."""
     with contextlib.suppress(Undecodable):
         decode_result(data, list[int])

@@ -455,6 +455,7 @@ class TestStoredData:
 
     @given(st.binary(max_size=60))
     def test_any_bytes_are_decoded_or_undecodable(self, data: bytes) -> None:
+        """Any other exception fails the test."""
         with contextlib.suppress(Undecodable):
             SEND.decode_call(data)
 

@@ -273,8 +273,10 @@ def test_options_that_contradict_each_other_are_refused(scope: Scope, given: dic
 
 
 def test_a_never_retry_on_narrower_than_retry_on_is_accepted() -> None:
-    resolve_options("task", {"retry_on": OSError, "never_retry_on": ConnectionError}, subject="x")
-    resolve_options("task", {"timeout": None, "soft_timeout": "2h"}, subject="x")
+    made = resolve_options("task", {"retry_on": OSError, "never_retry_on": ConnectionError}, subject="x")
+    assert (made["retry_on"], made["never_retry_on"]) == ((OSError,), (ConnectionError,))
+    made = resolve_options("task", {"timeout": None, "soft_timeout": "2h"}, subject="x")
+    assert made["timeout"] is None
 
 
 def test_a_job_starts_from_its_task_and_changes_only_what_is_given() -> None:

@@ -180,7 +180,10 @@ def test_a_clock_that_goes_back_repeats_no_occurrence(made: Every | Cron) -> Non
 
 
 def test_import_loads_neither_cronsim_nor_zones() -> None:
-    """Neither ``import mainspring`` nor a declaration in UTC without a calendar loads them."""
+    """Neither ``import mainspring`` nor a declaration in UTC without a calendar loads them.
+
+    The assertions are in the program: its exit code fails the test.
+    """
     code = """
 import sys, mainspring
 assert not {"mainspring.schedules.rules", "cronsim", "zoneinfo"} & set(sys.modules)

@@ -58,6 +58,7 @@ class TestEnvironment:
     def test_our_own_variables_and_those_of_a_cluster_are_ignored(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
+        """An unknown variable would raise ``UnknownOption``."""
         monkeypatch.setenv(name, "10.0.0.1")
         settings(tmp_path).load()
 

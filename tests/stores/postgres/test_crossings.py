@@ -169,6 +169,7 @@ class TestModes:
         side = await sides.open()
         await side.set_mode("q", QueueMode.PAUSED)
         await asyncio.wait_for(hand.succeed(claim), 30)
+        assert (await store.find(Query(ids=(claim.id,)))).jobs[0].state == State.SUCCEEDED
         await side.rollback()
 
 

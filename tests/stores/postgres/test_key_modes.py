@@ -132,4 +132,5 @@ async def test_an_open_transaction_of_a_caller_does_not_block_a_turn(store: Post
     await caller.enqueue(latest("throttle", window=1, record=b"2"), batch=b"2")
     await hand.succeed(claim)
     await store.promote()
+    assert (await row(store, claim.id)).state == State.SUCCEEDED
     await caller.rollback()

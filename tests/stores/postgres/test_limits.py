@@ -380,6 +380,7 @@ class TestChanges:
         side = await sides.open()
         await side.turn(turn(hand))
         await asyncio.wait_for(store.declare_limits([Limit(name="gate", size=1)]), 30)
+        assert (await store.buckets([GATE]))[0].size == 1
         await side.rollback()
 
     async def test_a_declaration_that_waits_for_a_producer_blocks_no_turn(

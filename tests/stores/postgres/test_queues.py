@@ -61,7 +61,8 @@ class TestDepth:
             hand = await Hand(store).join()
             claim = await hand.take_one()
             await hand.succeed(claim)
-            await put_in(store, job(queue="other"))
+            (other,) = await put_in(store, job(queue="other"))
+        assert other.created
         await side.commit()
 
     async def test_a_job_that_is_being_claimed_is_not_dropped(self, store: PostgresStore, sides: Sides) -> None:

@@ -265,3 +265,4 @@ class TestThreads:
         async with asyncio.timeout(LONG):
             while len(await ours(own_client)) > 1 + 2:
                 pass
+        assert len(await ours(own_client)) <= 1 + 2

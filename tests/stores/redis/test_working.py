@@ -76,9 +76,7 @@ async def test_a_full_store_takes_acks_and_gives_cancel_orders(
 
 
 async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: servers.Valkey) -> None:
-    """A power cut between two syncs: for the store the job runs, under a live worker that does not have it. Without
-    a new run the wait for two starts would end by its time limit.
-    """
+    """A power cut between two syncs: for the store the job runs, under a live worker that does not have it."""
     runs, go = [], asyncio.Event()
 
     async def work() -> None:
@@ -101,3 +99,4 @@ async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: 
 
     await eventually(again, "a second run")
     await world.final(made)
+    assert len(runs) == 2

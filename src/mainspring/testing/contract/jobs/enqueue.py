@@ -100,7 +100,7 @@ class TestEnqueue:
 
     @pytest.mark.parametrize("delay", [0, SECOND])
     async def test_jobs_with_equal_options_all_get_them(self, store: Store, clock: MovableClock, delay: int) -> None:
-        """A store may write once what they have in common; an odd one among them has its own."""
+        """A store can write common options once. A job with other options among them keeps its own."""
         alike = partial(job, task="t", queue="mine", kind="async", priority=7, crashes=5, early=True, delay=delay)
         jobs = [alike(record=b"%d" % n) for n in range(4)]
         odd = job(id=jobs[1].id, queue="q", delay=2 * SECOND, expires_in=HOUR, record=b"odd")
@@ -133,13 +133,13 @@ class TestEnqueue:
         assert await put_in(store) == []
 
     async def test_a_batch_sent_twice_is_inserted_once(self, store: Store) -> None:
-        """Also without the retry flag, while the job is live; the first one's options stay."""
+        """Also without the retry flag, while the job is live. The options of the first batch are kept."""
         made = await one(store, job(priority=1))
         again = job(id=made.id, priority=2)
         assert await put_in(store, again) == [Enqueued(made.id, False)]
         assert (await row(store, made)).priority == 1
 
-    async def test_retry_inserts_only_what_is_missing(self, store: Store) -> None:
+    async def test_retry_inserts_only_the_missing_jobs(self, store: Store) -> None:
         first, second = job(), job()
         batch = new_id().bytes
         await store.enqueue(Batch(id=batch, jobs=(first,)))
@@ -152,7 +152,7 @@ class TestEnqueue:
         assert await state(store, claim) == State.RUNNING
 
     async def test_retry_finds_a_finished_job(self, store: Store) -> None:
-        """Arrived, claimed and finished before the repeat came: it must not run twice."""
+        """The first try arrived, and its job was claimed and finished before the repeat came: it must not run twice."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         assert await put_in(store, job(id=claim.id), retry=True) == [Enqueued(claim.id, False)]
@@ -171,7 +171,7 @@ class TestEnqueue:
         assert await state(store, claim) == State.CANCELLED
 
     async def test_a_delayed_first_try_acts_as_a_retry(self, store: Store) -> None:
-        """The repeat came first, its job was run and ended meanwhile; also by the blocking twin."""
+        """The repeat came first, and its job was run and ended meanwhile. Also with the blocking enqueue."""
         made, more = job(), job()
         batch = Batch(id=new_id().bytes, jobs=(made, more))
         said = await store.enqueue(replace(batch, retry=True))

@@ -110,7 +110,7 @@ class TestKeepLast:
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
     async def test_a_waiting_job_can_be_cancelled_or_deleted(self, store: Store, action: Action) -> None:
-        """The other one runs on, and the next waits for it as the first did."""
+        """The running job runs on, and the next enqueue waits for it in the same way."""
         hand, claim, waiting = await pair(store)
         await store.act(action, Query(ids=(waiting.id,)))
         third = latest("keep_last", record=b"3")
