@@ -43,7 +43,7 @@ def test_the_cleanup_example_runs_each_occurrence_once(home: Path, store_url: st
     assert said["jobs"] == f"jobs {many} succeeded"
     [again] = [line for line in lines if line.startswith("begun twice")]
     twice, by_the_killed = (int(word) for word in again.split() if word.isdigit())
-    assert twice == by_the_killed >= 1, "nobody but the killed worker was taken a run from"
+    assert twice == by_the_killed >= 1, "only the killed worker lost a run"
     noted = [line.split() for line in (home / "notes.txt").read_text().splitlines()]
     begun = Counter(job for word, what, job, *_ in noted if (word, what) == ("begins", "show"))
     assert (len(begun), begun.total()) == (many, many + twice)

@@ -34,7 +34,7 @@ def test_the_orchestra_example(home: Path, store_url: str) -> None:
     assert "process-data: schedule 'process-data' waits for 'fetch-data' to succeed" in lines
     first, second = (line for line in lines if line.startswith("report "))
     assert "disabled: 3 runs failed in a row: RuntimeError: the report cannot be written" in first
-    assert second.split() == ["report", "last", "succeeded", "waits", "for", "nobody", "enabled"]
+    assert second.split() == ["report", "last", "succeeded", "waits", "for", "nothing", "enabled"]
     assert lines[-4:] == [
         "process-data before its fetch-data: 0",
         "process-data beside cleanup: 0",

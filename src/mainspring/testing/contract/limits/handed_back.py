@@ -31,6 +31,7 @@ from mainspring.testing.contract.hands import (
     outcomes,
     put_in,
     row,
+    state,
 )
 from mainspring.worker.records import Claim, Want
 
