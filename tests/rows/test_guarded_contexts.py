@@ -47,6 +47,7 @@ async def test_a_task_that_outlives_its_block_enters_the_breaker_itself(app: Mai
 async def test_a_probe_cancelled_while_it_enters_releases_its_place(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The release runs in the background. ``until`` fails if a place is still taken: its ttl is an hour here."""
     monkeypatch.setattr("mainspring.limits.holder.TTL", 3600_000_000)
     api = app.breaker("api", open_for="1ms")
     async with api:
@@ -65,7 +66,6 @@ async def test_a_probe_cancelled_while_it_enters_releases_its_place(
         with contextlib.suppress(asyncio.CancelledError, BreakerOpen):
             await task
     await asyncio.to_thread(until, lambda: app.breakers.get("api").probing == 0, "no place is taken")
-    assert (await app.breakers.aget("api")).probing == 0
 
 
 @pytest.mark.asyncio
