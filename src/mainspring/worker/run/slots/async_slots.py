@@ -54,11 +54,9 @@ class AsyncSlots:
     def _start(self, attempt: RunningAttempt) -> None:
         slot = self._free.pop()
         self._running[slot] = attempt
-        attempt.task = self._loop.create_task(self._run(attempt, slot), context=self._context.copy())
-
-    async def _run(self, attempt: RunningAttempt, slot: int) -> None:
         executor = self._executor.bulk if attempt.is_bulk else self._executor
-        self._end(attempt, slot, await run_async(executor, attempt, slot, self._timeouts))
+        body = run_async(executor, attempt, slot, self._timeouts, self._end)
+        attempt.task = self._loop.create_task(body, context=self._context.copy())
 
     def _end(self, attempt: RunningAttempt, slot: int, ack: Ack) -> None:
         if attempt.begun:

@@ -133,33 +133,36 @@ class SlotThread:
             pool.run(self._work, attempt)
 
     def _work(self, attempt: RunningAttempt) -> None:
-        pool, executor = self._pool, self._executor_of(attempt)
+        pool = self._pool
+        executor = pool.executor.bulk if attempt.is_bulk else pool.executor
         ack = executor.refuse(attempt)
         if ack is None:
-            ack = self._run(attempt)
+            ack = self._run(attempt, executor)
         attempt.finished = True
         if attempt.begun:
             executor.end(attempt)
         self.attempt = None
         pool.report_end(attempt, ack)
 
-    def _run(self, attempt: RunningAttempt) -> Ack:
+    def _run(self, attempt: RunningAttempt, executor: Executor | BulkExecutor) -> Ack:
         ends: list[_Returned | BaseException] = []  # the first is the end of the body; a second came too late
         try:
-            self._body(attempt, ends)
+            self._body(attempt, executor, ends)
             self._leave()
         except BaseException as late:  # noqa: BLE001 - the one exception that may still arrive
             ends.append(late)
             self._leave()
-        executor, end = self._executor_of(attempt), ends[0]
+        end = ends[0]
         if isinstance(end, _Returned):
             return executor.ack_success(attempt, end.value)
         return executor.ack_failure(attempt, end)
 
-    def _body(self, attempt: RunningAttempt, ends: list[_Returned | BaseException]) -> None:
+    def _body(
+        self, attempt: RunningAttempt, executor: Executor | BulkExecutor, ends: list[_Returned | BaseException]
+    ) -> None:
         try:
-            fn, args, kwargs = self._executor_of(attempt).prepare_call(attempt)
-            self._enter(attempt)
+            fn, args, kwargs = executor.prepare_call(attempt)
+            self._enter(attempt, executor)
             value = fn(*args, **kwargs)
             self._inside = (
                 False  # a plain assignment on both ways out: no exception is raised between the body's end and this
@@ -169,14 +172,11 @@ class SlotThread:
             self._inside = False
             ends.append(error)
 
-    def _executor_of(self, attempt: RunningAttempt) -> Executor | BulkExecutor:
-        return self._pool.executor.bulk if attempt.is_bulk else self._pool.executor
-
-    def _enter(self, attempt: RunningAttempt) -> None:
+    def _enter(self, attempt: RunningAttempt, executor: Executor | BulkExecutor) -> None:
         timeouts = self._pool.timeouts
         attempt.thread = self
         self.attempt = attempt
-        self._executor_of(attempt).begin(attempt, self._slot)
+        executor.begin(attempt, self._slot)
         if attempt.check_at < timeouts.check_at:
             timeouts.arm_from_thread(attempt.check_at)
         with self._lock:
