@@ -1,4 +1,4 @@
-"""What every command that speaks to a store takes: -A, --url, --namespace, --json, and --watch on listings."""
+"""Flags of every command that uses a store: -A, --url, --namespace, --json, and --watch on listings."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def words(store_name: str) -> list[str]:
 
 
 def url_of(dev: Running, project: Shop) -> str:
-    """What another program must be told to use the same store."""
+    """The URL with which another program uses the same store."""
     dev.says("serving")
     told = re.search(r"export MAINSPRING_URL='(.*)'", dev.text)
     return told[1] if told else f"sqlite:///{project.folder}/mainspring.db"
@@ -65,7 +65,7 @@ def double(url: str, number: int) -> int:
 
 
 def processes_of(dev: Running) -> list[psutil.Process]:
-    """The servers that this command started, and who watches over them."""
+    """The servers that this command started, and the processes that watch them."""
     return [
         each for each in psutil.Process(dev.process.pid).children() if "mainspring.launch.reload" not in each.cmdline()
     ]

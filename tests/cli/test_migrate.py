@@ -1,4 +1,4 @@
-"""mainspring migrate: planned, printed for somebody else to run, and the rights that its users need."""
+"""mainspring migrate: the plan, the SQL to run by hand, and the rights that users of the store need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def migrate(*words: str) -> str:
 
 @pytest.fixture
 def place(postgres_owner_url: str) -> tuple[str, ...]:
-    """A PostgreSQL database in a namespace that nobody has migrated."""
+    """A PostgreSQL database with a namespace that was not migrated."""
     return ("--url", postgres_owner_url, "--namespace", f"m{uuid4().hex[:12]}")
 
 

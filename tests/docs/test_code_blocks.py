@@ -1,6 +1,5 @@
-"""Every ```python block of README.md and docs/ runs as a program of its own.
-
-A block that cannot stands below a comment that says why: `<!-- no-run: reason -->`.
+"""Every ```python block of README.md and docs/ runs as a program of its own. A block that cannot run follows a
+comment that says why: `<!-- no-run: reason -->`.
 """
 
 from __future__ import annotations

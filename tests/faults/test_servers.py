@@ -82,7 +82,7 @@ def test_jobs_and_workers_survive_connections_that_the_server_ends_at_random(
 
 @contextlib.contextmanager
 def frozen(ground: Arena) -> Iterator[None]:
-    """Meanwhile the store answers nobody."""
+    """The store answers no call inside the block."""
     if ground.server is None:
         with OutsideSqlite(sqlite_path(ground.url)).hold():
             yield

@@ -131,7 +131,7 @@ def ran_on(fleet: Fleet, pid: int) -> bool:
 
 
 class Deaf(chaos.Fault):
-    """Nothing passes on the connections that have asked for work; those that only beat are served."""
+    """No bytes pass on connections that have sent turns. Connections with heartbeats only are served."""
 
     async def meet(self, link: chaos.ProxiedConnection, side: chaos.Side, data: bytes) -> None:
         if link.said:

@@ -1,4 +1,4 @@
-"""Cancel: told to a running handler, forced after the grace, final."""
+"""Cancel: raised in a running handler, forced after the grace, final."""
 
 from __future__ import annotations
 

@@ -535,7 +535,7 @@ async def test_without_any_wake_up_the_poll_finds_the_job(world: World, monkeypa
 
 
 class Deaf(Door):
-    """A store whose listeners hear nothing."""
+    """A store whose listeners get no wake-up."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner.inner)

@@ -1,4 +1,4 @@
-"""The poll is the net below the wake-ups: with a store that wakes nobody, work is found all the same."""
+"""The poll finds jobs whose wake-up was lost: here with a store that sends no wake-ups."""
 
 from __future__ import annotations
 

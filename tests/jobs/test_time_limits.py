@@ -1,4 +1,4 @@
-"""Soft and hard limits: told inside the handler, really ended, reported only then."""
+"""Soft and hard limits: raised inside the handler, enforced, and reported after the body has ended."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Doomed:
         until(lambda: self.died or job.info().final, what="a job ends or the process dies")
 
     def all_is_well(self, *, kills: int = 1) -> None:
-        """Every job has ended as the table allows; nothing is left with anybody."""
+        """Every job has ended as the table allows, and no worker holds a job."""
         infos = self.fleet.ended(self.jobs)
         lines = self.fleet.journal()
         assert not [said for info in infos if (said := check(info, lines, kills=kills))]

@@ -204,7 +204,7 @@ class TestHelper:
         kill(program.pid, signal.SIGSTOP)
 
         def silent() -> bool:
-            """The number stands still for a whole lease."""
+            """The number does not change for a whole lease."""
             row = row_of(fleet, worker)
             assert row is not None
             end = boottime() + lease()

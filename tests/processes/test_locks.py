@@ -1,4 +1,4 @@
-"""Locks in real processes: killed, stopped, told."""
+"""Locks in real processes that are killed or stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Start = Callable[..., "Holder"]
 
 
 class Holder:
-    """A process that holds a lock and tells what happens."""
+    """A process that holds a lock and prints what happens."""
 
     def __init__(self, url: str, kind: str, ttl: str, folder: Path) -> None:
         self.out = folder / f"{kind}-{len(list(folder.iterdir()))}.out"

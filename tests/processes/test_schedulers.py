@@ -44,7 +44,7 @@ class Timetables:
         self.app = Mainspring(url)
 
     def start(self, skew: float = 0.0) -> subprocess.Popen[str]:
-        """A process whose clock is ahead by so many seconds; returns when its worker claims."""
+        """A process whose clock is ahead by this many seconds. Returns when its worker claims."""
         file = self.folder / f"skew-{len(self._started)}"
         file.write_text(str(skew))
         env = {
@@ -100,7 +100,7 @@ def kill(popen: subprocess.Popen[str]) -> None:
 
 
 def judged(app: Mainspring, name: str) -> History:
-    """What became of the occurrences of a schedule, to be checked."""
+    """The results of the occurrences of a schedule, to be checked."""
     [row] = blocking("schedules", _rows(app, name))
     plan = planning.decode(row.doc)
     assert plan.rule is not None

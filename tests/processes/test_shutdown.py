@@ -1,4 +1,4 @@
-"""Stopping: drain, hand back at the limit, stop at the second signal, never hang; the exit code tells."""
+"""Stopping: drain, hand back at the limit, stop at the second signal, never hang, the right exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting workers: what cannot start is told once; what dies is started again; what is done is not."""
+"""Starting workers: a failed start is reported once, a dead worker is restarted, a finished worker is not."""
 
 from __future__ import annotations
 

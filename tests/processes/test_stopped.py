@@ -1,4 +1,4 @@
-"""SIGSTOP past the lease, then SIGCONT: who was retaken changes nothing; who was only stopped beside is not doubled."""
+"""SIGSTOP past the lease, then SIGCONT: a worker whose job was rescued changes nothing, and no job runs twice."""
 
 from __future__ import annotations
 

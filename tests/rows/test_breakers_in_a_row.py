@@ -1,4 +1,4 @@
-"""R8: failures in a row are those between which nothing succeeded, also where a turn tells of many ends at once."""
+"""R8: failures in a row have no success between them, also when one turn reports many ends."""
 
 from __future__ import annotations
 

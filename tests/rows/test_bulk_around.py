@@ -1,4 +1,4 @@
-"""W16: what stands around a call of a bulk task, and what belongs to each of its jobs."""
+"""W16: what applies to a call of a bulk task as a whole, and what belongs to each of its jobs."""
 
 from __future__ import annotations
 

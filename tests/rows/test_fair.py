@@ -1,4 +1,4 @@
-"""Q7, B9: the claims of a queue are shared between keys; whoever floods it waits, the others do not."""
+"""Q7, B9: keys share the claims of a queue: a key with a flood of jobs waits, and the other keys do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.rows.crew import LIMIT, until
 
 
 def lanes_of(app: Mainspring) -> list[str]:
-    """Where its jobs stand, as the store has it."""
+    """The lanes of the jobs in the store."""
 
     async def found() -> list[str]:
         store = await app.client.store()

@@ -1,4 +1,4 @@
-"""Faults that a reviewer found by trying to break things: each must stay mended."""
+"""Faults that a reviewer found by trying to break things: they must not come back."""
 
 from __future__ import annotations
 

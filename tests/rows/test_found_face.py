@@ -1,4 +1,4 @@
-"""Faults of the public face that a reviewer found by trying to break it: each must stay mended."""
+"""Faults of the public API that a reviewer found by trying to break it: they must not come back."""
 
 from __future__ import annotations
 

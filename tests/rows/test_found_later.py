@@ -1,4 +1,4 @@
-"""More faults of the public face that a reviewer found: each must stay mended."""
+"""More faults of the public API that a reviewer found: they must not come back."""
 
 from __future__ import annotations
 

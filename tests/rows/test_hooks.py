@@ -1,4 +1,4 @@
-"""W12, R6: hooks hear of what was stored, in the worker that stored it, at most once, and disturb nothing."""
+"""W12, R6: hooks get what was stored, in the worker that stored it, at most once, and disturb nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 60
 
 
 class Heard:
-    """What hooks were told, by event."""
+    """The events that hooks got."""
 
     def __init__(self, app: Mainspring, *events: Any, **options: Any) -> None:
         self.events: list[Event] = []

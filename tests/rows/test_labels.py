@@ -20,7 +20,7 @@ Make = Callable[..., Mainspring]
 
 @pytest.fixture
 def fleet(store_url: str) -> Iterator[Make]:
-    """Apps on one store with the same tasks: each stands for a machine. ``ran`` has who ran what."""
+    """Apps on one store with the same tasks, one for each machine. ``ran`` has the app and the job of each run."""
     apps: list[Mainspring] = []
 
     def make(ran: list[tuple[str, str]] | None = None, name: str = "", **given: Any) -> Mainspring:

@@ -1,4 +1,4 @@
-"""L2, L3: a lock is kept for as long as its holder lives, its number grows, and who loses it learns that."""
+"""L2, L3: a lock is kept as long as its holder lives, its token grows, and a holder that loses it is informed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ttl() -> float:
 
 
 def live_on(lock: Lock, other: Mainspring, times: int) -> None:
-    """For so many ttls, in which nobody else gets it."""
+    """Wait for this many ttls. No other process gets the lock meanwhile."""
     end = time.monotonic() + times * ttl()
     while time.monotonic() < end:
         assert not other.lock(lock.name, on_busy="skip").acquire()

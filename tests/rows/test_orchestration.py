@@ -1,4 +1,4 @@
-"""O1 to O6: modes, what waits for what, who runs beside whom, and what happens to those that fail."""
+"""O1 to O6: modes, dependencies, blocks and groups of schedules, and what happens after failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = AsyncTask[[], None]
 
 
 class Stage:
-    """Parts that note when they run, and fail when they are told to."""
+    """Schedules that record when they run, and fail on request."""
 
     def __init__(self, t: TestApp) -> None:
         self.t = t

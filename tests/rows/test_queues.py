@@ -21,7 +21,7 @@ def settled(app: Mainspring, queue: str) -> None:
 
 
 def fleet_took_turns(tasks: Tasks, workers: int) -> None:
-    """Jobs of another queue run on so many processes: each of them has asked for work since."""
+    """Jobs of another queue run on this many processes: each process has sent a turn since."""
     seen: set[int] = set()
     while len(seen) < workers:
         seen |= {job.result(timeout=LIMIT) for job in [tasks.canary.enqueue() for _ in range(20)]}

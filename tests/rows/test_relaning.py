@@ -1,4 +1,6 @@
-"""R9, R11: limits hold for jobs whose producer did not know them, and for those that waited when a limit came."""
+"""R9, R11: limits hold for jobs whose producer did not know them, and for jobs that waited when a limit was
+declared.
+"""
 
 from __future__ import annotations
 

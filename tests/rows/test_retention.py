@@ -1,4 +1,4 @@
-"""Q8: ended jobs are deleted by age and by count, on by default, and never what somebody still needs."""
+"""Q8: ended jobs are deleted by age and by count, by default, and never while they are needed."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Fleet:
         self._url = url
 
     def start(self, version: str | None, *, at: int = 0, **schedules: str) -> SyncResult:
-        """A worker that starts and ends, so many minutes after the first."""
+        """A worker that starts and ends this many minutes after the first."""
         with self.code(version, at=at, **schedules) as t:
             return self.synced(t)
 

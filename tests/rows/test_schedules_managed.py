@@ -39,7 +39,7 @@ def report(t: TestApp) -> Task[..., str]:
 
 
 def _overtaken(monkeypatch: pytest.MonkeyPatch, call: str, other: Callable[[], Awaitable[Any]]) -> None:
-    """The next such call to the store is overtaken by what somebody else does."""
+    """Another process changes the store right before the next such call."""
     usual = getattr(Door, call)
 
     async def late(door: Door, *args: Any) -> Any:

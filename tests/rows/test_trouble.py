@@ -1,4 +1,6 @@
-"""R12, B21, B22: the store is away, frozen, stepped, or its replies are lost. Nobody who lives pays for it."""
+"""R12, B21, B22: the store is away, frozen, its clock is stepped, or its replies are lost. Live workers lose
+nothing.
+"""
 
 from __future__ import annotations
 

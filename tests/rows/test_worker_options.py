@@ -1,5 +1,4 @@
-"""Each option of a worker shows in what the worker does. The app is told the contrary, so that an option that
-is ignored cannot pass."""
+"""Each option of a worker has its effect. The app has the opposite setting, so an ignored option fails the test."""
 
 from __future__ import annotations
 

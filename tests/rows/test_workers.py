@@ -1,4 +1,4 @@
-"""W17, W8: who is at work, and how far."""
+"""W17, W8: the live workers, and the progress of their jobs."""
 
 from __future__ import annotations
 

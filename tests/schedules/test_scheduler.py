@@ -1,4 +1,4 @@
-"""The scheduler on a real store: each occurrence becomes one job, whoever looks."""
+"""The scheduler on a real store: each occurrence becomes one job, however many schedulers run."""
 
 from __future__ import annotations
 

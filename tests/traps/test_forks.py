@@ -1,4 +1,4 @@
-"""Forks and other ways to more processes: whoever uses the app in the parent may use it in every child."""
+"""Forks and other ways to start processes: an app that is used in the parent can be used in every child."""
 
 from __future__ import annotations
 

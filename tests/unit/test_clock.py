@@ -1,4 +1,4 @@
-"""Time is whole microseconds, UTC; a test's clock moves only when told."""
+"""Time is whole microseconds in UTC; a test's clock moves only when the test moves it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_an_undeclared_tuple_comes_back_as_a_list() -> None:
 
 
 class Hostile:
-    """Breaks whoever looks at it."""
+    """Raises in every method that a codec could call."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)

@@ -20,7 +20,7 @@ WEIGHTS = {"gold": 5.0, "silver": 3.0, "bronze": 2.0}
 
 
 class Slots:
-    """A pool that holds what it is told to."""
+    """A pool with the given number of slots."""
 
     def __init__(self, slots: int, ahead: int = 0) -> None:
         self.slots = slots
@@ -51,8 +51,8 @@ class Shop:
         self.held = Counter[str]()
 
     def turn(self, most: int = 10_000, *, gate: bool = False) -> list[str]:
-        """One turn in which the store hands out ``most`` at most, for lack of patience or of room in a gate that all
-        jobs have to pass. Returns the lanes.
+        """One turn in which the store claims at most ``most`` jobs, because the reply is partial or because a limit
+        that all jobs name is full. Returns the lanes.
         """
         lanes = list[str]()
         wants = self.demand.next_wants()

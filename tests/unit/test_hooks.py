@@ -1,4 +1,4 @@
-"""Hooks: who is told of what; and which events an ack or a rescue makes."""
+"""Hooks: which hook gets which event, and which events an ack or a rescue makes."""
 
 from __future__ import annotations
 

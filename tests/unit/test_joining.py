@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class Server:
-    """Doubles numbers; a negative one is refused, and whoever goes with it; it answers when the test says so."""
+    """Doubles numbers. It refuses a joint call with a negative number, and answers when the test says so."""
 
     def __init__(self) -> None:
         self.heard: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Fence and decide_kill: when a worker must end, and who is to blame."""
+"""Fence and decide_kill: when a worker must end, and which job is charged."""
 
 from __future__ import annotations
 

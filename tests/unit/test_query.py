@@ -29,7 +29,7 @@ CONDITIONS: dict[str, Any] = {
 
 
 def where(**conditions: Any) -> Query:
-    """As somebody without a type checker writes it."""
+    """``Query.where`` as called without a type checker."""
     return Query.where(**conditions)
 
 

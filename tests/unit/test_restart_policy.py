@@ -17,7 +17,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def pauses(seats: RestartPolicy, time: list[float], deaths: int) -> list[float]:
-    """How long the seat waits after each of so many deaths in a row."""
+    """The waits before a restart, after each of this many deaths in a row."""
     seen = []
     for _ in range(deaths):
         seats.record_start(0)

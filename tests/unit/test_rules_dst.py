@@ -92,7 +92,7 @@ CASES = [
 
 
 def on_the_day(expression: str, zone: str, day: str) -> list[str]:
-    """The occurrences of a local day, as the wall shows them; ' stands after what is shown for the second time."""
+    """The occurrences of a local day as wall-clock times; ' marks a time that the clock shows for the second time."""
     start = from_datetime(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC) - timedelta(days=2))
     walk = Cron.of(expression, tz=zone).walk(start)
     found = takewhile(lambda moment: moment < start + 5 * 86_400_000_000, walk)

@@ -96,7 +96,7 @@ def items(words: str) -> list[str]:
 
 
 def read_days(words: str) -> str:
-    """``day month weekday`` of what stands behind the time."""
+    """``day month weekday`` of the text after the time."""
     if match := re.search(r"(?: in| of) ((?:[A-Z][a-z]+(?:, | and )?)+)$", words):
         words, months = words[: match.start()], ",".join(str(MONTHS.index(each) + 1) for each in items(match[1]))
     else:
@@ -115,7 +115,7 @@ def read_days(words: str) -> str:
 
 
 def read(words: str) -> tuple[set[tuple[int, int, int]], str]:
-    """The times of a day and the days, as somebody would understand the sentence."""
+    """The times of a day and the days, as a reader understands the sentence."""
     words = re.sub(r" \([\w/]+\)$", "", words)
     clock = r"\d\d:\d\d(?::\d\d)?"
     if match := re.match(rf"at ((?:{clock}(?:, | and )?)+)", words):

@@ -1,4 +1,4 @@
-"""Runs that somebody asks for: triggers, refusals, backfills; and jobs that the store did not take."""
+"""Runs on request: triggers, refusals, backfills; and jobs that the store did not accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Secret shows itself to nobody and travels through the codec as the value it holds."""
+"""A Secret is never shown, and passes through the codec as the value it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board: shared memory between a worker and whoever watches it."""
+"""Shared memory between a worker and the process that watches it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.stores.postgres.sides import Sides
 
 
 def id_of_a_clock(off_by: int) -> bytes:
-    """A UUIDv7 as made by a machine whose clock is off by so many microseconds."""
+    """A UUIDv7 as made by a machine whose clock is off by this many microseconds."""
     milliseconds = (time.time_ns() // 1000 + off_by) // 1000
     return UUID(bytes=milliseconds.to_bytes(6, "big") + new_id().bytes[6:]).bytes
 

@@ -57,7 +57,7 @@ def history(postgres_owner_url: str, store: PostgresStore) -> History:
 
 
 async def finish(store: PostgresStore, n: int = 3, **options: object) -> tuple[Claim, ...]:
-    """Jobs that failed once and then succeeded, so something stands beside each."""
+    """Jobs that failed once and then succeeded, so each has a row of an attempt."""
     await put_in(store, *(job(**options) for _ in range(n)))  # type: ignore[arg-type]  # options of a job
     hand = await Hand(store).join()
     await hand.turn(*(Ack.failed(lease(claim), ERROR, retry_in=0) for claim in await hand.take(n)))

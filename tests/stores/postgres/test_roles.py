@@ -18,7 +18,7 @@ from mainspring.testing.contract.hands import Hand, one
 
 
 class Parties:
-    """The two roles of a script that was run as it stands, but for their names and passwords."""
+    """The two roles of the shipped script; only their names and passwords were changed."""
 
     def __init__(self, url: str, namespace: str) -> None:
         self._url = url

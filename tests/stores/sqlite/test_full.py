@@ -49,7 +49,9 @@ class SmallDisk:
 
 
 class Quota:
-    """For users who may not mount: SQLite itself refuses to grow, and deleting the reserve lets it grow by as much."""
+    """For users who cannot mount: SQLite itself refuses to grow, and deleting the reserve lets the file grow by as
+    much.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.free, self._patch = folder, 1 << 30, monkeypatch
