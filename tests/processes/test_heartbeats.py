@@ -79,7 +79,7 @@ def numbers(fleet: Fleet, worker: str) -> Callable[[int], bool]:
     return lambda above: (row := row_of(fleet, worker)) is not None and row.number > above
 
 
-class TestBeater:
+class TestHeartbeatThread:
     async def test_the_first_heartbeat_registers_and_later_ones_extend_the_lease(
         self, fleet: Fleet, kept: Kept
     ) -> None:
@@ -186,7 +186,7 @@ async def register(fleet: Fleet, worker: str) -> None:
 Host = tuple[subprocess.Popen[str], int, str]
 
 
-class TestHelper:
+class TestHeartbeatProcess:
     @pytest.mark.row("W2")
     @pytest.mark.parametrize("host", ["gil"], indirect=True)
     def test_the_heartbeat_process_sends_heartbeats_while_its_host_holds_the_gil(

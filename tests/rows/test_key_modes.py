@@ -168,7 +168,7 @@ class TestKeepLast:
 
 
 @pytest.mark.row("R10")
-class TestKept:
+class TestKeptKeys:
     def test_equal_calls_with_a_kept_key_run_once_and_all_get_the_result(self, app: Mainspring) -> None:
         charged: list[int] = []
 

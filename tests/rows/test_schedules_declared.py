@@ -215,7 +215,7 @@ def test_unknown_options_are_refused(bare: Mainspring, store_name: str) -> None:
 
 
 @pytest.mark.row("S12")
-class TestOfEachSchedule:
+class TestOptionsOfEachSchedule:
     def test_each_schedule_has_its_own_arguments(self, t: TestApp) -> None:
         """Several schedules on one task."""
         ran: list[str] = []

@@ -249,7 +249,7 @@ class TestPut:
 
 
 @pytest.mark.row("S8")
-class TestSwitched:
+class TestEnableAndDisable:
     def test_occurrences_of_a_disabled_schedule_are_not_run_later(self, t: TestApp, report: Task[..., str]) -> None:
         heard: list[ScheduleEvent] = []
         t.app.on("schedule_disabled", "schedule_enabled")(heard.append)

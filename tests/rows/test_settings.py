@@ -129,7 +129,7 @@ class TestRoles:
             app.worker()
 
 
-class TestTheApp:
+class TestAppSettings:
     """Each setting of the app itself shows in what the app does."""
 
     @pytest.mark.option("app.url")

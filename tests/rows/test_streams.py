@@ -112,7 +112,7 @@ class TestStream:
             job.stream()
 
 
-class TestGivenUp:
+class TestClosedEarly:
     def test_a_blocking_reader_closed_early_leaves_nothing_behind(self, app: Mainspring) -> None:
         sent, go_on = threading.Event(), threading.Event()
 

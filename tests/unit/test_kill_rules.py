@@ -47,7 +47,7 @@ class TestFence:
         assert not fencing.must_kill(100.0, 101.0, [job(flags=EARLY)])
 
 
-class TestJudge:
+class TestDecideKill:
     def test_a_healthy_worker_is_not_killed(self) -> None:
         assert decide_kill(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
 

@@ -217,7 +217,7 @@ class TestReports:
         await second.commit()
 
 
-class TestActs:
+class TestActions:
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE, Action.REPRIORITISE])
     async def test_an_action_checks_again_a_job_that_was_claimed_meanwhile(
         self, store: PostgresStore, sides: Sides, action: Action

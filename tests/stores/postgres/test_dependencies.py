@@ -38,7 +38,7 @@ def inside(store: PostgresStore, caller: psycopg.Connection, *jobs: NewJob, forc
     store.enqueue_now(Batch(id=new_id().bytes, jobs=jobs, forced=forced), caller)
 
 
-class TestMeeting:
+class TestConcurrentTransactions:
     async def test_an_enqueue_during_the_success_of_its_dependency_is_ready(
         self, store: PostgresStore, sides: Sides
     ) -> None:
@@ -258,7 +258,7 @@ class TestCancel:
         assert await state(store, held) == State.READY
 
 
-class TestInside:
+class TestCallersTransaction:
     """A run that a caller's transaction enqueues is held in any case; the promotion after the commit looks."""
 
     async def test_successes_do_not_wait_for_an_open_transaction(

@@ -33,7 +33,7 @@ async def ready(store: PostgresStore, made_as: KeyMode) -> bytes:
 
 
 @pytest.mark.parametrize("mode", MODES)
-class TestMeeting:
+class TestConcurrentTransactions:
     async def test_two_producers_replace_one_after_the_other(
         self, store: PostgresStore, sides: Sides, mode: KeyMode
     ) -> None:

@@ -30,7 +30,7 @@ async def claimed(store: PostgresStore) -> int:
     return running
 
 
-class TestNobodyReads:
+class TestClientThatDoesNotRead:
     async def test_a_claim_that_the_client_does_not_read_holds_no_locks(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:

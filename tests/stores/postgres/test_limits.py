@@ -231,7 +231,7 @@ class TestLanes:
         assert len(await hand.take(1)) == 1
 
 
-class TestGates:
+class TestUnkeyedLimits:
     async def test_a_turn_does_not_wait_for_an_unkeyed_limit_that_is_known_to_be_full(
         self, store: PostgresStore, sides: Sides
     ) -> None:
@@ -434,7 +434,7 @@ async def test_an_open_transaction_that_is_first_to_name_a_limit_or_queue_blocks
     assert len(await hand.take(9)) == 2
 
 
-class TestStirs:
+class TestRechecks:
     async def test_promotions_finish_an_interrupted_recheck(self, store: PostgresStore, sides: Sides) -> None:
         """The client that changed the limit is gone before the waiting lanes were rechecked."""
         tenants = [bucket("tenant", 1, key=str(n)) for n in range(5)]

@@ -39,7 +39,7 @@ def end_listeners(url: str) -> int:
         return len(rows.fetchall())
 
 
-class TestBell:
+class TestNotifier:
     def test_a_burst_notifies_once_for_each_queue(self) -> None:
         notifier = Notifier("s")
         assert notifier.take_due(["a", "b"]) == ["s:a", "s:b"]

@@ -219,7 +219,7 @@ class TestMarks:
         assert store._low_water._task is None
 
 
-class TestStrays:
+class TestStrayJobs:
     async def test_a_job_that_committed_late_is_found_below_the_mark(
         self, grave: Grave, store: PostgresStore, postgres_url: str, hand: Hand
     ) -> None:

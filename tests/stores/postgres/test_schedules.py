@@ -20,7 +20,7 @@ async def made(store: PostgresStore, name: str = "s") -> int:
     return (await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=b"{}"))).rev
 
 
-class TestMeeting:
+class TestConcurrentTransactions:
     @pytest.mark.parametrize("is_there", [True, False])
     async def test_two_swaps_of_one_revision(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
         """The second waits for the first and gets its revision, for a new and for a stored schedule."""

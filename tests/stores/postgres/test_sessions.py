@@ -186,7 +186,7 @@ class TestPooler:
             assert link.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
 
 
-class TestEnds:
+class TestDeadlines:
     async def test_a_cancelled_call_closes_its_connection(self, store: PostgresStore) -> None:
         """Otherwise the next call would read the reply of this one."""
         calls = [asyncio.create_task(store._db.sessions.rows("select 1, pg_sleep(9)", {})) for _ in range(4)]
@@ -274,7 +274,7 @@ class TestFleet:
         app.close()
 
 
-class TestComesBack:
+class TestReconnect:
     async def test_connections_that_the_server_ended_are_not_used(
         self, store: PostgresStore, postgres_owner_url: str
     ) -> None:
@@ -393,7 +393,7 @@ class TestEndOfTheLoop:
         assert await_none(postgres_owner_url, name)
 
 
-class TestJoined:
+class TestJointEnqueues:
     async def test_fifty_producers_share_commits(self, store: PostgresStore, postgres_url: str) -> None:
         """Each row names the transaction that wrote it: other tests' transactions are not counted."""
         await one(store)

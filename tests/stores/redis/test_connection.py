@@ -83,7 +83,7 @@ class TestShared:
         assert [isinstance(each, Exception) for each in said] == [False, True, False]
 
 
-class TestGivenUp:
+class TestCancelledCalls:
     async def test_the_reply_of_a_cancelled_call_reaches_no_other_call(
         self, own_server: servers.Valkey, own_store: Door
     ) -> None:
