@@ -140,7 +140,7 @@ async def test_three_writes_are_needed_however_short_the_lease(store: Store) -> 
     assert await state(store, job) is State.READY
 
 
-async def test_a_rescuer_that_is_lost_itself_rescues_nobody(store: Store) -> None:
+async def test_a_rescuer_that_is_lost_itself_rescues_no_worker(store: Store) -> None:
     job = await job_of(store, "silent")
     rescuer, own = await witness(store)
     (row,) = [row for row in await store.workers() if row.id == "witness"]

@@ -132,7 +132,7 @@ class TestJobs:
             info = app.breakers.get("shop.pay")
             assert (info.failures, info.calls, info.rate, info.threshold) == (4, 7, 0.5, 6)
 
-    def test_successes_of_all_workers_keep_it_closed(self, app: Mainspring) -> None:
+    def test_successes_of_all_workers_keep_a_breaker_closed(self, app: Mainspring) -> None:
         service = Service(app, rate=0.5, minimum=4, open_for="1h")
         with app.worker(), app.worker():
             ended(*service.enqueue(*[True] * 20))

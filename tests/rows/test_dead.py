@@ -166,7 +166,7 @@ class TestFind:
         with pytest.raises(InvalidOption, match="does not include the state dead"):
             app.dead.list(Query.where(states=["succeeded"]))
 
-    def test_get_refuses_what_is_not_dead(self, app: Mainspring) -> None:
+    def test_get_refuses_jobs_that_are_not_dead(self, app: Mainspring) -> None:
         alive = app.call("alive").enqueue()
         with pytest.raises(WrongState, match="is ready"):
             app.dead.get(alive.id)

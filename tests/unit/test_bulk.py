@@ -255,7 +255,7 @@ def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[BulkLanes, An
     return BulkLanes(spec, spec.bulk, ("thread~*bulk~",), pool), spec
 
 
-async def test_bulk_lanes_request_what_their_calls_can_take(app: Mainspring) -> None:
+async def test_bulk_lanes_request_as_many_jobs_as_their_calls_can_take(app: Mainspring) -> None:
     pool = Slots(4)
     line, spec = line_of(app, pool, size=10, wait="1h")
     assert line.request(0) == (0, 0)

@@ -88,7 +88,7 @@ def ring() -> list[Any]:
     ],
     ids=lambda v: type(v).__name__,
 )
-def test_what_cannot_be_stored_is_a_note_never_an_exception(annotation: Any, value: Any) -> None:
+def test_a_value_that_cannot_be_stored_is_a_note_and_never_an_exception(annotation: Any, value: Any) -> None:
     data, note = encode_result(value, annotation)
     assert data is None
     assert isinstance(note, ResultNotSerializable)

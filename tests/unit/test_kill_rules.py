@@ -120,7 +120,7 @@ class TestBlame:
     def test_a_worker_that_died_by_itself_is_a_crash(self) -> None:
         assert blame.decide_blame(None, [job()], NOW, orderly=False) == (Outcome.CRASHED, [])
 
-    def test_an_orderly_exit_blames_nobody(self) -> None:
+    def test_an_orderly_exit_charges_no_job(self) -> None:
         assert blame.decide_blame(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
 
     def test_only_the_late_one_is_charged(self) -> None:

@@ -54,7 +54,7 @@ def test_ordinary_text_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
-def test_a_remembered_value_is_hidden_in_every_form_it_takes() -> None:
+def test_a_remembered_value_is_hidden_in_every_encoding() -> None:
     value = 'two\nlines & "quotes" é'
     remember(value)
     for text in (

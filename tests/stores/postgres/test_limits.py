@@ -418,7 +418,7 @@ async def test_unusual_and_long_keys_have_buckets_too(store: PostgresStore) -> N
         assert (said.ok, said.full) == (False, each.name)
 
 
-async def test_an_open_transaction_that_is_first_to_name_a_limit_or_queue_blocks_nobody(
+async def test_an_open_transaction_that_is_first_to_name_a_limit_or_queue_blocks_no_process(
     store: PostgresStore, postgres_owner_url: str
 ) -> None:
     """Neither a worker that declares it nor another producer. Both find it."""

@@ -121,7 +121,7 @@ class TestFork:
         assert run(states(store)) == {State.READY: 7}
         run(close(store))
 
-    def test_what_the_child_commits_survives_the_parents_close(self, path: Path) -> None:
+    def test_commits_of_a_child_survive_the_close_of_the_parent(self, path: Path) -> None:
         """With an inherited handle, SQLite in the parent would remove the log that the child uses."""
         store = SqliteStore(str(path))
         run(store.open())

@@ -76,7 +76,7 @@ class TestCancelOrder:
         assert (await hand.turn()).orders == ()
 
     @pytest.mark.parametrize("ack", ACKS)
-    async def test_every_ack_ends_it_as_cancelled(self, store: Store, ack: str) -> None:
+    async def test_every_ack_ends_an_ordered_job_as_cancelled(self, store: Store, ack: str) -> None:
         """Whatever the outcome in the ack. The outcome is stored in the attempts."""
         hand, claim = await ordered(store)
         report = ACKS[ack](lease(claim))
@@ -86,7 +86,7 @@ class TestCancelOrder:
         assert set((await hand.turn(report)).already) == {(claim.id, claim.token)}
 
     @pytest.mark.parametrize("cause", [Outcome.LOST, Outcome.CRASHED])
-    async def test_a_rescue_ends_it_as_cancelled(self, store: Store, cause: Outcome) -> None:
+    async def test_a_rescue_ends_an_ordered_job_as_cancelled(self, store: Store, cause: Outcome) -> None:
         hand, claim = await ordered(store)
         said = await store.rescue(hand.name, hand.beats, cause)
         assert (said.cancelled, said.ready, said.dead) == ((claim.id,), (), ())
@@ -94,13 +94,13 @@ class TestCancelOrder:
         assert await outcomes(store, claim) == [cause]
 
     @pytest.mark.parametrize("cause", [Outcome.INTERRUPTED, Outcome.CRASHED])
-    async def test_a_retirement_ends_it_as_cancelled(self, store: Store, cause: Outcome) -> None:
+    async def test_a_retirement_ends_an_ordered_job_as_cancelled(self, store: Store, cause: Outcome) -> None:
         hand, claim = await ordered(store)
         said = await store.retire(hand.name, cause)
         assert said.cancelled == (claim.id,)
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
 
-    async def test_an_ack_of_a_retirement_ends_it_as_cancelled(self, store: Store) -> None:
+    async def test_an_ack_of_a_retirement_ends_an_ordered_job_as_cancelled(self, store: Store) -> None:
         hand, claim = await ordered(store)
         await store.retire(hand.name, Outcome.INTERRUPTED, [Ack.succeeded(lease(claim))])
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)

@@ -184,7 +184,7 @@ class TestHandedBackAsRunInContext:
         other = await one(store, job(buckets=[rate]))
         assert ids(await hand.take(9)) == [other.id]
 
-    async def test_a_cancel_order_ends_it(self, store: Store) -> None:
+    async def test_a_cancel_order_ends_a_handed_back_run(self, store: Store) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made = await one(store)
@@ -257,7 +257,7 @@ class TestHandedBackAsRunInContext:
         await succeeds(hand, "a")
         assert ids(await hand.take(9)) == [first.id]
 
-    async def test_removing_the_dependencies_releases_it(self, store: Store) -> None:
+    async def test_removing_the_dependencies_releases_a_handed_back_run(self, store: Store) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made = [job(), job()]

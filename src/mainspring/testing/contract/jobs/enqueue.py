@@ -61,18 +61,18 @@ class TestEnqueue:
         hand = await Hand(store).join()
         assert ids(await hand.take(5)) == ids(jobs)
 
-    async def test_a_delay_makes_it_scheduled(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_delay_makes_a_job_scheduled(self, store: Store, clock: MovableClock) -> None:
         """The delay counts from the store's now."""
         made = await one(store, job(delay=30 * SECOND))
         found = await row(store, made)
         assert (found.state, found.due) == (State.SCHEDULED, clock.now_us() + 30 * SECOND)
 
-    async def test_a_run_at_in_the_future_makes_it_scheduled(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_at_in_the_future_makes_a_job_scheduled(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(run_at=clock.now_us() + SECOND))
         found = await row(store, made)
         assert (found.state, found.due) == (State.SCHEDULED, clock.now_us() + SECOND)
 
-    async def test_a_run_at_in_the_past_makes_it_ready(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_at_in_the_past_makes_a_job_ready(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(run_at=clock.now_us() - SECOND))
         assert await state(store, made) == State.READY
 
@@ -99,7 +99,9 @@ class TestEnqueue:
         assert ids(await hand.take(50)) == ids([*jobs[10:30:3], *new])
 
     @pytest.mark.parametrize("delay", [0, SECOND])
-    async def test_jobs_with_equal_options_all_get_them(self, store: Store, clock: MovableClock, delay: int) -> None:
+    async def test_every_job_with_equal_options_gets_the_options(
+        self, store: Store, clock: MovableClock, delay: int
+    ) -> None:
         """A store can write common options once. A job with other options among them keeps its own."""
         alike = partial(job, task="t", queue="mine", kind="async", priority=7, crashes=5, early=True, delay=delay)
         jobs = [alike(record=b"%d" % n) for n in range(4)]

@@ -171,7 +171,7 @@ class TestFollowUps:
         assert await followers(store, made) == [State.SUCCEEDED]
         assert len(await hand.take(9, "succeeded/any")) == (mode is QueueMode.DRAINING)
 
-    async def test_a_repeated_enqueue_stores_them_once(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_stores_follow_ups_once(self, store: Store) -> None:
         """The reply was lost."""
         made = followed()
         batch = Batch(id=new_id().bytes, jobs=(made, job(queue="x")))

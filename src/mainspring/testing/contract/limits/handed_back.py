@@ -200,7 +200,7 @@ class TestHandedBackWithLimits:
         await store.promote()
         assert await hand.take(1) == ()
 
-    async def test_the_rate_that_it_names_now_counts_its_start(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_added_rate_counts_the_start_of_the_job(self, store: Store, clock: MovableClock) -> None:
         await store.declare_limits([Limit(name="slow", kind="rate", size=3, per=SECOND)])
         await put_in(store, job(), job())
         hand = await Hand(store).join()
@@ -321,7 +321,7 @@ class TestHandedBackAgain:
         assert (await row(store, made)).attempt == 1
 
     @pytest.mark.parametrize("again", [_named_twice, lambda claim: relaned(claim, GATE)], ids=["more", "the same"])
-    async def test_limits_that_it_names_already_do_not_change(
+    async def test_limits_that_a_job_names_already_do_not_change(
         self, store: Store, again: Callable[[Claim], Ack]
     ) -> None:
         """Workers that disagree on the limits of a task, or on their keys, cannot hand a job back and forth."""

@@ -249,7 +249,7 @@ class TestRates:
         (row,) = await store.buckets([wide])
         assert row.used == 0
 
-    async def test_a_changed_size_counts_what_was_started_before(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_changed_size_counts_earlier_starts(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 20)
         await hand.take(3)
         await store.declare_limits([Limit(name="calls", kind="rate", size=5, per=10 * SECOND)])

@@ -58,7 +58,7 @@ class TestKeepLast:
         assert await said(store, fourth) == Enqueued(fourth.id, True)
         assert await state(store, fourth) == State.BLOCKED
 
-    async def test_a_job_without_a_live_one_before_it_runs_at_once(self, store: Store) -> None:
+    async def test_a_job_without_a_live_predecessor_runs_at_once(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await hand.succeed(claim)
         await hand.succeed(await hand.take_one())

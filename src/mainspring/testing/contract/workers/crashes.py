@@ -83,7 +83,7 @@ class TestChargedCrashes:
             await store.rescue(hand.name, hand.beats, Outcome.CRASHED, delays=(0,))
             assert (await row(store, made)).lane == lane
 
-    async def test_with_a_suspect_among_them_only_the_suspect_is_charged(self, store: Store) -> None:
+    async def test_only_the_suspect_of_several_jobs_is_charged(self, store: Store) -> None:
         poison = shaky(priority=100)
         await make_suspect(store, poison)
         innocent = [job() for _ in range(3)]

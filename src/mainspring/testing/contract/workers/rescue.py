@@ -93,7 +93,7 @@ class TestBeat:
         (found,) = await store.workers()
         assert found.lost
 
-    async def test_workers_count_what_they_run(self, store: Store) -> None:
+    async def test_worker_rows_count_running_jobs(self, store: Store) -> None:
         hand, _ = await running(store)
         (found,) = await store.workers()
         assert (found.id, found.running) == (hand.name, 1)
