@@ -34,7 +34,7 @@ from tests.unit.codec_samples import Invoice, Line, Point, User
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_that_cannot_be_stored_becomes_a_note_and_never_an_exception(annotation: Any, value: Any) -> None:
+def test_a_result_comes_back_as_declared(annotation: Any, value: Any) -> None:
     data, note = encode_result(value, annotation)
     assert note is None
     assert data is not None

@@ -123,7 +123,7 @@ class TestBlame:
     def test_an_orderly_exit_charges_no_job(self) -> None:
         assert blame.decide_blame(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
 
-    def test_only_the_late_one_is_charged(self) -> None:
+    def test_only_the_job_past_its_limit_is_charged(self) -> None:
         late = job(1, deadline=NOW - 9)
         cause, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
         assert cause is Outcome.INTERRUPTED
@@ -133,7 +133,7 @@ class TestBlame:
         assert b"HardTimeout" in (ack.error or b"")
         assert b"91 s" in (ack.error or b"")
 
-    def test_only_the_job_past_its_limit_is_charged(self) -> None:
+    def test_a_job_past_its_limit_without_a_retry_left_is_dead(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)
         _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)
